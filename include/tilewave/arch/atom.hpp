@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Facts of the bf16 matrix instructions: shape and lane -> (row, column, k) maps, apart from the instruction itself.
+//
+// Every room offers one *chained atom* computing, in f32,
+//     acc[row][kv] += sum over k of ROWS[row][k] * KV[kv][k]
+// where ROWS is the small side (query rows, then probabilities) and KV the streamed side (K tokens, then V head
+// dimensions). Which of the two is the instruction's A operand differs per chip and stays inside the room.
+// A lane holds, for a lane group g = 0..3 and a position m inside the group,
+//     KV operand    k_per_lane elements   KV[m][k(lane, e)]
+//     ROWS operand  rows_per_lane rows of k_per_lane elements, in the order [r][e]
+//     accumulator   rows_per_lane rows of kv_per_lane elements, in the order [r][c], kv = kv_per_lane * g + c
+// "Chained": for any number of score tiles j, element C*j + c of a lane's scores is the k-th probability of the next
+// product without moving between lanes, because k is summed over and may be permuted alike on both operands.
+#pragma once
+
+#include "tilewave/arch/facts.hpp"
+
+namespace tilewave {
+
+/// The coordinates of one operand or accumulator element.
+struct AtomElement {
+  int index;  // row of ROWS, row of KV
+  int k;      // summed dimension; for the accumulator, its kv column
+};
+
+struct AtomFacts {
+  ArchId arch;
+  int rows, kv, k;  // tile shape: rows x kv accumulators, k summed
+  int lanes;
+  int k_per_lane;     // E
+  int rows_per_lane;  // R
+  int kv_per_lane;    // C
+
+  friend constexpr bool operator==(const AtomFacts&, const AtomFacts&) = default;
+
+  static constexpr int groups = 4;  // lane groups that share out k, in every room
+
+  /// Position inside the group (0..kv-1): the KV row this lane supplies.
+  TILEWAVE_HOST_DEVICE constexpr int position(int lane) const { return arch == ArchId::sm90 ? lane / 4 : lane % 16; }
+  /// Lane group (0..3): which part of k, or which accumulator columns, this lane holds.
+  TILEWAVE_HOST_DEVICE constexpr int group(int lane) const { return arch == ArchId::sm90 ? lane % 4 : lane / 16; }
+  TILEWAVE_HOST_DEVICE constexpr int lane_of(int position, int group) const {
+    return arch == ArchId::sm90 ? position * 4 + group : group * 16 + position;
+  }
+  /// The r-th query row this lane holds, in the ROWS operand and in the accumulator alike.
+  TILEWAVE_HOST_DEVICE constexpr int row(int lane, int r) const {
+    return arch == ArchId::sm90 ? lane / 4 + 8 * r : lane % 16;
+  }
+  /// k of operand element e. gfx9: CDNA3/CDNA4 ISA guide, "MFMA operand layouts": k = E * (lane / 16) + e.
+  /// sm90: PTX ISA, "mma.m16n8k16": k = 2 * (lane % 4) + (e & 1) + 8 * (e >> 1).
+  TILEWAVE_HOST_DEVICE constexpr int k_of(int lane, int e) const {
+    return arch == ArchId::sm90 ? 2 * (lane % 4) + (e & 1) + 8 * (e >> 1) : k_per_lane * (lane / 16) + e;
+  }
+
+  constexpr AtomElement kv_operand(int lane, int e) const { return {position(lane), k_of(lane, e)}; }
+  constexpr AtomElement rows_operand(int lane, int i) const {
+    return {row(lane, i / k_per_lane), k_of(lane, i % k_per_lane)};
+  }
+  constexpr AtomElement accumulator(int lane, int i) const {
+    return {row(lane, i / kv_per_lane), kv_per_lane * group(lane) + i % kv_per_lane};
+  }
+};
+
+// v_mfma_f32_16x16x16_bf16: KV is A, ROWS is B, so a lane's accumulators are 4 kv values of one row.
+inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942, .rows = 16, .kv = 16, .k = 16, .lanes = 64,
+                                       .k_per_lane = 4, .rows_per_lane = 1, .kv_per_lane = 4};
+// v_mfma_f32_16x16x32_bf16: the double-K shape that runs at CDNA4's full rate.
+inline constexpr AtomFacts gfx950_atom{.arch = ArchId::gfx950, .rows = 16, .kv = 16, .k = 32, .lanes = 64,
+                                       .k_per_lane = 8, .rows_per_lane = 1, .kv_per_lane = 4};
+// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: ROWS is A, KV is B.
+inline constexpr AtomFacts sm90_atom{.arch = ArchId::sm90, .rows = 16, .kv = 8, .k = 16, .lanes = 32,
+                                     .k_per_lane = 4, .rows_per_lane = 2, .kv_per_lane = 2};
+
+/// The maps of a room's atom as kernels use them. (A local constexpr copy: device code may not refer to a static member
+/// object of host memory.)
+template <class B>
+struct LaneMap {
+  TILEWAVE_HOST_DEVICE static constexpr int position(int lane) {
+    constexpr AtomFacts atom = B::atom;
+    return atom.position(lane);
+  }
+  TILEWAVE_HOST_DEVICE static constexpr int group(int lane) {
+    constexpr AtomFacts atom = B::atom;
+    return atom.group(lane);
+  }
+  TILEWAVE_HOST_DEVICE static constexpr int row(int lane, int r) {
+    constexpr AtomFacts atom = B::atom;
+    return atom.row(lane, r);
+  }
+  TILEWAVE_HOST_DEVICE static constexpr int lane_of(int position, int group) {
+    constexpr AtomFacts atom = B::atom;
+    return atom.lane_of(position, group);
+  }
+};
+
+constexpr const AtomFacts& atom_of(ArchId id) {
+  return id == ArchId::gfx942 ? gfx942_atom : id == ArchId::gfx950 ? gfx950_atom : sm90_atom;
+}
+
+}  // namespace tilewave

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// The door to the hardware: what a room must offer. A primitive that a room lacks is a compile error here.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "tilewave/arch/atom.hpp"
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/core/vec.hpp"
+
+namespace tilewave {
+
+/// Operand and accumulator registers of an atom: every room's mma inherits them with its own facts. (Plain integers:
+/// g++ 12 crashes on a class-type template argument that depends on B.)
+template <int k_per_lane, int rows_per_lane, int kv_per_lane>
+struct AtomRegisters {
+  using KvOperand = Vec<std::uint32_t, k_per_lane / 2>;  // bf16 pairs
+  using RowsOperand = Vec<std::uint32_t, rows_per_lane * k_per_lane / 2>;
+  using Accumulator = Vec<float, rows_per_lane * kv_per_lane>;
+};
+
+/// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
+///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_id() in the 1-D grid
+///   memory      load<T>(p), store(p, v): one access of sizeof(T) <= 16 bytes, aligned to its size;
+///               load_stream(p): 16 bytes that will not be read again
+///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's destinations lane-linear (the
+///               copy engines of gfx9 know no other); commit(); wait<pending, copies_per_commit = 1>() returns when at
+///               most `pending` commits of *this lane* are still open: a barrier must follow before other lanes read
+///   lanes       shuffle(v, lane), shuffle_xor(v, mask), any(predicate) over the wave,
+///               group_broadcast<I>(v): the value of the lane at position I of my atom group;
+///               uniform(i): tells the compiler that an int is the same in every lane of the wave
+///   numbers     exp2, log2; pack_bf16(lo, hi) -> one word, ties may round away from zero;
+///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour
+///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
+///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
+template <class B>
+concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, float x, std::uint32_t word,
+                           typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
+  { B::facts.wave_lanes } -> std::convertible_to<int>;
+  { B::atom.k } -> std::convertible_to<int>;
+  { B::is_this_pass } -> std::convertible_to<bool>;
+  { B::lane_id() } -> std::same_as<int>;
+  { B::wave_id() } -> std::same_as<int>;
+  { B::block_id() } -> std::same_as<int>;
+  { B::load(in) } -> std::same_as<float>;
+  { B::store(out, x) } -> std::same_as<void>;
+  { B::load_stream(chunk_in) } -> std::same_as<Chunk>;
+  { B::copy_async(shared, chunk_in) } -> std::same_as<void>;
+  { B::commit() } -> std::same_as<void>;
+  { B::template wait<1>() } -> std::same_as<void>;
+  { B::shuffle(x, 0) } -> std::same_as<float>;
+  { B::shuffle_xor(x, 1) } -> std::same_as<float>;
+  { B::template group_broadcast<0>(x) } -> std::same_as<float>;
+  { B::uniform(0) } -> std::same_as<int>;
+  { B::any(true) } -> std::same_as<bool>;
+  { B::exp2(x) } -> std::same_as<float>;
+  { B::log2(x) } -> std::same_as<float>;
+  { B::pack_bf16(x, x) } -> std::same_as<std::uint32_t>;
+  { B::widen_fp8(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
+  { B::barrier() } -> std::same_as<void>;
+  { B::sched_fence() } -> std::same_as<void>;
+};
+
+/// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.
+struct LaunchShape {
+  std::int64_t grid;  // blocks
+  int block;          // lanes
+};
+
+}  // namespace tilewave

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// Host side of a launch, shared by both CDNA rooms: geometry is checked before the kernel is queued.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/core/hip.hpp"
+#include "tilewave/core/status.hpp"
+
+#if defined(__HIP__)
+
+namespace tilewave::gfx9 {
+
+template <class Args>
+Status launch(void (*entry)(Args), LaunchShape shape, const Args& args, hipStream_t stream) {
+  if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31)"};
+  if (shape.grid == 0) return {};
+  entry<<<dim3(static_cast<unsigned>(shape.grid)), dim3(static_cast<unsigned>(shape.block)), 0, stream>>>(args);
+  const hipError_t error = hipGetLastError();
+  if (error != hipSuccess) return {StatusCode::launch_failed, hipGetErrorString(error)};
+  return {};
+}
+
+}  // namespace tilewave::gfx9
+
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Memory primitives both CDNA rooms share: global accesses as single instructions in the global address space.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+
+#if defined(__HIP__)
+
+namespace tilewave::gfx9 {
+
+// Native vectors, so that one access stays one instruction; address space 1 keeps it off the slower flat path.
+template <int words>
+struct Words {
+  using type = std::uint32_t __attribute__((ext_vector_type(words)));
+};
+template <>
+struct Words<1> {
+  using type = std::uint32_t;
+};
+template <class T>
+using Global = __attribute__((address_space(1))) T;
+template <class T>
+using Shared = __attribute__((address_space(3))) T;
+
+struct Memory {
+  template <class T>
+  TILEWAVE_DEVICE static T load(const T* p) {
+    if constexpr (sizeof(T) == 2) {
+      return __builtin_bit_cast(T, *(const Global<std::uint16_t>*)p);
+    } else {
+      using W = typename Words<sizeof(T) / 4>::type;
+      return __builtin_bit_cast(T, *(const Global<W>*)p);
+    }
+  }
+  template <class T>
+  TILEWAVE_DEVICE static void store(T* p, const T& value) {
+    if constexpr (sizeof(T) == 2) {
+      *(Global<std::uint16_t>*)p = __builtin_bit_cast(std::uint16_t, value);
+    } else {
+      using W = typename Words<sizeof(T) / 4>::type;
+      *(Global<W>*)p = __builtin_bit_cast(W, value);
+    }
+  }
+  TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
+    return __builtin_bit_cast(Chunk, __builtin_nontemporal_load((const Global<Words<4>::type>*)p));
+  }
+
+ protected:
+  // s_waitcnt immediate of GFX9: vmcnt in bits 3:0 and 15:14, expcnt 6:4, lgkmcnt 11:8 (CDNA3 ISA guide, SOPP).
+  template <int vmcnt>
+  TILEWAVE_DEVICE static void wait_vmcnt() {
+    constexpr int count = vmcnt > 63 ? 63 : vmcnt;
+    __builtin_amdgcn_s_waitcnt((count & 15) | (7 << 4) | (15 << 8) | ((count >> 4) << 14));
+    __builtin_amdgcn_sched_barrier(0);
+  }
+};
+
+}  // namespace tilewave::gfx9
+
+#endif

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if defined(__HIP__)
+
+namespace tilewave::gfx9 {
+
+struct Sync {
+  /// The fences keep LDS accesses of the compiler and of the wave on their side of s_barrier.
+  TILEWAVE_DEVICE static void barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+  }
+  TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }
+};
+
+}  // namespace tilewave::gfx9
+
+#endif

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// The host room: any chip's kernels on a CPU, one fiber per lane, with that chip's wave size and matrix atom.
+//
+// It looks for bugs that silicon hides. Shared memory is NaN until written, async copies happen only at their wait,
+// waves run in any of several orders (host::Options), and a lane that misses a barrier or a collective, shuffles from a
+// lane that is not there or loads from a misaligned address fails the launch with its block, wave and lane. Built with
+// -fsanitize=thread, races between lanes are reported with both source lines.
+// What it cannot show: timing, cache and register effects, hardware hazards, and memory orders weaker than a CPU's.
+//
+//   TILEWAVE_HOST_THREADS    threads that run blocks (default: the cores)
+//   TILEWAVE_HOST_SCHEDULE   lockstep, reverse, first_wave_ahead, last_wave_ahead, random
+//   TILEWAVE_HOST_SEED       of the random schedule
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/lanes.hpp"
+#include "tilewave/arch/host/launch.hpp"
+#include "tilewave/arch/host/memory.hpp"
+#include "tilewave/arch/host/mma.hpp"
+#include "tilewave/arch/host/numbers.hpp"
+#include "tilewave/arch/host/sync.hpp"
+
+namespace tilewave::host {
+
+template <ArchId Id>
+struct Backend : Memory, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Launch<Id> {
+  static constexpr ArchFacts facts = facts_of(Id);
+  static constexpr AtomFacts atom = atom_of(Id);
+};
+
+static_assert(tilewave::Backend<Backend<ArchId::gfx942>>);
+static_assert(tilewave::Backend<Backend<ArchId::gfx950>>);
+static_assert(tilewave::Backend<Backend<ArchId::sm90>>);
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

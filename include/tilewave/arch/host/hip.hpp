@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// The hip* names of core/hip.hpp for a machine without a GPU compiler: device memory is host memory, streams are
+// synchronous, and nothing pretends to be a time.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <mutex>
+
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/arch/host/fiber.hpp"
+
+namespace tilewave {
+
+// Values as in ROCm's hip_runtime_api.h.
+enum hipError_t : int {
+  hipSuccess = 0,
+  hipErrorInvalidValue = 1,
+  hipErrorOutOfMemory = 2,
+  hipErrorNoDevice = 100,
+  hipErrorInvalidDevice = 101,
+};
+enum hipMemcpyKind : int {
+  hipMemcpyHostToHost = 0,
+  hipMemcpyHostToDevice = 1,
+  hipMemcpyDeviceToHost = 2,
+  hipMemcpyDeviceToDevice = 3,
+  hipMemcpyDefault = 4,
+};
+enum hipDeviceAttribute_t : int {
+  hipDeviceAttributeL2CacheSize,
+  hipDeviceAttributeMaxSharedMemoryPerBlock,
+  hipDeviceAttributeMaxThreadsPerBlock,
+  hipDeviceAttributeMultiprocessorCount,
+  hipDeviceAttributeWarpSize,
+};
+
+namespace host::detail {
+struct Stream {};
+struct Event {};
+struct Allocations {
+  std::mutex mutex;
+  std::map<void*, GuardedPages> pages;  // by the pointer handed out
+};
+inline Allocations& allocations() {
+  static auto* const all = new Allocations;  // lives as long as the process
+  return *all;
+}
+inline thread_local constinit hipError_t last_error = hipSuccess;
+inline hipError_t answer(hipError_t error) {
+  if (error != hipSuccess) last_error = error;
+  return error;
+}
+}  // namespace host::detail
+
+using hipStream_t = host::detail::Stream*;  // null is the default stream
+using hipEvent_t = host::detail::Event*;
+
+inline const char* hipGetErrorString(hipError_t error) {
+  switch (error) {
+    case hipSuccess: return "no error";
+    case hipErrorInvalidValue: return "invalid argument";
+    case hipErrorOutOfMemory: return "out of memory";
+    case hipErrorNoDevice: return "no device";
+    case hipErrorInvalidDevice: return "invalid device ordinal";
+  }
+  return "unknown error";
+}
+/// The last error of the calling thread, which it clears.
+inline hipError_t hipGetLastError() {
+  const hipError_t error = host::detail::last_error;
+  host::detail::last_error = hipSuccess;
+  return error;
+}
+
+/// The emulated device counts as one.
+inline hipError_t hipGetDeviceCount(int* count) {
+  *count = 1;
+  return hipSuccess;
+}
+inline hipError_t hipGetDevice(int* device) {
+  *device = 0;
+  return hipSuccess;
+}
+inline hipError_t hipSetDevice(int device) {
+  return host::detail::answer(device == 0 ? hipSuccess : hipErrorInvalidDevice);
+}
+/// Attributes of gfx950, whatever a launch impersonates: code that cares reads the backend's facts.
+inline hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int device) {
+  if (device != 0) return host::detail::answer(hipErrorInvalidDevice);
+  const ArchFacts& facts = gfx950_facts;
+  switch (attribute) {
+    case hipDeviceAttributeL2CacheSize: *value = static_cast<int>(facts.last_level_cache_bytes); return hipSuccess;
+    case hipDeviceAttributeMaxSharedMemoryPerBlock: *value = facts.lds_bytes; return hipSuccess;
+    case hipDeviceAttributeMaxThreadsPerBlock: *value = 1024; return hipSuccess;
+    case hipDeviceAttributeMultiprocessorCount: *value = facts.compute_units; return hipSuccess;
+    case hipDeviceAttributeWarpSize: *value = facts.wave_lanes; return hipSuccess;
+  }
+  return host::detail::answer(hipErrorInvalidValue);
+}
+
+/// Zeroed memory that ends, rounded up to 16 bytes, at an inaccessible page: a read beyond it faults. Aligned to 16
+/// bytes only. Memory is taken on first touch, so pools of hundreds of GiB can be mapped. 0 bytes give a null pointer.
+inline hipError_t hipMalloc(void** pointer, std::size_t bytes) {
+  if (pointer == nullptr) return host::detail::answer(hipErrorInvalidValue);
+  *pointer = nullptr;
+  if (bytes == 0) return hipSuccess;
+  host::GuardedPages pages;
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2 || !pages.map(bytes)) {
+    return host::detail::answer(hipErrorOutOfMemory);
+  }
+  *pointer = pages.end() - (bytes + 15) / 16 * 16;
+  host::detail::Allocations& all = host::detail::allocations();
+  const std::lock_guard lock(all.mutex);
+  all.pages.emplace(*pointer, pages);
+  return hipSuccess;
+}
+template <class T>
+hipError_t hipMalloc(T** pointer, std::size_t bytes) {
+  return hipMalloc(reinterpret_cast<void**>(pointer), bytes);
+}
+/// Later accesses fault until the address is handed out again. Null is fine; a pointer not from hipMalloc is an error.
+inline hipError_t hipFree(void* pointer) {
+  if (pointer == nullptr) return hipSuccess;
+  host::detail::Allocations& all = host::detail::allocations();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.pages.find(pointer);
+  if (found == all.pages.end()) return host::detail::answer(hipErrorInvalidValue);
+  found->second.unmap();
+  all.pages.erase(found);
+  return hipSuccess;
+}
+
+inline hipError_t hipMemcpy(void* to, const void* from, std::size_t bytes, hipMemcpyKind) {
+  if (bytes == 0) return hipSuccess;
+  if (to == nullptr || from == nullptr) return host::detail::answer(hipErrorInvalidValue);
+  std::memmove(to, from, bytes);
+  return hipSuccess;
+}
+inline hipError_t hipMemset(void* to, int value, std::size_t bytes) {
+  if (bytes == 0) return hipSuccess;
+  if (to == nullptr) return host::detail::answer(hipErrorInvalidValue);
+  std::memset(to, value, bytes);
+  return hipSuccess;
+}
+inline hipError_t hipMemcpyAsync(void* to, const void* from, std::size_t bytes, hipMemcpyKind kind,
+                                 hipStream_t = nullptr) {
+  return hipMemcpy(to, from, bytes, kind);
+}
+inline hipError_t hipMemsetAsync(void* to, int value, std::size_t bytes, hipStream_t = nullptr) {
+  return hipMemset(to, value, bytes);
+}
+
+inline hipError_t hipStreamCreate(hipStream_t* stream) {
+  *stream = new host::detail::Stream;
+  return hipSuccess;
+}
+inline hipError_t hipStreamDestroy(hipStream_t stream) {
+  delete stream;
+  return hipSuccess;
+}
+inline hipError_t hipStreamSynchronize(hipStream_t) { return hipSuccess; }
+inline hipError_t hipDeviceSynchronize() { return hipSuccess; }
+
+inline hipError_t hipEventCreate(hipEvent_t* event) {
+  *event = new host::detail::Event;
+  return hipSuccess;
+}
+inline hipError_t hipEventDestroy(hipEvent_t event) {
+  delete event;
+  return hipSuccess;
+}
+inline hipError_t hipEventRecord(hipEvent_t, hipStream_t = nullptr) { return hipSuccess; }
+inline hipError_t hipEventSynchronize(hipEvent_t) { return hipSuccess; }
+/// NaN: an emulated device has no time of its own.
+inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t, hipEvent_t) {
+  *milliseconds = std::numeric_limits<float>::quiet_NaN();
+  return hipSuccess;
+}
+
+}  // namespace tilewave
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Lane ids and exchanges between the lanes of a wave.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <cstring>
+#include <type_traits>
+
+#include "tilewave/arch/atom.hpp"
+#include "tilewave/arch/host/schedule.hpp"
+
+namespace tilewave::host {
+
+namespace detail {
+
+/// Posts `bytes` <= 16 at `value`, waits for the wave and takes what lane `source` has posted.
+TILEWAVE_HOST_UNTRACKED inline void exchange(void* value, int bytes, int source, const Collective& call) {
+  Lane& self = *current_lane;
+  Wave& wave = *self.wave;
+  if (source < 0 || source >= wave.lanes) {
+    fail(self, "%s at %s:%d reads lane %d of a wave of %d", name_of(call.kind), call.where.base_name(), call.where.line,
+         source, wave.lanes);
+  }
+  auto& posted = wave.posted[wave.parity];
+  __builtin_memcpy(posted[self.index], value, bytes);
+  if (meet(self, call)) {
+    ++self.block->counters.shuffles;
+    complete(self);
+  }
+  __builtin_memcpy(value, posted[source], bytes);
+}
+
+TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
+  Lane& self = *current_lane;
+  Wave& wave = *self.wave;
+  std::uint64_t& votes = wave.votes[wave.parity];
+  if (wave.arrived == 0) votes = 0;
+  if (predicate) votes |= self.bit();
+  if (meet(self, {CollectiveKind::any, 0, where})) {
+    ++self.block->counters.votes;
+    complete(self);
+  }
+  return votes != 0;
+}
+
+}  // namespace detail
+
+template <ArchId Id>
+struct Lanes {
+  static int lane_id() { return current_lane->index; }
+  static int wave_id() { return current_lane->wave->index; }
+  static int block_id() { return static_cast<int>(current_lane->block->id); }
+
+  /// The value of `lane`, which may differ from lane to lane and must exist.
+  template <class T>
+  static T shuffle(T value, int lane, Where where = {}) {
+    return exchanged(value, lane, {CollectiveKind::shuffle, 0, where});
+  }
+  /// The value of lane_id ^ mask; one mask for the whole wave.
+  template <class T>
+  static T shuffle_xor(T value, int mask, Where where = {}) {
+    return exchanged(value, current_lane->index ^ mask, {CollectiveKind::shuffle_xor, mask, where});
+  }
+  /// The value of the lane at position I of my atom group.
+  template <int I, class T>
+  static T group_broadcast(T value, Where where = {}) {
+    constexpr AtomFacts atom = atom_of(Id);
+    static_assert(I >= 0 && I < atom.lanes / AtomFacts::groups);
+    const int source = atom.lane_of(I, atom.group(current_lane->index));
+    return exchanged(value, source, {CollectiveKind::group_broadcast, I, where});
+  }
+  /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
+  /// making the wave meet (see Agreement).
+  static int uniform(int value, Where where = {}) {
+    agree(*current_lane, {"uniform", value, where});
+    return value;
+  }
+  /// Whether the predicate holds in any lane of the wave.
+  static bool any(bool predicate, Where where = {}) { return detail::vote_any(predicate, where); }
+
+ private:
+  template <class T>
+  static T exchanged(T value, int source, const Collective& call) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16);
+    detail::exchange(&value, sizeof(T), source, call);
+    return value;
+  }
+};
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// A launch in the host room: the blocks of the grid, spread over threads.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <atomic>
+#include <limits>
+#include <system_error>
+#include <thread>
+#include <type_traits>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/hip.hpp"
+#include "tilewave/arch/host/worker.hpp"
+#include "tilewave/core/math.hpp"
+
+namespace tilewave::host {
+
+namespace detail {
+
+inline thread_local constinit char launch_error[sizeof(Block::error)] = {};
+
+inline int thread_count(const LaunchRequest& request) {
+  std::int64_t threads = request.options.threads;
+  if (threads == 0) threads = std::thread::hardware_concurrency();
+  // TSan knows at most some 8000 threads and fibers at a time.
+  if (under_tsan) threads = std::min<std::int64_t>(threads, 4096 / request.block_lanes);
+  return static_cast<int>(std::max<std::int64_t>(1, std::min(threads, request.grid)));
+}
+
+/// Runs a valid request. With several failing blocks the first in running order is reported, however many threads
+/// there are: a thread that fails ends, and the others go on only with the blocks before that one.
+inline Status execute(const LaunchRequest& request) {
+  struct Share {
+    std::unique_ptr<Worker> worker = WorkerPool::instance().take();
+    std::int64_t failed_at = std::numeric_limits<std::int64_t>::max();
+  };
+  std::vector<Share> shares(thread_count(request));
+  // Relaxed throughout: blocks must not look ordered to TSan. The threads' ends order what comes after the launch.
+  std::atomic<std::int64_t> next{0}, stop{request.grid};
+
+  const auto work = [&](Share& share) {
+    for (;;) {
+      const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= stop.load(std::memory_order_relaxed)) break;
+      if (share.worker->run(request, request.block_at(i))) continue;
+      share.failed_at = i;
+      std::int64_t before = stop.load(std::memory_order_relaxed);
+      while (i < before && !stop.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
+      }
+      break;
+    }
+    share.worker->finish();
+  };
+
+  bool prepared = true;
+  for (Share& share : shares) prepared = prepared && share.worker->prepare(request);
+  if (prepared) {
+    std::vector<std::thread> threads;
+    try {
+      for (std::size_t t = 1; t < shares.size(); ++t) threads.emplace_back(work, std::ref(shares[t]));
+    } catch (const std::system_error&) {  // no more threads to be had: those that started do the work
+    }
+    work(shares[0]);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  const Share* failed = nullptr;
+  last_counters = {};
+  for (const Share& share : shares) {
+    if (prepared) last_counters.add(share.worker->counters());
+    if (share.failed_at < (failed != nullptr ? failed->failed_at : request.grid)) failed = &share;
+  }
+  if (failed != nullptr) {
+    std::memcpy(launch_error, failed->worker->error(), sizeof(launch_error));
+    std::fprintf(stderr, "tilewave host room: %s\n", launch_error);
+  }
+  for (Share& share : shares) WorkerPool::instance().give_back(std::move(share.worker));
+  if (!prepared) return {StatusCode::launch_failed, "the host room has no memory left for stacks or shared memory"};
+  if (failed != nullptr) return {StatusCode::launch_failed, launch_error};
+  return {};
+}
+
+}  // namespace detail
+
+template <ArchId Id>
+struct Launch {
+  static constexpr bool is_this_pass = true;  // there is only one
+  static constexpr bool emulated = true;
+
+  /// Runs K::run(args, shared) for every lane of `shape.grid` blocks and returns when all are done. Errors:
+  ///   bad_extent     negative or too large grid, block differs from K::block_threads or is no whole number of waves
+  ///   launch_failed  K::Shared exceeds the chip's shared memory, or a lane broke a rule of the room; the reason then
+  ///                  names block, wave and lane, and stays valid until this thread's next failing launch
+  ///   bad_value      an environment variable of the room makes no sense
+  /// Deterministic for kernels without races, whatever the number of threads. K::Args, K::Shared and whatever a lane
+  /// holds are plain data: a failing lane's stack is dropped without running destructors.
+  template <class K>
+  static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t = nullptr) {
+    constexpr ArchFacts facts = facts_of(Id);
+    using Shared = typename K::Shared;
+    static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>);
+    static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
+    if (shape.grid < 0) return {StatusCode::bad_extent, "the grid is negative"};
+    if (shape.grid > std::numeric_limits<std::int32_t>::max()) return {StatusCode::bad_extent, "the grid exceeds 2^31 - 1"};
+    if (shape.block != K::block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
+    if (shape.block <= 0 || shape.block > max_block_lanes || shape.block % facts.wave_lanes != 0) {
+      return {StatusCode::bad_extent, "the block is not a whole number of waves of at most 1024 lanes"};
+    }
+    if (sizeof(Shared) > static_cast<std::size_t>(facts.lds_bytes)) {
+      return {StatusCode::launch_failed, "the kernel's shared memory exceeds what a block of this chip may use"};
+    }
+    Options chosen;
+    {
+      detail::OptionsState& state = detail::options_state();
+      const std::lock_guard lock(state.mutex);
+      if (!state.status.ok()) return state.status;
+      chosen = state.options;
+    }
+    detail::last_counters = {};
+    if (shape.grid == 0) return {};
+    const auto kernel = [](const void* args, void* shared) {
+      K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));
+    };
+    const typename K::Args copy = args;  // as hardware does: what the caller changes later does not matter
+    return detail::execute({.kernel = kernel,
+                            .args = &copy,
+                            .shared_bytes = align_up<std::size_t>(sizeof(Shared), 16),
+                            .grid = shape.grid,
+                            .block_lanes = shape.block,
+                            .wave_lanes = facts.wave_lanes,
+                            .options = chosen});
+  }
+};
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

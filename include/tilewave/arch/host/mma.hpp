@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// The host room's matrix instruction: any atom, executed from its lane -> (row, column, k) maps alone.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/schedule.hpp"
+
+namespace tilewave::host {
+
+namespace detail {
+
+/// Where each lane's elements lie in the dense tile of a wave:
+///   rows_side [rows, k], kv_side [k, kv] (transposed: the inner loop runs along kv), acc [rows, kv], all f32.
+template <ArchId Id>
+struct DenseTile {
+  static constexpr AtomFacts A = atom_of(Id);
+  static constexpr int rows_per_operand = A.rows_per_lane * A.k_per_lane;
+  static constexpr int acc_per_lane = A.rows_per_lane * A.kv_per_lane;
+  static constexpr int rows_begin = 0;
+  static constexpr int kv_begin = A.rows * A.k;
+  static constexpr int acc_begin = kv_begin + A.k * A.kv;
+  static constexpr int size = acc_begin + A.rows * A.kv;
+
+  template <int N>
+  using Table = std::array<std::array<std::uint16_t, N>, A.lanes>;
+
+  static constexpr Table<rows_per_operand> rows_at = [] {
+    Table<rows_per_operand> table{};
+    for (int lane = 0; lane < A.lanes; ++lane) {
+      for (int i = 0; i < rows_per_operand; ++i) {
+        const AtomElement e = A.rows_operand(lane, i);
+        table[lane][i] = static_cast<std::uint16_t>(rows_begin + e.index * A.k + e.k);
+      }
+    }
+    return table;
+  }();
+  static constexpr Table<A.k_per_lane> kv_at = [] {
+    Table<A.k_per_lane> table{};
+    for (int lane = 0; lane < A.lanes; ++lane) {
+      for (int i = 0; i < A.k_per_lane; ++i) {
+        const AtomElement e = A.kv_operand(lane, i);
+        table[lane][i] = static_cast<std::uint16_t>(kv_begin + e.k * A.kv + e.index);
+      }
+    }
+    return table;
+  }();
+  static constexpr Table<acc_per_lane> acc_at = [] {
+    Table<acc_per_lane> table{};
+    for (int lane = 0; lane < A.lanes; ++lane) {
+      for (int i = 0; i < acc_per_lane; ++i) {
+        const AtomElement e = A.accumulator(lane, i);
+        table[lane][i] = static_cast<std::uint16_t>(acc_begin + e.index * A.kv + e.k);
+      }
+    }
+    return table;
+  }();
+};
+
+/// acc[r][c] += sum over k of rows_side[r][k] * kv_side[k][c], k ascending, f32. Two rows at a time: their
+/// accumulators stay in registers, vectorised along c.
+template <ArchId Id>
+TILEWAVE_HOST_UNTRACKED inline void multiply_dense(float* tile) {
+  using Dense = DenseTile<Id>;
+  constexpr AtomFacts A = Dense::A;
+  constexpr int width = 4, vectors = A.kv / width, step = 2;
+  typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
+  static_assert(A.kv % width == 0 && A.rows % step == 0);
+  const float* const rows_side = tile + Dense::rows_begin;
+  const Lanes* const kv_side = reinterpret_cast<const Lanes*>(tile + Dense::kv_begin);
+  Lanes* const acc = reinterpret_cast<Lanes*>(tile + Dense::acc_begin);
+  for (int r = 0; r < A.rows; r += step) {
+    Lanes sum[step * vectors];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < step * vectors; ++i) sum[i] = acc[r * vectors + i];
+    for (int k = 0; k < A.k; ++k) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < step * vectors; ++i) {
+        sum[i] += rows_side[(r + i / vectors) * A.k + k] * kv_side[k * vectors + i % vectors];
+      }
+    }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < step * vectors; ++i) acc[r * vectors + i] = sum[i];
+  }
+}
+
+/// Spreads packed bf16 pairs over the dense tile as f32.
+template <int N>
+TILEWAVE_HOST_UNTRACKED inline void spread(float* tile, const std::array<std::uint16_t, N>& at,
+                                           const Vec<std::uint32_t, N / 2>& pairs) {
+  for (int i = 0; i < N / 2; ++i) {
+    tile[at[2 * i]] = std::bit_cast<float>(pairs[i] << 16);
+    tile[at[2 * i + 1]] = std::bit_cast<float>(pairs[i] & 0xffff0000u);
+  }
+}
+
+template <ArchId Id, class KvOperand, class RowsOperand, class Accumulator>
+TILEWAVE_HOST_UNTRACKED inline void wave_mma(const KvOperand& kv, const RowsOperand& rows, Accumulator& acc,
+                                             Where where) {
+  using Dense = DenseTile<Id>;
+  static_assert(Dense::size * sizeof(float) <= sizeof(Wave::tile));
+  Lane& self = *current_lane;
+  float* const tile = self.wave->tile;
+  const int lane = self.index;
+  spread<Dense::rows_per_operand>(tile, Dense::rows_at[lane], rows);
+  spread<Dense::A.k_per_lane>(tile, Dense::kv_at[lane], kv);
+  for (int i = 0; i < Dense::acc_per_lane; ++i) tile[Dense::acc_at[lane][i]] = acc[i];
+  if (meet(self, {CollectiveKind::mma, Dense::A.k, where})) {
+    multiply_dense<Id>(tile);
+    ++self.block->counters.mma;
+    complete(self);
+  }
+  for (int i = 0; i < Dense::acc_per_lane; ++i) acc[i] = tile[Dense::acc_at[lane][i]];
+}
+
+}  // namespace detail
+
+template <ArchId Id>
+struct Mma : AtomRegisters<atom_of(Id).k_per_lane, atom_of(Id).rows_per_lane, atom_of(Id).kv_per_lane> {
+  using Registers = AtomRegisters<atom_of(Id).k_per_lane, atom_of(Id).rows_per_lane, atom_of(Id).kv_per_lane>;
+  using typename Registers::Accumulator;
+  using typename Registers::KvOperand;
+  using typename Registers::RowsOperand;
+
+  /// The chained atom of arch/atom.hpp on bf16 operands, f32 sums in ascending k on top of acc. Denormals are kept.
+  static Accumulator mma(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
+    detail::wave_mma<Id>(kv, rows, acc, where);
+    return acc;
+  }
+};
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

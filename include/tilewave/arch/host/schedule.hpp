@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block, its return.
+#pragma once
+
+#include "tilewave/arch/host/wave.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <bit>
+
+namespace tilewave::host {
+
+namespace detail {
+
+/// A set bit of `mask` (not 0): the next above `after`, cyclically.
+TILEWAVE_HOST_UNTRACKED inline int next_above(std::uint64_t mask, int after) {
+  const std::uint64_t above = mask & (~std::uint64_t{1} << after);
+  return std::countr_zero(above != 0 ? above : mask);
+}
+TILEWAVE_HOST_UNTRACKED inline int next_below(std::uint64_t mask, int before) {
+  const std::uint64_t below = mask & ((std::uint64_t{1} << before) - 1);
+  return 63 - std::countl_zero(below != 0 ? below : mask);
+}
+TILEWAVE_HOST_UNTRACKED inline int any_of(std::uint64_t mask, std::uint64_t random) {
+  for (std::uint64_t skip = random % static_cast<std::uint64_t>(std::popcount(mask)); skip > 0; --skip) mask &= mask - 1;
+  return std::countr_zero(mask);
+}
+
+/// The wave to go on with among the runnable ones (at least one), after `from` has done all it can.
+TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Block& block, int from) {
+  switch (block.options.schedule) {
+    case Schedule::lockstep: return *block.wave[next_above(block.runnable, from)];
+    case Schedule::reverse: return *block.wave[next_below(block.runnable, from)];
+    case Schedule::first_wave_ahead: return *block.wave[std::countr_zero(block.runnable)];
+    case Schedule::last_wave_ahead: return *block.wave[63 - std::countl_zero(block.runnable)];
+    case Schedule::random: break;
+  }
+  return *block.wave[any_of(block.runnable, block.draw())];
+}
+
+/// The lane to go on with among the ready ones of `wave` (at least one); `from` is where the wave stands, -1 or 64 at
+/// its beginning.
+TILEWAVE_HOST_UNTRACKED inline Lane& next_lane(Block& block, Wave& wave, int from) {
+  if (block.options.schedule == Schedule::random) return *wave.lane[any_of(wave.ready, block.draw())];
+  if (block.options.schedule == Schedule::reverse) return *wave.lane[next_below(wave.ready, from)];
+  return *wave.lane[next_above(wave.ready, from)];
+}
+
+/// The first lane of the wave chosen by the schedule; `from` is the wave that ran last.
+TILEWAVE_HOST_UNTRACKED inline Lane& first_lane(Block& block, int from) {
+  Wave& wave = next_wave(block, from);
+  return next_lane(block, wave, block.options.schedule == Schedule::reverse ? 0 : 63);
+}
+
+TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
+  if (&next == &self) return;
+  current_lane = &next;
+  switch_fiber(self.stack.fiber, next.stack.fiber);
+}
+
+/// Lets the schedule choose again, `self` staying ready.
+TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) { go(self, first_lane(*self.block, self.wave->index)); }
+
+/// `self` cannot run for now. When nobody can, the block is stuck: only lanes at a barrier that others never reached
+/// are left, since collectives fail where they diverge.
+TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
+  Block& block = *self.block;
+  Wave& wave = *self.wave;
+  wave.ready &= ~self.bit();
+  if (wave.ready == 0) block.runnable &= ~(std::uint64_t{1} << wave.index);
+  if (block.runnable == 0) {
+    const Wave* waiting = &wave;
+    for (int w = 0; w < block.waves; ++w) {
+      if (block.wave[w]->at_barrier != 0) waiting = block.wave[w];
+    }
+    fail(self, "barrier divergence: only %d of %d lanes arrived at %s:%d, the other %d returned", block.arrived,
+         block.lanes, waiting->barrier.base_name(), waiting->barrier.line, block.returned);
+  }
+  const bool stay = wave.ready != 0 && block.options.schedule != Schedule::random;
+  go(self, stay ? next_lane(block, wave, self.index) : first_lane(block, wave.index));
+}
+
+}  // namespace detail
+
+/// Called by every lane of a wave, after it has posted its operands under the wave's parity. True for the last one,
+/// which carries the operation out for all and then calls `complete`; false for the others, once that was done.
+TILEWAVE_HOST_UNTRACKED inline bool meet(Lane& self, const Collective& call) {
+  Wave& wave = *self.wave;
+  if (wave.arrived == 0) {
+    wave.collective = call;
+  } else if (!(wave.collective == call)) {
+    const Collective& other = wave.collective;
+    fail(self, "wave divergence: this lane calls %s (%d) at %s:%d while %d of %d lanes wait in %s (%d) at %s:%d",
+         name_of(call.kind), call.immediate, call.where.base_name(), call.where.line, wave.arrived, wave.lanes,
+         name_of(other.kind), other.immediate, other.where.base_name(), other.where.line);
+  }
+  if ((wave.at_barrier | wave.returned) != 0) {
+    fail(self, "wave divergence: this lane calls %s at %s:%d, but of %d lanes %d wait at a barrier and %d returned",
+         name_of(call.kind), call.where.base_name(), call.where.line, wave.lanes, std::popcount(wave.at_barrier),
+         std::popcount(wave.returned));
+  }
+  char* const ordered = &wave.ordered[wave.parity];
+  order_release(ordered);
+  if (++wave.arrived == wave.lanes) return true;
+  detail::stop(self);
+  order_acquire(ordered);
+  return false;
+}
+
+/// The last lane of a collective: the results are there, everybody goes on.
+TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
+  Block& block = *self.block;
+  Wave& wave = *self.wave;
+  char* const ordered = &wave.ordered[wave.parity];
+  wave.arrived = 0;
+  wave.parity ^= 1;
+  wave.ready = wave.all;
+  block.runnable |= std::uint64_t{1} << wave.index;
+  switch (block.options.schedule) {
+    case Schedule::first_wave_ahead:
+    case Schedule::last_wave_ahead: break;
+    case Schedule::lockstep:
+    case Schedule::reverse:
+      if (block.waves > 1) detail::yield(self);
+      break;
+    case Schedule::random: detail::yield(self); break;
+  }
+  order_acquire(ordered);
+}
+
+/// Fails the block when another lane of the wave said something else as its n-th statement.
+TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
+  const std::int64_t number = ++self.agreements;
+  auto& remembered = self.wave->agreements[number % remembered_agreements];
+  if (remembered.number < number) {
+    remembered.number = number;
+    remembered.said = said;
+  } else if (remembered.number == number && !(remembered.said == said)) {
+    const Agreement& other = remembered.said;
+    fail(self, "wave divergence: this lane says %s %lld at %s:%d, another lane of the wave %s %lld at %s:%d", said.what,
+         static_cast<long long>(said.value), said.where.base_name(), said.where.line, other.what,
+         static_cast<long long>(other.value), other.where.base_name(), other.where.line);
+  }
+}
+
+/// Waits until all lanes of the block have called it; lanes of one wave from the same line.
+TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
+  Block& block = *self.block;
+  Wave& wave = *self.wave;
+  if (wave.arrived != 0) {
+    const Collective& other = wave.collective;
+    fail(self, "wave divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait in %s at %s:%d",
+         where.base_name(), where.line, wave.arrived, wave.lanes, name_of(other.kind), other.where.base_name(),
+         other.where.line);
+  }
+  if (wave.at_barrier == 0) {
+    wave.barrier = where;
+  } else if (!(wave.barrier == where)) {
+    fail(self, "barrier divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait at %s:%d",
+         where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
+         wave.barrier.line);
+  }
+  // Two addresses in turn: a lane that already arrived at the next barrier must not order a lane still leaving this one.
+  char* const ordered = &block.ordered[block.parity];
+  order_release(ordered);
+  wave.at_barrier |= self.bit();
+  if (++block.arrived < block.lanes) {
+    detail::stop(self);
+  } else {
+    block.arrived = 0;
+    block.parity ^= 1;
+    ++block.counters.barriers;
+    for (int w = 0; w < block.waves; ++w) {
+      block.wave[w]->at_barrier = 0;
+      block.wave[w]->ready = block.wave[w]->all;
+      block.runnable |= std::uint64_t{1} << w;
+    }
+    detail::yield(self);
+  }
+  order_acquire(ordered);
+}
+
+/// The lane's kernel is over. Returns when the fiber is given a lane of a later block.
+TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
+  Block& block = *self.block;
+  Wave& wave = *self.wave;
+  if (wave.arrived != 0) {
+    const Collective& other = wave.collective;
+    fail(self, "wave divergence: this lane returned while %d of %d lanes wait in %s at %s:%d", wave.arrived, wave.lanes,
+         name_of(other.kind), other.where.base_name(), other.where.line);
+  }
+  block.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
+  order_release(&block.ended);
+  wave.returned |= self.bit();
+  if (++block.returned == block.lanes) {
+    switch_fiber(self.stack.fiber, block.main);
+  } else {
+    detail::stop(self);
+  }
+}
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// A worker runs blocks one after the other on the thread that holds it. It keeps its lanes' fibers and its shared
+// memory from launch to launch.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "tilewave/arch/host/schedule.hpp"
+
+namespace tilewave::host {
+
+/// What every block starts with in shared memory: NaN as f32, f16, bf16 and e4m3fn (-240 as e4m3fnuz), -1 as an int.
+inline constexpr int shared_poison = 0xff;
+
+/// A launch with the kernel's type taken away.
+struct LaunchRequest {
+  void (*kernel)(const void* args, void* shared);  // one lane
+  const void* args;
+  std::size_t shared_bytes;  // a multiple of 16, so that the start is as aligned as the chips' is
+  std::int64_t grid;
+  int block_lanes;
+  int wave_lanes;
+  Options options;
+
+  /// The id of the i-th block to run.
+  std::int64_t block_at(std::int64_t i) const {
+    if (options.schedule == Schedule::reverse) return grid - 1 - i;
+    if (options.schedule != Schedule::random) return i;
+    // i -> a * i + b modulo grid visits every block once when a and grid have no common factor. grid < 2^31.
+    std::int64_t a = static_cast<std::int64_t>(options.seed % 1000003) | 1;
+    while (std::gcd(a, grid) != 1) a += 2;
+    return (a % grid * i + static_cast<std::int64_t>(options.seed % static_cast<std::uint64_t>(grid))) % grid;
+  }
+};
+
+class Worker {
+ public:
+  Worker() = default;
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() { shared_.unmap(); }
+
+  const char* error() const { return block_.error; }
+  const LaunchCounters& counters() const { return block_.counters; }
+
+  /// Before the blocks of a launch. False when the system has no memory left.
+  bool prepare(const LaunchRequest& request) {
+    block_.kernel = request.kernel;
+    block_.args = request.args;
+    block_.options = request.options;
+    block_.lanes = request.block_lanes;
+    block_.waves = request.block_lanes / request.wave_lanes;
+    block_.shared_bytes = request.shared_bytes;
+    block_.counters = {};
+    while (static_cast<int>(waves_.size()) < block_.waves) {
+      waves_.push_back(std::make_unique<Wave>());
+      block_.wave[waves_.size() - 1] = waves_.back().get();
+    }
+    while (static_cast<int>(lanes_.size()) < block_.lanes) {
+      auto lane = std::make_unique<Lane>();
+      if (!lane->stack.map()) return false;
+      lane->block = &block_;
+      lane->stack.restart<lane_main>(static_cast<int>(lanes_.size()));
+      lanes_.push_back(std::move(lane));
+    }
+    if (shared_.bytes < request.shared_bytes) {
+      shared_.unmap();
+      if (!shared_.map(request.shared_bytes)) return false;
+    }
+    // At the end of its pages, so that an access beyond it faults.
+    block_.shared = shared_.end() - request.shared_bytes;
+    return true;
+  }
+
+  /// Runs one block; false when it failed, with the reason in error().
+  TILEWAVE_HOST_UNTRACKED bool run(const LaunchRequest& request, std::int64_t id) {
+    begin_block(request, id);
+    adopt_thread(block_.main);
+    order_release(&block_.started);
+    Lane& first = detail::first_lane(block_, request.options.schedule == Schedule::reverse ? 0 : 63);
+    current_lane = &first;
+    switch_fiber(block_.main, first.stack.fiber);
+    current_lane = nullptr;
+    ++block_.counters.blocks;
+    ++blocks_run_;
+    if (block_.failed) {
+      for (int i = 0; i < block_.lanes; ++i) lanes_[i]->stack.restart<lane_main>(i);
+    }
+    return !block_.failed;
+  }
+
+  /// After the last block: everything the lanes wrote is before what the thread does next.
+  void finish() { order_acquire(&block_.ended); }
+
+ private:
+  TILEWAVE_HOST_UNTRACKED void begin_block(const LaunchRequest& request, std::int64_t id) {
+    block_.id = id;
+    block_.arrived = block_.returned = block_.parity = 0;
+    block_.failed = false;
+    // Different for every block, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.
+    block_.random = ((request.options.seed + 1) * 0x9e3779b97f4a7c15u ^ (static_cast<std::uint64_t>(id) + 1)) | 1;
+    for (int i = 0; i < 8; ++i) block_.draw();
+    block_.runnable = ~std::uint64_t{0} >> (64 - block_.waves);
+    for (int w = 0; w < block_.waves; ++w) {
+      Wave& wave = *block_.wave[w];
+      wave.index = w;
+      wave.lanes = request.wave_lanes;
+      wave.ready = wave.all = ~std::uint64_t{0} >> (64 - request.wave_lanes);
+      wave.at_barrier = wave.returned = 0;
+      wave.arrived = wave.parity = 0;
+      for (auto& agreement : wave.agreements) agreement.number = 0;
+    }
+    // TSan cannot tell the blocks that share a fiber apart, so it would take block n's lane 3 to be before block n+1's.
+    // Handing every block the fibers in another rotation leaves only unrelated lanes in that order.
+    const int rotation = under_tsan ? static_cast<int>(blocks_run_ % block_.lanes) : 0;
+    for (int i = 0; i < block_.lanes; ++i) {
+      Lane& lane = *lanes_[(i + rotation) % block_.lanes];
+      lane.wave = block_.wave[i / request.wave_lanes];
+      lane.index = i % request.wave_lanes;
+      lane.agreements = 0;
+      lane.queue.first = lane.queue.end = lane.queue.committed = 0;
+      lane.wave->lane[lane.index] = &lane;
+    }
+    // Fresh pages make TSan forget the accesses of the block before, which had this memory to itself.
+    if (under_tsan) {
+      mmap(shared_.begin, shared_.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    }
+    std::memset(block_.shared, shared_poison, block_.shared_bytes);
+  }
+
+  TILEWAVE_HOST_UNTRACKED static void lane_main() {
+    LaneStack::entered();
+    Lane& self = *current_lane;  // a fiber is one lane object for ever
+    for (;;) {
+      const Block& block = *self.block;
+      order_acquire(&self.block->started);
+      block.kernel(block.args, block.shared);
+      lane_returned(self);
+    }
+  }
+
+  Block block_;
+  std::vector<std::unique_ptr<Wave>> waves_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  GuardedPages shared_;
+  std::int64_t blocks_run_ = 0;
+};
+
+/// Workers between launches. Threads come and go with each launch (so a forked child can launch as well); what is slow
+/// to make stays here.
+class WorkerPool {
+ public:
+  static WorkerPool& instance() {
+    static auto* const pool = new WorkerPool;  // lives as long as the process
+    return *pool;
+  }
+  std::unique_ptr<Worker> take() {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Worker>();
+    auto worker = std::move(idle_.back());
+    idle_.pop_back();
+    return worker;
+  }
+  void give_back(std::unique_ptr<Worker> worker) {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(worker));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> idle_;
+};
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

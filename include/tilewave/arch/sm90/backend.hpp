@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "tilewave/arch/sm90/lanes.hpp"
+#include "tilewave/arch/sm90/launch.hpp"
+#include "tilewave/arch/sm90/memory.hpp"
+#include "tilewave/arch/sm90/mma.hpp"
+#include "tilewave/arch/sm90/sync.hpp"
+
+#if defined(__CUDACC__)
+
+namespace tilewave::sm90 {
+
+struct Backend : Memory, Lanes, Mma, Sync, Launch {
+  static constexpr ArchFacts facts = sm90_facts;
+  static constexpr AtomFacts atom = sm90_atom;
+};
+static_assert(tilewave::Backend<Backend>);
+
+}  // namespace tilewave::sm90
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Global accesses as single vector instructions, and cp.async as the copy into shared memory.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+
+#if defined(__CUDACC__)
+
+namespace tilewave::sm90 {
+
+struct Memory {
+  template <class T>
+  TILEWAVE_DEVICE static T load(const T* p) {
+    return *p;
+  }
+  template <class T>
+  TILEWAVE_DEVICE static void store(T* p, const T& value) {
+    *p = value;
+  }
+  /// Read-only, not kept in L1; volatile so that prefetches stay where the kernel put them.
+  TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
+    Chunk c;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                 : "l"(p));
+    return c;
+  }
+
+  TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
+    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+  }
+  TILEWAVE_DEVICE static void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  template <int pending, int copies_per_commit = 1>
+  TILEWAVE_DEVICE static void wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+  }
+};
+
+}  // namespace tilewave::sm90
+
+#endif

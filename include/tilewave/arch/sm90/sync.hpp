@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if defined(__CUDACC__)
+
+namespace tilewave::sm90 {
+
+struct Sync {
+  TILEWAVE_DEVICE static void barrier() { __syncthreads(); }
+  /// The volatile loads and mmas already hold their order in the compiler.
+  TILEWAVE_DEVICE static void sched_fence() {}
+};
+
+}  // namespace tilewave::sm90
+
+#endif

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// Element types: the enum that names them, and bit-exact conversions used by every room. (__builtin_bit_cast, because
+// std::bit_cast is a host function to nvcc.)
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "tilewave/core/config.hpp"
+
+namespace tilewave {
+
+/// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn
+/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN).
+enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz };
+
+/// Bytes of one element.
+TILEWAVE_HOST_DEVICE constexpr int size_of(DType t) {
+  return t == DType::f32 ? 4 : (t == DType::f16 || t == DType::bf16) ? 2 : 1;
+}
+TILEWAVE_HOST_DEVICE constexpr bool is_fp8(DType t) { return t == DType::fp8_e4m3fn || t == DType::fp8_e4m3fnuz; }
+
+/// Largest finite value of an fp8 flavour: the target of amax quantisation.
+constexpr float fp8_max(DType t) { return t == DType::fp8_e4m3fnuz ? 240.0f : 448.0f; }
+
+constexpr std::string_view name_of(DType t) {
+  switch (t) {
+    case DType::f32: return "f32";
+    case DType::f16: return "f16";
+    case DType::bf16: return "bf16";
+    case DType::fp8_e4m3fn: return "fp8_e4m3fn";
+    case DType::fp8_e4m3fnuz: return "fp8_e4m3fnuz";
+  }
+  return "unknown";
+}
+
+TILEWAVE_HOST_DEVICE constexpr float bf16_to_f32(std::uint16_t bits) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
+}
+
+/// Round to nearest, ties to even; NaN stays NaN (quiet).
+TILEWAVE_HOST_DEVICE constexpr std::uint16_t f32_to_bf16(float value) {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/// Decode one fp8 code. Every code is exactly representable in bf16, so this is also the exact bf16 value.
+TILEWAVE_HOST_DEVICE constexpr float fp8_to_f32(DType type, std::uint8_t code) {
+  const bool fnuz = type == DType::fp8_e4m3fnuz;
+  const std::uint32_t magnitude = code & 0x7fu;
+  if (fnuz ? code == 0x80u : magnitude == 0x7fu) return __builtin_bit_cast(float, 0x7fc00000u);
+  const int exponent = static_cast<int>(magnitude >> 3), mantissa = static_cast<int>(magnitude & 7u);
+  const int bias = fnuz ? 8 : 7;
+  // 2^(e - bias) * 1.mmm, or 2^(1 - bias) * 0.mmm; both are (8 or 0 + mmm) * 2^(max(e, 1) - bias - 3).
+  const int power = (exponent > 0 ? exponent : 1) - bias - 3;
+  const float unit = __builtin_bit_cast(float, static_cast<std::uint32_t>(power + 127) << 23);
+  const float value = static_cast<float>((exponent > 0 ? 8 : 0) + mantissa) * unit;
+  return (code & 0x80u) ? -value : value;
+}
+
+/// Encode with round to nearest, ties to even; saturates at fp8_max; NaN becomes the flavour's NaN.
+TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp8(DType type, float value) {
+  const bool fnuz = type == DType::fp8_e4m3fnuz;
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint8_t>(fnuz ? 0x80u : 0x7fu | sign);
+  const std::uint32_t largest = fnuz ? 0x7fu : 0x7eu;
+  const int bias = fnuz ? 8 : 7;
+  const int exponent = static_cast<int>(magnitude >> 23) - 127;
+  // A normal result keeps 3 mantissa bits; below 2^(1-bias) the step is fixed, so more bits are dropped.
+  const int dropped = 20 + (exponent < 1 - bias ? (1 - bias) - exponent : 0);
+  std::uint32_t code = 0;
+  if (dropped <= 24) {
+    const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+    const std::uint32_t kept = significand >> dropped, rest = significand & ((1u << dropped) - 1u);
+    const std::uint32_t half = 1u << (dropped - 1);
+    const std::uint32_t rounded = kept + ((rest > half || (rest == half && (kept & 1u))) ? 1u : 0u);
+    // A carry out of the mantissa moves into the exponent by itself.
+    code = exponent < 1 - bias ? rounded : rounded + (static_cast<std::uint32_t>(exponent + bias - 1) << 3);
+  }
+  if (exponent > 8 || code > largest) code = largest;
+  if (fnuz && code == 0) return 0;  // this flavour has no negative zero: 0x80 is its NaN
+  return static_cast<std::uint8_t>(code | sign);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Integer helpers shared by host and device code.
+#pragma once
+
+#include <cstdint>
+
+#include "tilewave/core/config.hpp"
+
+namespace tilewave {
+
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T ceil_div(T a, T b) {
+  return (a + b - 1) / b;
+}
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T align_down(T a, T b) {
+  return a / b * b;
+}
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T align_up(T a, T b) {
+  return ceil_div(a, b) * b;
+}
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T min_of(T a, T b) {
+  return a < b ? a : b;
+}
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
+  return a > b ? a : b;
+}
+
+inline constexpr float log2_e = 1.4426950408889634f;
+inline constexpr float ln_2 = 0.6931471805599453f;
+
+/// Division by a run-time constant as one multiply and shift (Granlund and Montgomery 1994, figure 4.1 with the
+/// round-up multiplier): exact for every 0 <= n < 2^31 and 1 <= d < 2^31.
+struct FastDiv {
+  std::uint32_t multiplier = 0;
+  std::uint32_t shift = 0;
+  std::int32_t divisor = 1;
+
+  static constexpr FastDiv by(std::int32_t d) {
+    FastDiv f;
+    f.divisor = d;
+    while ((std::uint64_t{1} << f.shift) < static_cast<std::uint64_t>(d)) ++f.shift;
+    // m = ceil(2^(31 + shift) / d) <= 2^32 - 1 for d > 1 that is no power of two, and 2^31 for a power of two.
+    f.multiplier = static_cast<std::uint32_t>(((std::uint64_t{1} << (31 + f.shift)) + d - 1) / d);
+    return f;
+  }
+  TILEWAVE_HOST_DEVICE constexpr std::int32_t quotient(std::int32_t n) const {
+    const std::uint64_t product = static_cast<std::uint64_t>(multiplier) * static_cast<std::uint32_t>(n);
+    return static_cast<std::int32_t>(static_cast<std::uint32_t>(product >> 31) >> shift);
+  }
+  TILEWAVE_HOST_DEVICE constexpr std::int32_t remainder(std::int32_t n) const { return n - quotient(n) * divisor; }
+};
+
+}  // namespace tilewave

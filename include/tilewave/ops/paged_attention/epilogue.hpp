@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// The end of a decode block: merge the waves that walked different tokens of the same rows, then write outputs or partials.
+#pragma once
+
+#include "tilewave/ops/paged_attention/layout.hpp"
+
+namespace tilewave {
+
+template <class L>
+struct PagedAttentionEpilogue {
+  using B = typename L::Room;
+  using Map = typename L::Map;
+  using State = typename L::State;
+  using Place = typename L::Place;
+  using Scores = typename L::Scores;
+
+  /// Every wave of the block calls this; wave_token 0 of each wave row writes.
+  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const Place& at, State& s, typename L::Shared& shared) {
+    L::each_row([&](int t, int r) { s.row_sum[t][r] = L::over_groups(s.row_sum[t][r], L::sum); });
+    if constexpr (L::token_waves > 1) {
+      share_statistics(at, s, shared);
+      add_outputs(at, s, shared);
+    }
+    if (at.wave_token == 0) write(a, at, s);
+  }
+
+ private:
+  /// Bring every wave's rows to a common maximum and sum.
+  TILEWAVE_DEVICE static void share_statistics(const Place& at, State& s, typename L::Shared& shared) {
+    const int lane = B::lane_id();
+    auto& maxima = shared.row_max[at.wave_row];
+    auto& sums = shared.row_sum[at.wave_row];
+    L::each_row([&](int t, int r) {
+      if (Map::group(lane) != 0) return;
+      maxima[at.wave_token][t * L::atom_rows + Map::row(lane, r)] = s.row_max[t][r];
+      sums[at.wave_token][t * L::atom_rows + Map::row(lane, r)] = s.row_sum[t][r];
+    });
+    B::barrier();
+    L::each_row([&](int t, int r) {
+      const int row = t * L::atom_rows + Map::row(lane, r);
+      float maximum = L::minus_infinity, sum = 0.0f;
+      TILEWAVE_UNROLL
+      for (int w = 0; w < L::token_waves; ++w) maximum = L::larger(maximum, maxima[w][row]);
+      const float reference = maximum == L::minus_infinity ? 0.0f : maximum;  // no wave saw a token
+      TILEWAVE_UNROLL
+      for (int w = 0; w < L::token_waves; ++w) sum += sums[w][row] * B::exp2(maxima[w][row] - reference);
+      L::scale_row(s, t, r, B::exp2(s.row_max[t][r] - reference));
+      s.row_max[t][r] = maximum;
+      s.row_sum[t][r] = sum;
+    });
+  }
+
+  /// Halve the number of waves that hold a sum until one is left. Each lane meets its own registers again, so the exchange
+  /// is lane-linear and free of bank conflicts.
+  TILEWAVE_DEVICE static void add_outputs(const Place& at, State& s, typename L::Shared& shared) {
+    const int lane = B::lane_id();
+    static_for<L::row_tiles * L::out_tiles / L::merge_tiles>([&](auto piece) {
+      TILEWAVE_UNROLL
+      for (int half = L::token_waves / 2; half >= 1; half /= 2) {
+        if (at.wave_token >= half && at.wave_token < 2 * half) {
+          auto& to = shared.out[at.wave_row][at.wave_token - half];
+          TILEWAVE_UNROLL
+          for (int i = 0; i < L::merge_tiles; ++i) to[i][lane] = out_tile(s, piece * L::merge_tiles + i);
+        }
+        B::barrier();
+        if (at.wave_token < half) {
+          const auto& from = shared.out[at.wave_row][at.wave_token];
+          TILEWAVE_UNROLL
+          for (int i = 0; i < L::merge_tiles; ++i) {
+            const Scores other = from[i][lane];
+            Scores& sum = out_tile(s, piece * L::merge_tiles + i);
+            TILEWAVE_UNROLL
+            for (int c = 0; c < Scores::size; ++c) sum[c] += other[c];
+          }
+        }
+        B::barrier();
+      }
+    });
+  }
+
+  TILEWAVE_DEVICE static Scores& out_tile(State& s, int i) { return s.out[i / L::out_tiles][i % L::out_tiles]; }
+
+  TILEWAVE_DEVICE static void write(const PagedAttentionArgs& a, const Place& at, State& s) {
+    const int lane = B::lane_id(), column = L::kv_per_lane * Map::group(lane);
+    const float v_scale = L::spec.quant == QuantMode::per_tensor ? B::load(a.v_scale) : 1.0f;
+    L::each_row([&](int t, int r) {
+      const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
+      if (row >= a.rows) return;
+      const std::int32_t token = a.group.quotient(row);
+      const std::int32_t head = at.kv_head * a.group.divisor + row - token * a.group.divisor;
+      const std::int64_t out_row = at.sequence * std::int64_t{a.mtp} + token;
+      const std::int64_t lse_at = out_row * a.num_q_heads + head;
+      const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
+      const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
+      const float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
+      if (a.splits.divisor == 1) {
+        auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
+        write_out(s, t, r, scale, to + column);
+        if (a.lse != nullptr && column == 0) B::store(a.lse + lse_at, lse);
+      } else {
+        const std::int64_t partial = lse_at * a.splits.divisor + at.split;
+        write_partial(s, t, r, scale, a.partial_out + partial * L::spec.head_size + column);
+        if (column == 0) B::store(a.partial_lse + partial, lse);
+      }
+    });
+  }
+
+  TILEWAVE_DEVICE static void write_out(const State& s, int t, int r, float scale, std::uint16_t* to) {
+    TILEWAVE_UNROLL
+    for (int d = 0; d < L::out_tiles; ++d) {
+      Vec<std::uint32_t, L::kv_per_lane / 2> words;
+      TILEWAVE_UNROLL
+      for (int w = 0; w < L::kv_per_lane / 2; ++w) {
+        const int c = r * L::kv_per_lane + 2 * w;
+        words[w] = B::pack_bf16(s.out[t][d][c] * scale, s.out[t][d][c + 1] * scale);
+      }
+      B::store(reinterpret_cast<decltype(words)*>(to + d * L::atom_kv), words);
+    }
+  }
+
+  TILEWAVE_DEVICE static void write_partial(const State& s, int t, int r, float scale, float* to) {
+    TILEWAVE_UNROLL
+    for (int d = 0; d < L::out_tiles; ++d) {
+      Vec<float, L::kv_per_lane> values;
+      TILEWAVE_UNROLL
+      for (int c = 0; c < L::kv_per_lane; ++c) values[c] = s.out[t][d][r * L::kv_per_lane + c] * scale;
+      B::store(reinterpret_cast<decltype(values)*>(to + d * L::atom_kv), values);
+    }
+  }
+};
+
+}  // namespace tilewave

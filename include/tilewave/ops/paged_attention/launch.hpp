@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to queued kernels: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include <cmath>
+#include <limits>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/paged_attention/combine.hpp"
+#include "tilewave/ops/paged_attention/kernel.hpp"
+
+namespace tilewave {
+
+/// Most splits of one sequence's context.
+inline constexpr int max_splits = 128;
+
+namespace detail {
+
+inline bool aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
+
+inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
+  if (s.q != DType::bf16) return {StatusCode::unsupported_dtype, "q must be bf16"};
+  if (s.out != DType::bf16) return {StatusCode::unsupported_dtype, "out must be bf16"};
+  if (s.kv == DType::bf16) {
+    if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "bf16 KV takes quant mode none"};
+  } else if (is_fp8(s.kv)) {
+    if (s.kv != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour of KV is not this architecture's"};
+    if (s.quant == QuantMode::none) return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor or per_token"};
+  } else {
+    return {StatusCode::unsupported_dtype, "KV must be bf16 or fp8"};
+  }
+  if (s.head_size != 64 && s.head_size != 128 && s.head_size != 256) {
+    return {StatusCode::unsupported_head_size, "head_size must be 64, 128 or 256"};
+  }
+  return {};
+}
+
+inline Status check_extents(const PagedAttentionProblem& p) {
+  if (p.batch < 0) return {StatusCode::bad_extent, "batch is negative"};
+  if (p.mtp < 1 || p.mtp > 4) return {StatusCode::unsupported_mtp, "mtp must be 1 to 4"};
+  if (p.num_kv_heads < 1 || p.num_q_heads < 1) return {StatusCode::bad_extent, "head counts must be positive"};
+  if (p.num_q_heads % p.num_kv_heads != 0) {
+    return {StatusCode::unsupported_head_ratio, "num_q_heads must be a multiple of num_kv_heads"};
+  }
+  if (p.block_size < 16 || p.block_size % 16 != 0) {
+    return {StatusCode::unsupported_block_size, "block_size must be a positive multiple of 16"};
+  }
+  if (p.table_columns < 0) return {StatusCode::bad_extent, "table_columns is negative"};
+  if (p.num_pages < 0) return {StatusCode::bad_extent, "num_pages is negative"};
+  constexpr std::int64_t int_max = std::numeric_limits<std::int32_t>::max();
+  // Token positions run a tile past the end before they are clamped.
+  if (std::int64_t{p.table_columns} * p.block_size > int_max - 65536) {
+    return {StatusCode::bad_extent, "table_columns * block_size must stay below 2^31 - 65536"};
+  }
+  if (std::int64_t{p.batch} * p.mtp * p.num_q_heads > int_max - 65536) {
+    return {StatusCode::bad_extent, "batch * mtp * num_q_heads must stay below 2^31 - 65536"};
+  }
+  if (!std::isfinite(p.softmax_scale)) return {StatusCode::bad_value, "softmax_scale must be finite"};
+  if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
+  return {};
+}
+
+inline Status check_tensors(const PagedAttentionProblem& p) {
+  if (p.q == nullptr) return {StatusCode::null_pointer, "q is null"};
+  if (p.k == nullptr) return {StatusCode::null_pointer, "k is null"};
+  if (p.v == nullptr) return {StatusCode::null_pointer, "v is null"};
+  if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
+  if (p.block_table == nullptr) return {StatusCode::null_pointer, "block_table is null"};
+  if (p.context_lengths == nullptr) return {StatusCode::null_pointer, "context_lengths is null"};
+  if (!aligned(p.q, 16) || p.q_row_stride % 8 != 0 || p.q_head_stride % 8 != 0) {
+    return {StatusCode::misaligned, "q needs a 16-byte base and row and head strides that are multiples of 16 bytes"};
+  }
+  if (!aligned(p.out, 16) || p.out_row_stride % 8 != 0 || p.out_head_stride % 8 != 0) {
+    return {StatusCode::misaligned, "out needs a 16-byte base and row and head strides that are multiples of 16 bytes"};
+  }
+  const int unit = p.spec.unit();
+  const PagedKeyStrides& k = p.k_strides;
+  if (!aligned(p.k, 16) || k.page % unit != 0 || k.head % unit != 0 || k.unit % unit != 0 || k.token % unit != 0) {
+    return {StatusCode::misaligned, "k needs a 16-byte base and page, head, unit and token strides of whole 16 bytes"};
+  }
+  const PagedValueStrides& v = p.v_strides;
+  if (!aligned(p.v, 16) || v.page % unit != 0 || v.head % unit != 0 || v.unit % unit != 0 || v.dim % unit != 0) {
+    return {StatusCode::misaligned, "v needs a 16-byte base and page, head, unit and dim strides of whole 16 bytes"};
+  }
+  if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
+    return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};
+  }
+  if (p.table_row_stride < p.table_columns) return {StatusCode::bad_stride, "table_row_stride is below table_columns"};
+  if (p.spec.quant != QuantMode::none) {
+    if (p.k_scale == nullptr || p.v_scale == nullptr) {
+      return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
+    }
+    if (!aligned(p.k_scale, 4) || !aligned(p.v_scale, 4)) {
+      return {StatusCode::misaligned, "scales need 4-byte alignment"};
+    }
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Every rule a problem must satisfy on an architecture, workspace aside. Lengths live on the device and are not read:
+/// a length beyond the block table makes that sequence's output NaN (see paged_attention_check_lengths).
+inline Status paged_attention_check(const PagedAttentionProblem& p, const ArchFacts& facts) {
+  if (Status s = detail::check_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = detail::check_extents(p); !s.ok()) return s;
+  if (p.batch == 0) return {};  // nothing to read or write
+  return detail::check_tensors(p);
+}
+
+/// For callers that know the lengths on the host: length_beyond_block_table, or bad_value for a negative length.
+inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, const std::int32_t* host_lengths) {
+  if (host_lengths == nullptr) return {StatusCode::null_pointer, "host_lengths is null"};
+  for (std::int32_t i = 0; i < p.batch; ++i) {
+    if (host_lengths[i] < 0) return {StatusCode::bad_value, "a context length is negative"};
+    if (host_lengths[i] > std::int64_t{p.table_columns} * p.block_size) {
+      return {StatusCode::length_beyond_block_table, "a context length exceeds table_columns * block_size"};
+    }
+  }
+  return {};
+}
+
+/// Queue decode, and combine when num_splits > 1, on the stream. Nothing is allocated, synchronised or read from the
+/// device, and the grid depends on capacities only, so the call can be captured in a graph.
+/// Errors: those of paged_attention_check; bad_value for num_splits outside [1, max_splits]; workspace_too_small;
+/// launch_failed with the runtime's reason.
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = paged_attention_check(p, B::facts); !s.ok()) return s;
+  if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
+  if (p.batch == 0) return {};
+  const std::size_t needed = paged_attention_workspace_size(p, num_splits);
+  if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
+  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see paged_attention_workspace_size"};
+  if (needed > 0 && !detail::aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+
+  using Decode = PagedAttentionDecode<B, S, P>;
+  const PagedAttentionArgs args = paged_attention_args(p, P, num_splits);
+  const Status decoded = B::template launch<Decode>({paged_attention_grid(p, P, num_splits), Decode::block_threads}, args, stream);
+  if (!decoded.ok() || num_splits == 1) return decoded;
+  using Combine = PagedAttentionCombine<B, S.head_size>;
+  return B::template launch<Combine>({ceil_div(args.output_rows, Combine::waves), Combine::block_threads}, args, stream);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// The constants, registers and shared memory of one paged-attention decode kernel: what a wave holds and where it stands.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/paged_attention/args.hpp"
+#include "tilewave/ops/paged_attention/paged_kv.hpp"
+
+namespace tilewave {
+
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+  requires(policy_fits(B::atom, S, P))
+struct PagedAttentionLayout {
+  using Room = B;
+  using Kv = PagedKv<B, S>;
+  using Map = LaneMap<B>;
+  using Scores = typename B::Accumulator;  // [rows_per_lane][kv_per_lane]
+  using RowsOperand = typename B::RowsOperand;
+
+  static constexpr PagedAttentionSpec spec = S;
+  static constexpr PagedAttentionPolicy policy = P;
+  static constexpr AtomFacts atom = B::atom;
+  static constexpr int lanes = atom.lanes, unit = S.unit(), wave_tokens = Kv::wave_tokens;
+  static constexpr int atom_rows = atom.rows, atom_kv = atom.kv;
+  static constexpr int wave_rows = P.waves.rows, token_waves = P.waves.tokens, block_rows = P.block_rows();
+  static constexpr int block_tokens = token_waves * wave_tokens;
+  static constexpr int row_tiles = P.row_tiles, rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
+  static constexpr int score_tiles = unit / kv_per_lane;                          // per wave tile
+  static constexpr int steps = unit / atom.k_per_lane;                            // mma steps in one 16-byte unit
+  static constexpr int k_units = S.head_size / (AtomFacts::groups * unit);        // K units a lane reads per token
+  static constexpr int out_tiles = S.head_size / atom.kv;
+  static constexpr int slices = P.prefetch.slices, stages = P.prefetch.stages;
+  static constexpr int slices_per_tile = 2 * slices;                              // K slices, then V slices
+  static constexpr int slice_chunks = out_tiles / slices;                         // 16-byte loads a lane, K and V alike
+  static constexpr int tiles_ahead = ceil_div(stages, slices_per_tile);
+  static constexpr int unrolled_tiles = max_of(1, stages / slices_per_tile);
+  static constexpr bool stream = P.waves.rows == 1;                               // otherwise other waves re-read it
+  static_assert(k_units * score_tiles == out_tiles);
+
+  static constexpr int q_operands = k_units * steps;                              // per row tile
+  static constexpr float minus_infinity = -__builtin_inff();
+
+  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
+  // 2^8, exact in f32 and harmless in bf16, and the steady loop needs a vote instead of exchanges.
+  static constexpr float max_slack = 8.0f;
+
+  // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
+  static constexpr int merge_tiles = min_of(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));
+
+  // Q is read until the last tile, the merge starts behind a barrier: they share their bytes.
+  struct Shared {
+    union {
+      RowsOperand q[P.q_shared ? wave_rows * row_tiles * q_operands : 1][P.q_shared ? lanes : 1];
+      Scores out[token_waves > 1 ? wave_rows : 1][max_of(1, token_waves / 2)][token_waves > 1 ? merge_tiles : 1][lanes];
+    };
+    float row_max[wave_rows][token_waves][row_tiles * atom_rows];
+    float row_sum[wave_rows][token_waves][row_tiles * atom_rows];
+  };
+
+  struct State {
+    RowsOperand q[P.q_shared ? 1 : row_tiles][P.q_shared ? 1 : q_operands];
+    Scores out[row_tiles][out_tiles];                   // not yet divided by row_sum
+    float row_max[row_tiles][rows_per_lane];            // log2 units, -inf before the first token
+    float row_sum[row_tiles][rows_per_lane];            // this lane's tokens only
+    std::int32_t causal_end[row_tiles][rows_per_lane];  // first token the row may not see
+    Chunk ring[stages][slice_chunks];
+    typename Kv::Cursor cursors[tiles_ahead + 1];       // the current tile and those being loaded
+    typename Kv::Pages pages;                           // looked up for the next cursor
+  };
+
+  /// What this block and wave are.
+  struct Place {
+    std::int32_t sequence, kv_head, split, first_row;   // first_row: of this wave, in [0, mtp * group)
+    std::int32_t wave_row, wave_token;
+    std::int32_t length, first, end;                    // attended tokens [first, end)
+    std::int32_t begin, tiles;                          // this wave's first token and number of tiles
+    std::int32_t full_first, full_end;                  // tiles inside are visible to every row
+    bool beyond_table;
+  };
+
+  /// Element e (token of the lane's unit) of row r.
+  TILEWAVE_DEVICE static float& score(Scores (&tiles)[score_tiles], int r, int e) {
+    return tiles[e / kv_per_lane][r * kv_per_lane + e % kv_per_lane];
+  }
+
+  /// Call f(t, r) for every row of the lane.
+  template <class F>
+  TILEWAVE_DEVICE static void each_row(F f) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < row_tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int r = 0; r < rows_per_lane; ++r) f(t, r);
+    }
+  }
+
+  TILEWAVE_DEVICE static void scale_row(State& s, int t, int r, float factor) {
+    TILEWAVE_UNROLL
+    for (int d = 0; d < out_tiles; ++d) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < kv_per_lane; ++c) s.out[t][d][r * kv_per_lane + c] *= factor;
+    }
+  }
+
+  /// Combine a value over the four lane groups that share a row.
+  template <class F>
+  TILEWAVE_DEVICE static float over_groups(float x, F combine) {
+    x = combine(x, B::shuffle_xor(x, Map::lane_of(0, 1)));
+    return combine(x, B::shuffle_xor(x, Map::lane_of(0, 2)));
+  }
+  TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
+  TILEWAVE_DEVICE static float sum(float x, float y) { return x + y; }
+};
+
+}  // namespace tilewave

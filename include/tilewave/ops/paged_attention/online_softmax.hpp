@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// The online softmax of one tile: scores in, bf16 probabilities out, running maximum and sum updated.
+#pragma once
+
+#include "tilewave/ops/paged_attention/layout.hpp"
+
+namespace tilewave {
+
+/// L is a PagedAttentionLayout. A wave keeps one reference maximum per row; it need not be the true maximum, only within
+/// L::max_slack of it, so most tiles pass with a vote and no exchange.
+template <class L>
+struct OnlineSoftmax {
+  using B = typename L::Room;
+  using Kv = typename L::Kv;
+  using Tiles = typename L::Scores[L::row_tiles][L::score_tiles];
+  using Probabilities = typename L::RowsOperand[L::row_tiles][L::steps];
+  static constexpr int unit = L::unit;
+
+  /// `token` is the tile's first token; `edge` says that some token is hidden from some row.
+  TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge, float k_scale,
+                                  typename L::State& s, Tiles& scores, Probabilities& probabilities) {
+    const std::int32_t unit_token = token + unit * kv.group;  // a lane's score element e is token unit_token + e
+    apply_scale(s.cursors[0], k_scale, scores);
+    if (edge) {
+      mask(s, unit_token, kv.a.window, scores);
+      if constexpr (Kv::per_token) drop_unused_scales(kv, at, unit_token, s.cursors[0]);
+    }
+    raise_maximum(s, scores);
+    B::sched_fence();
+    exponentiate(s, scores, probabilities);
+    B::sched_fence();
+  }
+
+ private:
+  TILEWAVE_DEVICE static void apply_scale(const typename Kv::Cursor& cursor, float k_scale, Tiles& scores) {
+    static_for<unit>([&](auto e) {
+      float scale = k_scale;
+      if constexpr (Kv::per_token) scale *= B::template group_broadcast<e % L::atom_kv>(cursor.k_scale[e / L::atom_kv]);
+      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= scale; });
+    });
+  }
+
+  TILEWAVE_DEVICE static void mask(const typename L::State& s, std::int32_t unit_token, std::int32_t window, Tiles& scores) {
+    L::each_row([&](int t, int r) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        const std::int32_t behind = s.causal_end[t][r] - 1 - (unit_token + e);  // tokens back from the row's own
+        if (behind < 0 || behind > window) L::score(scores[t], r, e) = L::minus_infinity;
+      }
+    });
+  }
+
+  /// Scales of cache slots outside the attended tokens may be anything, and 0 * NaN is NaN.
+  TILEWAVE_DEVICE static void drop_unused_scales(const Kv& kv, const typename L::Place& at, std::int32_t unit_token,
+                                                 typename Kv::Cursor& cursor) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Kv::scale_words; ++i) {
+      const std::int32_t t = unit_token + kv.position + i * L::atom_kv;
+      if (t < at.first || t >= at.end) cursor.v_scale[i] = 0.0f;
+    }
+  }
+
+  /// Raise the reference maximum of every row, but only when some row of the wave needs it.
+  TILEWAVE_DEVICE static void raise_maximum(typename L::State& s, Tiles& scores) {
+    float local[L::row_tiles][L::rows_per_lane];
+    bool exceeds = false;
+    L::each_row([&](int t, int r) {
+      local[t][r] = L::score(scores[t], r, 0);
+      TILEWAVE_UNROLL
+      for (int e = 1; e < unit; ++e) local[t][r] = L::larger(local[t][r], L::score(scores[t], r, e));
+      exceeds = exceeds || local[t][r] > s.row_max[t][r] + L::max_slack;
+    });
+    if (!B::any(exceeds)) return;
+    L::each_row([&](int t, int r) {
+      const float raised = L::larger(s.row_max[t][r], L::over_groups(local[t][r], L::larger));
+      const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[t][r] - raised);
+      s.row_max[t][r] = raised;
+      s.row_sum[t][r] *= factor;
+      L::scale_row(s, t, r, factor);
+    });
+  }
+
+  TILEWAVE_DEVICE static void exponentiate(typename L::State& s, Tiles& scores, Probabilities& probabilities) {
+    static_for<unit / 2>([&](auto pair) {
+      constexpr int e = 2 * pair, words = L::atom.k_per_lane / 2;
+      float low_scale = 1.0f, high_scale = 1.0f;
+      if constexpr (Kv::per_token) {
+        const auto& scale = s.cursors[0].v_scale;
+        low_scale = B::template group_broadcast<e % L::atom_kv>(scale[e / L::atom_kv]);
+        high_scale = B::template group_broadcast<(e + 1) % L::atom_kv>(scale[(e + 1) / L::atom_kv]);
+      }
+      L::each_row([&](int t, int r) {
+        const float maximum = s.row_max[t][r] == L::minus_infinity ? 0.0f : s.row_max[t][r];  // nothing visible yet
+        const float low = B::exp2(L::score(scores[t], r, e) - maximum);
+        const float high = B::exp2(L::score(scores[t], r, e + 1) - maximum);
+        s.row_sum[t][r] += low + high;
+        probabilities[t][pair / words][r * words + pair % words] = B::pack_bf16(low * low_scale, high * high_scale);
+      });
+    });
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// One list of policies per architecture and spec: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "tilewave/ops/paged_attention/launch.hpp"
+
+namespace tilewave {
+
+/// A compiled kernel: what it computes, how, and how to start it.
+struct PagedAttentionEntry {
+  ArchId arch;
+  bool emulated;
+  PagedAttentionSpec spec;
+  PagedAttentionPolicy policy;
+  Status (*launch)(const PagedAttentionProblem&, int num_splits, hipStream_t);
+  int lds_bytes;  // of one decode block
+};
+
+/// The specs every architecture serves, head_size outermost.
+constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
+  std::array<PagedAttentionSpec, 9> specs{};
+  const DType fp8 = facts_of(arch).fp8;
+  int n = 0;
+  for (int head_size : {64, 128, 256}) {
+    specs[n++] = {.kv = DType::bf16, .quant = QuantMode::none, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = QuantMode::per_tensor, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = QuantMode::per_token, .head_size = head_size};
+  }
+  return specs;
+}
+
+/// The policies of a spec, by rising number of query rows a block holds: 16, 32, 64. All claim two waves per SIMD, so
+/// a lane has 256 registers (255 on sm90) for outputs, Q and the KV ring.
+constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
+  const bool wide = s.head_size == 256, narrow = s.head_size == 64;
+  if (arch == ArchId::sm90) {
+    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory.
+    const PagedAttentionPrefetch prefetch = wide ? PagedAttentionPrefetch{4, 2} : narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
+    return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true},
+             {.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true},
+             {.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true}}};
+  }
+  if (wide) {
+    return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = {2, 2}},
+             {.row_tiles = 1, .waves = {2, 2}, .prefetch = {2, 2}},
+             {.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}}}};
+  }
+  const PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
+  return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = s.quant == QuantMode::per_token ? one_tile : PagedAttentionPrefetch{1, 4}},
+           {.row_tiles = 2, .waves = {1, 4}, .prefetch = one_tile, .q_shared = is_fp8(s.kv)},
+           {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = is_fp8(s.kv)}}};
+}
+
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+inline constexpr PagedAttentionEntry paged_attention_entry{
+    B::facts.id, B::emulated, S, P, &paged_attention_launch<B, S, P>, sizeof(typename PagedAttentionDecode<B, S, P>::Shared)};
+
+/// All entries of one spec on one backend.
+template <class B, PagedAttentionSpec S>
+inline constexpr auto paged_attention_entries = []<std::size_t... i>(std::index_sequence<i...>) {
+  return std::array{paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
+}(std::make_index_sequence<paged_attention_policies(B::facts.id, S).size()>{});
+
+/// An entry and the run-time part of the policy: how many ways the context is split.
+struct PagedAttentionPlan {
+  const PagedAttentionEntry* entry = nullptr;
+  int num_splits = 1;
+};
+
+/// `t256.r1.w1x4.p1x4.s8`: the string bench rows, tests, tables and errors show.
+inline std::string name_of(const PagedAttentionPlan& plan) {
+  return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
+}
+
+/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only. A split costs its
+/// share of tokens, rounded up to whole rounds of resident blocks, plus a fixed start and merge; more than one split
+/// adds the combine launch.
+inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                  const ArchFacts& facts) {
+  const std::int64_t base = paged_attention_grid(p, policy, 1);
+  const std::int64_t resident = std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd /
+                                policy.waves_per_block();
+  const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
+  const std::int64_t window = p.sliding_window > 0 ? p.sliding_window + p.mtp : capacity;
+  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(min_of(capacity, window), policy.block_tokens(p.spec)));
+  // In units of one block tile: starting a block costs about two, queueing combine about four.
+  constexpr std::int64_t block_cost = 2, combine_cost = 4;
+  int best = 1;
+  std::int64_t best_cost = std::numeric_limits<std::int64_t>::max();
+  for (int splits = 1; splits <= max_splits && splits <= tiles; ++splits) {
+    const std::int64_t rounds = ceil_div(base * splits, resident);
+    const std::int64_t cost = rounds * (ceil_div<std::int64_t>(tiles, splits) + block_cost) + (splits > 1 ? combine_cost : 0);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = splits;
+    }
+  }
+  return best;
+}
+
+/// Pick the entry and the splits for a problem: among the candidates of its spec, the smallest that holds all query rows
+/// of a kv head, else the largest. Errors: those of paged_attention_check, or no_matching_entry.
+inline Status paged_attention_select(const PagedAttentionProblem& p, std::span<const PagedAttentionEntry* const> candidates,
+                                     const ArchFacts& facts, PagedAttentionPlan& plan) {
+  if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
+  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
+  const PagedAttentionEntry* best = nullptr;
+  for (const PagedAttentionEntry* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    const bool fits = e->policy.block_rows() >= rows;
+    const bool best_fits = best != nullptr && best->policy.block_rows() >= rows;
+    const bool smaller = best != nullptr && e->policy.block_rows() < best->policy.block_rows();
+    if (best == nullptr || (fits && !best_fits) || (fits == best_fits && fits == smaller &&
+                                                    e->policy.block_rows() != best->policy.block_rows())) {
+      best = e;
+    }
+  }
+  if (best == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
+  plan = {best, paged_attention_splits(p, best->policy, facts)};
+  return {};
+}
+
+}  // namespace tilewave

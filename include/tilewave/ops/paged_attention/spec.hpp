@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What paged-attention decode computes: changing a field changes the answer.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tilewave/core/dtype.hpp"
+
+namespace tilewave {
+
+/// How fp8 K and V were scaled. none: values as stored (bf16 KV).
+enum class QuantMode : int { none, per_tensor, per_token };
+
+constexpr std::string_view name_of(QuantMode mode) {
+  return mode == QuantMode::none ? "none" : mode == QuantMode::per_tensor ? "per_tensor" : "per_token";
+}
+
+/// out[b, i, h, :] = softmax_t(scale * q[b, i, h, :] . k[t, :]) v[t, :], with K and V dequantised to bf16 products
+/// accumulated in f32. Masks (causal over the mtp tokens, sliding window) are run-time values of the Problem.
+struct PagedAttentionSpec {
+  DType q = DType::bf16;
+  DType kv = DType::bf16;
+  DType out = DType::bf16;
+  QuantMode quant = QuantMode::none;
+  int head_size = 128;
+
+  friend constexpr bool operator==(const PagedAttentionSpec&, const PagedAttentionSpec&) = default;
+
+  /// Elements in the 16-byte unit both KV layouts are built from ("x" in the cache layouts).
+  TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
+};
+
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`: the same words in bench rows, test names and errors.
+inline std::string name_of(const PagedAttentionSpec& s) {
+  return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
+         ".h" + std::to_string(s.head_size);
+}
+
+}  // namespace tilewave

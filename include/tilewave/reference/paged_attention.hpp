@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+// Paged-attention decode in double: the oracle of the tests and of the benchmark's verification.
+//
+// Shares nothing with the kernels but the description of a call: it reads the same cache bytes through the same strides,
+// decodes them to double, takes every score first and every probability second, and has no tiles of queries, no splits
+// and no running maximum. Pointers of the problem must be readable by the host.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "tilewave/core/dtype.hpp"
+#include "tilewave/ops/paged_attention/problem.hpp"
+
+namespace tilewave::reference {
+
+/// Run body(i) for every i in [0, count) on up to `threads` threads (0: one per core). Items are handed out in order.
+template <class Body>
+void parallel_for(std::int64_t count, int threads, const Body& body) {
+  const std::int64_t cores = threads > 0 ? threads : std::max(1u, std::thread::hardware_concurrency());
+  std::atomic<std::int64_t> next{0};
+  const auto work = [&] {
+    for (std::int64_t i = next++; i < count; i = next++) body(i);
+  };
+  std::vector<std::thread> helpers;
+  for (std::int64_t i = 1; i < std::min(cores, count); ++i) helpers.emplace_back(work);
+  work();
+  for (std::thread& helper : helpers) helper.join();
+}
+
+/// Tokens [first, end) that a query sees: causal over the mtp new tokens, sliding window if sliding_window > 0.
+struct VisibleTokens {
+  std::int64_t first = 0, end = 0;
+  constexpr std::int64_t count() const { return end > first ? end - first : 0; }
+};
+/// Query i in [0, mtp) of a sequence of `length` tokens, new ones included, sits at position length - mtp + i and sees
+/// itself, everything before it and, with a window W > 0, only W positions back (W + 1 keys).
+constexpr VisibleTokens visible_tokens(std::int64_t length, int mtp, int i, std::int64_t sliding_window) {
+  const std::int64_t position = length - mtp + i;
+  return {sliding_window > 0 ? std::max<std::int64_t>(0, position - sliding_window) : 0, position + 1};
+}
+
+/// One (sequence, kv head) pair: the unit of work, and of sampling.
+struct PagedAttentionPair {
+  std::int32_t sequence = 0, kv_head = 0;
+};
+
+/// Rows and heads as in the problem, packed. Entries of pairs that were not asked for are NaN.
+struct PagedAttentionResult {
+  std::vector<double> out;  // [batch * mtp, num_q_heads, head_size]
+  std::vector<double> lse;  // [batch * mtp, num_q_heads], natural log; -inf where nothing is visible
+};
+
+/// Every pair of the problem, sequences outermost.
+inline std::vector<PagedAttentionPair> all_pairs(const PagedAttentionProblem& p) {
+  std::vector<PagedAttentionPair> pairs;
+  for (std::int32_t b = 0; b < p.batch; ++b) {
+    for (std::int32_t h = 0; h < p.num_kv_heads; ++h) pairs.push_back({b, h});
+  }
+  return pairs;
+}
+
+namespace detail {
+
+inline constexpr int tile_tokens = 64;
+inline constexpr int lane_width = 64;   // doubles per innermost loop: a constant, so that every compiler vectorises it
+inline constexpr int rows_per_task = 32;
+
+/// y[0..64) += a[0] x0 + a[1] x1 + a[2] x2 + a[3] x3, rows of x being `stride` doubles apart.
+inline void accumulate(double* __restrict y, const double* a, const double* __restrict x, std::int64_t stride) {
+  const double a0 = a[0], a1 = a[1], a2 = a[2], a3 = a[3];
+  const double *x0 = x, *x1 = x + stride, *x2 = x + 2 * stride, *x3 = x + 3 * stride;
+  for (int j = 0; j < lane_width; ++j) y[j] += (a0 * x0[j] + a1 * x1[j]) + (a2 * x2[j] + a3 * x3[j]);
+}
+
+/// Value of one stored element; fp8 codes are looked up.
+class Decoder {
+ public:
+  explicit Decoder(DType type) : type_(type) {
+    if (!is_fp8(type)) return;
+    for (int code = 0; code < 256; ++code) codes_[code] = fp8_to_f32(type, static_cast<std::uint8_t>(code));
+  }
+  double operator()(const void* base, std::int64_t element) const {
+    if (is_fp8(type_)) return codes_[static_cast<const std::uint8_t*>(base)[element]];
+    if (type_ == DType::bf16) return bf16_to_f32(static_cast<const std::uint16_t*>(base)[element]);
+    if (type_ == DType::f32) return static_cast<const float*>(base)[element];
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+
+ private:
+  DType type_;
+  std::array<double, 256> codes_{};
+};
+
+/// Rows [first_row, last_row) of one pair; row = i * group + g is query token i, q head kv_head * group + g.
+struct PairTask {
+  const PagedAttentionProblem& p;
+  const Decoder& kv;
+  PagedAttentionPair pair;
+  int first_row, last_row;
+
+  int group() const { return p.num_q_heads / p.num_kv_heads; }
+  std::int64_t row_of(int r) const { return std::int64_t{pair.sequence} * p.mtp + r / group(); }
+  int head_of(int r) const { return pair.kv_head * group() + r % group(); }
+  VisibleTokens visible(int r) const {
+    return visible_tokens(p.context_lengths[pair.sequence], p.mtp, r / group(), p.sliding_window);
+  }
+  std::int64_t page_of(std::int64_t token) const {
+    return p.block_table[pair.sequence * p.table_row_stride + token / p.block_size];
+  }
+  double scale(const float* scales, std::int64_t token) const {
+    if (p.spec.quant == QuantMode::none) return 1.0;
+    if (p.spec.quant == QuantMode::per_tensor) return scales[0];
+    return scales[page_of(token) * p.scale_page_stride + pair.kv_head * p.scale_head_stride + token % p.block_size];
+  }
+
+  // k[d][token - first], zero beyond end
+  void load_keys(std::int64_t first, std::int64_t end, double* k) const {
+    std::fill_n(k, p.spec.head_size * tile_tokens, 0.0);
+    const int x = p.spec.unit();
+    for (std::int64_t t = first; t < std::min(end, first + tile_tokens); ++t) {
+      const double s = scale(p.k_scale, t);
+      const std::int64_t base =
+          page_of(t) * p.k_strides.page + pair.kv_head * p.k_strides.head + t % p.block_size * p.k_strides.token;
+      for (int d = 0; d < p.spec.head_size; ++d) {
+        k[d * tile_tokens + (t - first)] = s * kv(p.k, base + d / x * p.k_strides.unit + d % x);
+      }
+    }
+  }
+  // v[token - first][d], zero beyond end
+  void load_values(std::int64_t first, std::int64_t end, double* v) const {
+    std::fill_n(v, p.spec.head_size * tile_tokens, 0.0);
+    const int x = p.spec.unit();
+    for (std::int64_t t = first; t < std::min(end, first + tile_tokens); ++t) {
+      const double s = scale(p.v_scale, t);
+      const std::int64_t slot = t % p.block_size;
+      const std::int64_t base =
+          page_of(t) * p.v_strides.page + pair.kv_head * p.v_strides.head + slot / x * p.v_strides.unit + slot % x;
+      for (int d = 0; d < p.spec.head_size; ++d) {
+        v[(t - first) * p.spec.head_size + d] = s * kv(p.v, base + d * p.v_strides.dim);
+      }
+    }
+  }
+
+  void run(PagedAttentionResult& result) const {
+    const int rows = last_row - first_row, head_size = p.spec.head_size;
+    // The tokens any of these rows sees; whole tiles of them are computed and masked below.
+    const std::int64_t first = visible(first_row).first;
+    const std::int64_t end = std::max<std::int64_t>(visible(last_row - 1).end, first);
+    const std::int64_t width = (end - first + tile_tokens - 1) / tile_tokens * tile_tokens;
+    std::vector<double> tile(static_cast<std::size_t>(head_size) * tile_tokens);
+    std::vector<double> q(static_cast<std::size_t>(rows) * head_size);
+    std::vector<double> p_rows(static_cast<std::size_t>(rows) * width);             // scores, then probabilities
+    std::vector<double> out(static_cast<std::size_t>(rows) * head_size);
+
+    const Decoder q_values(p.spec.q);
+    for (int r = 0; r < rows; ++r) {
+      const std::int64_t base = row_of(first_row + r) * p.q_row_stride + head_of(first_row + r) * p.q_head_stride;
+      for (int d = 0; d < head_size; ++d) q[r * head_size + d] = p.softmax_scale * q_values(p.q, base + d);
+    }
+    for (std::int64_t t = 0; t < width; t += tile_tokens) {
+      load_keys(first + t, end, tile.data());
+      for (int d = 0; d < head_size; d += 4) {
+        for (int r = 0; r < rows; ++r) {
+          accumulate(&p_rows[r * width + t], &q[r * head_size + d], &tile[d * tile_tokens], tile_tokens);
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      const double lse = softmax(std::span(p_rows).subspan(r * width, width), first, visible(first_row + r));
+      result.lse[row_of(first_row + r) * p.num_q_heads + head_of(first_row + r)] = lse;
+    }
+    for (std::int64_t t = 0; t < width; t += tile_tokens) {
+      load_values(first + t, end, tile.data());
+      for (int j = 0; j < tile_tokens; j += 4) {
+        for (int r = 0; r < rows; ++r) {
+          for (int d = 0; d < head_size; d += lane_width) {
+            accumulate(&out[r * head_size + d], &p_rows[r * width + t + j], &tile[j * head_size + d], head_size);
+          }
+        }
+      }
+    }
+    for (int r = 0; r < rows; ++r) {
+      const std::int64_t to = (row_of(first_row + r) * p.num_q_heads + head_of(first_row + r)) * head_size;
+      std::copy_n(&out[r * head_size], head_size, &result.out[to]);
+    }
+  }
+
+  // Scores of tokens first.. become probabilities, 0 where masked; returns the natural log of the sum.
+  static double softmax(std::span<double> row, std::int64_t first, VisibleTokens seen) {
+    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::int64_t t = seen.first; t < seen.end; ++t) largest = std::max(largest, row[t - first]);
+    for (std::int64_t j = 0; j < std::ssize(row); ++j) {
+      const bool masked = first + j < seen.first || first + j >= seen.end;
+      row[j] = masked ? 0.0 : std::exp(row[j] - largest);
+      sum += row[j];
+    }
+    if (seen.count() == 0) return largest;
+    for (double& probability : row) probability /= sum;
+    return largest + std::log(sum);
+  }
+};
+
+}  // namespace detail
+
+/// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of 64,
+/// and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf.
+inline PagedAttentionResult paged_attention(const PagedAttentionProblem& p, int threads = 0,
+                                            std::span<const PagedAttentionPair> pairs = {}) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::int64_t rows = std::int64_t{p.batch} * p.mtp * p.num_q_heads;
+  PagedAttentionResult result{std::vector<double>(static_cast<std::size_t>(rows) * p.spec.head_size, nan),
+                              std::vector<double>(static_cast<std::size_t>(rows), nan)};
+  const std::vector<PagedAttentionPair> everything = pairs.empty() ? all_pairs(p) : std::vector<PagedAttentionPair>{};
+  if (pairs.empty()) pairs = everything;
+  const detail::Decoder kv(p.spec.kv);
+  const int pair_rows = p.num_kv_heads > 0 ? p.num_q_heads / p.num_kv_heads * p.mtp : 0;
+  const int tasks_per_pair = (pair_rows + detail::rows_per_task - 1) / detail::rows_per_task;
+  parallel_for(std::ssize(pairs) * tasks_per_pair, threads, [&](std::int64_t task) {
+    const int from = static_cast<int>(task % tasks_per_pair) * detail::rows_per_task;
+    const int to = std::min(from + detail::rows_per_task, pair_rows);
+    detail::PairTask{p, kv, pairs[task / tasks_per_pair], from, to}.run(result);
+  });
+  return result;
+}
+
+}  // namespace tilewave::reference

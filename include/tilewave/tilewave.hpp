@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Everything, for a first look; an engine includes one op's launch.hpp and one room's backend.hpp.
+//
+// The GPU rooms are empty unless their compiler is running. The emulated device is asked for by name, because it
+// needs Boost.Context: #include "tilewave/arch/host/backend.hpp" and link tilewave::host.
+#pragma once
+
+#include "tilewave/arch/atom.hpp"
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/arch/gfx942/backend.hpp"
+#include "tilewave/arch/gfx950/backend.hpp"
+#include "tilewave/arch/sm90/backend.hpp"
+#include "tilewave/core/config.hpp"
+#include "tilewave/core/dtype.hpp"
+#include "tilewave/core/hip.hpp"
+#include "tilewave/core/math.hpp"
+#include "tilewave/core/status.hpp"
+#include "tilewave/core/vec.hpp"
+#include "tilewave/ops/paged_attention/launch.hpp"
+#include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/version.hpp"
