@@ -6,7 +6,8 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
-#include <cstring>
+#include <bit>
+#include <cstdint>
 #include <type_traits>
 
 #include "tilewave/arch/atom.hpp"
@@ -16,21 +17,21 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// Posts `bytes` <= 16 at `value`, waits for the wave and takes what lane `source` has posted.
-TILEWAVE_HOST_UNTRACKED inline void exchange(void* value, int bytes, int source, const Collective& call) {
+/// Posts a value, waits for the wave and takes what lane `source` has posted.
+TILEWAVE_HOST_UNTRACKED inline std::uint32_t exchange(std::uint32_t value, int source, const Collective& call) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
   if (source < 0 || source >= wave.lanes) {
     fail(self, "%s at %s:%d reads lane %d of a wave of %d", name_of(call.kind), call.where.base_name(), call.where.line,
          source, wave.lanes);
   }
-  auto& posted = wave.posted[wave.parity];
-  __builtin_memcpy(posted[self.index], value, bytes);
+  std::uint32_t* const posted = wave.posted[wave.parity];
+  posted[self.index] = value;
   if (meet(self, call)) {
     ++self.block->counters.shuffles;
     complete(self);
   }
-  __builtin_memcpy(value, posted[source], bytes);
+  return posted[source];
 }
 
 TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
@@ -84,9 +85,8 @@ struct Lanes {
  private:
   template <class T>
   static T exchanged(T value, int source, const Collective& call) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 16);
-    detail::exchange(&value, sizeof(T), source, call);
-    return value;
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) == 4, "a lane exchanges one register");
+    return std::bit_cast<T>(detail::exchange(std::bit_cast<std::uint32_t>(value), source, call));
   }
 };
 

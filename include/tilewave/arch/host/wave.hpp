@@ -53,7 +53,7 @@ constexpr const char* name_of(CollectiveKind kind) {
 /// that each call shuffle are two instructions, each with half of the lanes missing.
 struct Collective {
   CollectiveKind kind;
-  int immediate;  // xor mask, broadcast position or operand size: what the instruction encodes
+  int immediate;  // xor mask, broadcast position or k of the atom: what the instruction encodes
   Where where;
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 };
@@ -117,7 +117,7 @@ struct alignas(64) Wave {
     Agreement said;
   } agreements[remembered_agreements] = {};
   char ordered[2] = {};  // addresses that name the collectives' happens-before edges
-  alignas(64) std::byte posted[2][max_wave_lanes][16];
+  std::uint32_t posted[2][max_wave_lanes];
   // Dense operands of an mma. Single: a lane overwrites only its own elements, after it has taken its own result.
   alignas(64) float tile[2048];
 };

@@ -36,10 +36,13 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
 /// The policies of a spec, by rising number of query rows a block holds: 16, 32, 64. All claim two waves per SIMD, so
 /// a lane has 256 registers (255 on sm90) for outputs, Q and the KV ring.
 constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
-  const bool wide = s.head_size == 256, narrow = s.head_size == 64;
+  const bool wide = s.head_size == 256, narrow = s.head_size == 64, fp8 = is_fp8(s.kv);
+  // Not const: g++ 12 keeps the const of a copied member in the identity of a template argument, and the kernel that
+  // nvcc registered is then not the one that is launched.
+  PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
   if (arch == ArchId::sm90) {
     // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory.
-    const PagedAttentionPrefetch prefetch = wide ? PagedAttentionPrefetch{4, 2} : narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
+    PagedAttentionPrefetch prefetch = wide ? PagedAttentionPrefetch{4, fp8 ? 1 : 2} : narrow || !fp8 ? one_tile : PagedAttentionPrefetch{2, 2};
     return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true},
              {.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true},
              {.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true}}};
@@ -49,10 +52,10 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
              {.row_tiles = 1, .waves = {2, 2}, .prefetch = {2, 2}},
              {.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}}}};
   }
-  const PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
-  return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = s.quant == QuantMode::per_token ? one_tile : PagedAttentionPrefetch{1, 4}},
-           {.row_tiles = 2, .waves = {1, 4}, .prefetch = one_tile, .q_shared = is_fp8(s.kv)},
-           {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = is_fp8(s.kv)}}};
+  PagedAttentionPrefetch one_row_tile = s.quant == QuantMode::per_token ? one_tile : PagedAttentionPrefetch{1, 4};
+  return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile},
+           {.row_tiles = 2, .waves = {1, 4}, .prefetch = one_tile, .q_shared = fp8},
+           {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8}}};
 }
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
