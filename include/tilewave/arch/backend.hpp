@@ -24,8 +24,8 @@ struct AtomRegisters {
 ///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_id() in the 1-D grid
 ///   memory      load<T>(p), store(p, v): one access of sizeof(T) <= 16 bytes, aligned to its size;
 ///               load_stream(p): 16 bytes that will not be read again
-///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's destinations lane-linear (the
-///               copy engines of gfx9 know no other); commit(); wait<pending, copies_per_commit = 1>() returns when at
+///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
+///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit(); wait<pending, copies_per_commit = 1>() returns when at
 ///               most `pending` commits of *this lane* are still open: a barrier must follow before other lanes read
 ///   lanes       shuffle(v, lane), shuffle_xor(v, mask), any(predicate) over the wave,
 ///               group_broadcast<I>(v): the value of the lane at position I of my atom group;

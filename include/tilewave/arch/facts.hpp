@@ -33,6 +33,7 @@ struct ArchFacts {
   int register_granule;      // allocation step of the register count
   int max_load_bytes;        // widest load of one lane
   int lds_banks;
+  bool copies_lane_linear;   // async copies: a wave's LDS targets are lane 0's plus 16 bytes a lane, nothing else
   std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
   double hbm_bytes_per_second;          // data-sheet peak
   double bf16_flops;                    // dense matrix peak
@@ -45,7 +46,7 @@ struct ArchFacts {
 inline constexpr ArchFacts gfx942_facts{
     .id = ArchId::gfx942, .wave_lanes = 64, .lds_bytes = 64 * 1024, .compute_units = 304, .simds_per_cu = 4,
     .max_waves_per_simd = 8, .registers_per_lane = 512, .register_file_lanes = 512, .register_granule = 8,
-    .max_load_bytes = 16, .lds_banks = 32, .last_level_cache_bytes = 256LL << 20, .hbm_bytes_per_second = 5.3e12,
+    .max_load_bytes = 16, .lds_banks = 32, .copies_lane_linear = true, .last_level_cache_bytes = 256LL << 20, .hbm_bytes_per_second = 5.3e12,
     .bf16_flops = 1307e12, .fp8_flops = 2615e12, .fp8 = DType::fp8_e4m3fnuz};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
@@ -53,7 +54,7 @@ inline constexpr ArchFacts gfx942_facts{
 inline constexpr ArchFacts gfx950_facts{
     .id = ArchId::gfx950, .wave_lanes = 64, .lds_bytes = 160 * 1024, .compute_units = 256, .simds_per_cu = 4,
     .max_waves_per_simd = 8, .registers_per_lane = 512, .register_file_lanes = 512, .register_granule = 8,
-    .max_load_bytes = 16, .lds_banks = 64, .last_level_cache_bytes = 256LL << 20, .hbm_bytes_per_second = 8.0e12,
+    .max_load_bytes = 16, .lds_banks = 64, .copies_lane_linear = true, .last_level_cache_bytes = 256LL << 20, .hbm_bytes_per_second = 8.0e12,
     .bf16_flops = 2307e12, .fp8_flops = 4614e12, .fp8 = DType::fp8_e4m3fn};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s,
@@ -61,7 +62,7 @@ inline constexpr ArchFacts gfx950_facts{
 inline constexpr ArchFacts sm90_facts{
     .id = ArchId::sm90, .wave_lanes = 32, .lds_bytes = 227 * 1024, .compute_units = 132, .simds_per_cu = 4,
     .max_waves_per_simd = 16, .registers_per_lane = 255, .register_file_lanes = 512, .register_granule = 8,
-    .max_load_bytes = 16, .lds_banks = 32, .last_level_cache_bytes = 60LL << 20, .hbm_bytes_per_second = 4.8e12,
+    .max_load_bytes = 16, .lds_banks = 32, .copies_lane_linear = false, .last_level_cache_bytes = 60LL << 20, .hbm_bytes_per_second = 4.8e12,
     .bf16_flops = 989e12, .fp8_flops = 1979e12, .fp8 = DType::fp8_e4m3fn};
 
 constexpr const ArchFacts& facts_of(ArchId id) {

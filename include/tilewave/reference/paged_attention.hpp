@@ -70,7 +70,7 @@ inline std::vector<PagedAttentionPair> all_pairs(const PagedAttentionProblem& p)
 namespace detail {
 
 inline constexpr int tile_tokens = 64;
-inline constexpr int lane_width = 64;   // doubles per innermost loop: a constant, so that every compiler vectorises it
+inline constexpr int lane_width = 64;  // doubles per innermost loop: a constant, so that every compiler vectorises it
 inline constexpr int rows_per_task = 32;
 
 /// y[0..64) += a[0] x0 + a[1] x1 + a[2] x2 + a[3] x3, rows of x being `stride` doubles apart.
@@ -157,7 +157,7 @@ struct PairTask {
     const std::int64_t width = (end - first + tile_tokens - 1) / tile_tokens * tile_tokens;
     std::vector<double> tile(static_cast<std::size_t>(head_size) * tile_tokens);
     std::vector<double> q(static_cast<std::size_t>(rows) * head_size);
-    std::vector<double> p_rows(static_cast<std::size_t>(rows) * width);             // scores, then probabilities
+    std::vector<double> p_rows(static_cast<std::size_t>(rows) * width);  // scores, then probabilities
     std::vector<double> out(static_cast<std::size_t>(rows) * head_size);
 
     const Decoder q_values(p.spec.q);

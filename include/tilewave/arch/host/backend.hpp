@@ -27,7 +27,7 @@
 namespace tilewave::host {
 
 template <ArchId Id>
-struct Backend : Memory, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Launch<Id> {
+struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Launch<Id> {
   static constexpr ArchFacts facts = facts_of(Id);
   static constexpr AtomFacts atom = atom_of(Id);
 };

@@ -241,6 +241,16 @@ class LaneStack {
     fiber.context = detail::make_context<entry>(top, fiber.stack_bytes);
   }
 
+  /// What the stopped fiber did so far is before what follows an acquire on `point`.
+  TILEWAVE_HOST_UNTRACKED void release_to([[maybe_unused]] void* point) {
+#if defined(TILEWAVE_HOST_TSAN)
+    void* const running = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(fiber.tsan, __tsan_switch_to_fiber_no_sync);
+    __tsan_release(point);
+    __tsan_switch_to_fiber(running, __tsan_switch_to_fiber_no_sync);
+#endif
+  }
+
   static void entered() { detail::arrived(nullptr); }
 
  private:

@@ -45,7 +45,8 @@ TILEWAVE_HOST_UNTRACKED inline void account(const void* pointer, Where where) {
   if (block.options.schedule == Schedule::random && block.draw() % 8 == 0) yield(self);
 }
 
-TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const void* global, Where where) {
+TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const void* global, bool lane_linear,
+                                               Where where) {
   Block& block = *self.block;
   const auto to = reinterpret_cast<std::uintptr_t>(shared), from = reinterpret_cast<std::uintptr_t>(global);
   const auto begin = reinterpret_cast<std::uintptr_t>(block.shared);
@@ -54,8 +55,10 @@ TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const v
   if (to < begin || to + async_copy_bytes > begin + block.shared_bytes) {
     fail(self, "the target of copy_async is not in shared memory at %s:%d", where.base_name(), where.line);
   }
-  agree(self, {"copy_async to the wave's offset", static_cast<std::int64_t>(to - begin) - async_copy_bytes * self.index,
-               where});
+  if (lane_linear) {
+    agree(self, {"copy_async to the wave's offset", static_cast<std::int64_t>(to - begin) - async_copy_bytes * self.index,
+                 where});
+  }
   AsyncQueue& queue = self.queue;
   if (queue.end - queue.first == AsyncQueue::capacity) {
     fail(self, "more than %u async copies in flight in one lane at %s:%d", AsyncQueue::capacity, where.base_name(),
@@ -99,6 +102,7 @@ TILEWAVE_HOST_UNTRACKED inline void close_group(Lane& self) { ++self.queue.commi
 
 }  // namespace detail
 
+template <ArchId Id>
 struct Memory {
   /// One access of sizeof(T) <= 16 bytes. An address that is not a multiple of the size fails the launch.
   template <class T>
@@ -117,11 +121,11 @@ struct Memory {
     std::memcpy(p, &value, sizeof(T));
   }
 
-  /// Queues a copy of 16 bytes into shared memory, lane l of the wave to 16 * l behind lane 0. It is performed by the `wait` that needs it and not before: a
+  /// Queues a copy of 16 bytes into shared memory, on chips that say so lane l of the wave to 16 * l behind lane 0. It is performed by the `wait` that needs it and not before: a
   /// missing wait leaves what was there, the poison. Copies still queued when the lane returns are dropped and counted
   /// (LaunchCounters::async_dropped_bytes) but no error, as hardware lets a wave end with loads in flight.
   static void copy_async(Chunk* shared, const Chunk* global, Where where = {}) {
-    detail::queue_copy(*current_lane, shared, global, where);
+    detail::queue_copy(*current_lane, shared, global, facts_of(Id).copies_lane_linear, where);
   }
   /// Closes the group of the copies since the last commit.
   static void commit() { detail::close_group(*current_lane); }

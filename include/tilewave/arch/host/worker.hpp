@@ -91,7 +91,10 @@ class Worker {
     ++block_.counters.blocks;
     ++blocks_run_;
     if (block_.failed) {
-      for (int i = 0; i < block_.lanes; ++i) lanes_[i]->stack.restart<lane_main>(i);
+      for (int i = 0; i < block_.lanes; ++i) {
+        lanes_[i]->stack.release_to(&block_.ended);
+        lanes_[i]->stack.restart<lane_main>(i);
+      }
     }
     return !block_.failed;
   }

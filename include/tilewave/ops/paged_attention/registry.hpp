@@ -41,11 +41,17 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
   // nvcc registered is then not the one that is launched.
   PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
   if (arch == ArchId::sm90) {
-    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory.
-    PagedAttentionPrefetch prefetch = wide ? PagedAttentionPrefetch{4, fp8 ? 1 : 2} : narrow || !fp8 ? one_tile : PagedAttentionPrefetch{2, 2};
+    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8, whose
+    // tile is 64 tokens of scores, keeps half a tile in flight.
+    PagedAttentionPrefetch prefetch = wide              ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
+                                      : narrow || !fp8 ? one_tile
+                                                       : PagedAttentionPrefetch{2, 2};
+    PagedAttentionPolicy widest = s.head_size == 128 && !fp8
+        ? PagedAttentionPolicy{.row_tiles = 2, .waves = {2, 2}, .prefetch = {4, 4}, .q_shared = true}
+        : PagedAttentionPolicy{.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true};
     return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true},
              {.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true},
-             {.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true}}};
+             widest}};
   }
   if (wide) {
     return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = {2, 2}},
