@@ -69,7 +69,7 @@ TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const v
 }
 
 /// The number of groups to perform so that at most `pending` closed ones stay. Each of those must hold at least
-/// `copies`: gfx9 counts single copies, so a smaller group would let it return too early.
+/// `copies`: hardware that counts single copies would return too early for a smaller one.
 TILEWAVE_HOST_UNTRACKED inline std::uint32_t groups_to_perform(Lane& self, std::uint32_t pending, std::uint32_t copies,
                                                                Where where) {
   const AsyncQueue& queue = self.queue;
@@ -121,21 +121,23 @@ struct Memory {
     std::memcpy(p, &value, sizeof(T));
   }
 
-  /// Queues a copy of 16 bytes into shared memory, on chips that say so lane l of the wave to 16 * l behind lane 0. It is performed by the `wait` that needs it and not before: a
-  /// missing wait leaves what was there, the poison. Copies still queued when the lane returns are dropped and counted
-  /// (LaunchCounters::async_dropped_bytes) but no error, as hardware lets a wave end with loads in flight.
+  /// Queues a copy of 16 bytes into shared memory; where facts.copies_lane_linear, lane l's target is 16 * l behind lane
+  /// 0's. It is performed by the `wait` that needs it and not before: a missing wait leaves what was there, the poison.
+  /// Copies still queued when the lane returns are dropped and counted (LaunchCounters::async_dropped_bytes) but no
+  /// error, as hardware lets a wave end with loads in flight.
   static void copy_async(Chunk* shared, const Chunk* global, Where where = {}) {
     detail::queue_copy(*current_lane, shared, global, facts_of(Id).copies_lane_linear, where);
   }
   /// Closes the group of the copies since the last commit.
   static void commit() { detail::close_group(*current_lane); }
-  /// Performs this lane's oldest groups until at most `pending` closed ones are left, each of which must hold
-  /// `copies_per_commit` copies or more.
+  /// Performs this lane's oldest groups until at most `pending` closed ones are left. Chips that count copies instead of
+  /// groups need each of those to hold `copies_per_commit` copies or more.
   template <int pending, int copies_per_commit = 1>
   static void wait(Where where = {}) {
     static_assert(pending >= 0 && copies_per_commit >= 0);
     Lane& self = *current_lane;
-    const std::uint32_t groups = detail::groups_to_perform(self, pending, copies_per_commit, where);
+    constexpr int least = facts_of(Id).copies_lane_linear ? copies_per_commit : 0;  // the same chips, gfx9
+    const std::uint32_t groups = detail::groups_to_perform(self, pending, least, where);
     for (AsyncCopy copy = detail::take_copy(self, groups); copy.shared != nullptr;
          copy = detail::take_copy(self, groups)) {
       std::memcpy(copy.shared, copy.global, async_copy_bytes);

@@ -133,4 +133,15 @@ inline Status paged_attention_select(const PagedAttentionProblem& p, std::span<c
   return {};
 }
 
+/// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
+/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan.num_splits).
+/// Errors: those of paged_attention_select.
+template <class B, PagedAttentionSpec S>
+Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
+  constexpr auto& entries = paged_attention_entries<B, S>;
+  std::array<const PagedAttentionEntry*, entries.size()> candidates{};
+  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return paged_attention_select(p, candidates, B::facts, plan);
+}
+
 }  // namespace tilewave

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// The tensors of one paged-attention case on the device, and the call on them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/harness/device.hpp"
+#include "bench/harness/kv_pool.hpp"
+#include "bench/harness/paged_attention_case.hpp"
+
+namespace tilewave::bench {
+
+class CaseTensors {
+ public:
+  /// Takes the K and V pool from the cache: one set of tensors may be alive per cache.
+  CaseTensors(const PagedAttentionCase& c, KvPoolCache& pools)
+      : lengths_(lengths_of(c)), table_(table_of(c, lengths_)) {
+    const PagedAttentionProblem shape = shape_of(c);
+    const KvPool& pool = pools.get(pool_key_of(c), used_slots(c, lengths_, table_));
+    const std::int64_t rows = std::int64_t{c.batch} * c.mtp;
+    qkv_ = TwinBuffer(rows * shape.q_row_stride * sizeof(std::uint16_t));
+    fill_q(c, shape.q_row_stride);
+    table_buffer_ = copy_of(table_);
+    lengths_buffer_ = copy_of(lengths_);
+    out_ = TwinBuffer(rows * shape.out_row_stride * sizeof(std::uint16_t));
+    lse_ = TwinBuffer(rows * c.num_q_heads * sizeof(float));
+
+    const auto point = [&](auto address) {
+      PagedAttentionProblem p = shape;
+      p.q = address(qkv_);
+      p.k = address(pool.k());
+      p.v = address(pool.v());
+      p.k_scale = c.quant == QuantMode::none ? nullptr : static_cast<const float*>(address(pool.k_scale()));
+      p.v_scale = c.quant == QuantMode::none ? nullptr : static_cast<const float*>(address(pool.v_scale()));
+      p.block_table = static_cast<const std::int32_t*>(address(table_buffer_));
+      p.context_lengths = static_cast<const std::int32_t*>(address(lengths_buffer_));
+      p.out = address(out_);
+      p.lse = static_cast<float*>(address(lse_));
+      return p;
+    };
+    problem_ = point([](const TwinBuffer& b) -> void* { return b.device(); });
+    host_problem_ = point([](const TwinBuffer& b) -> void* { return b.host(); });
+  }
+  CaseTensors(CaseTensors&&) = delete;
+
+  /// The call, ready for the device once it has its workspace.
+  const PagedAttentionProblem& problem() const { return problem_; }
+  /// The same with pointers that the host can read, for the reference; out and lse as of the last download.
+  const PagedAttentionProblem& host_problem() const { return host_problem_; }
+  const std::vector<std::int32_t>& lengths() const { return lengths_; }
+  const std::vector<std::int32_t>& table() const { return table_; }
+
+  void set_workspace(std::size_t bytes) {
+    workspace_ = DeviceBuffer(bytes);
+    problem_.workspace = workspace_.data();
+    problem_.workspace_bytes = bytes;
+  }
+  /// NaN wherever the call may write, so that a row it forgets shows.
+  void poison_outputs() const {
+    for (const DeviceBuffer* buffer : {&workspace_}) buffer->fill(0xff);
+    for (const TwinBuffer* buffer : {&out_, &lse_}) {
+      if (buffer->bytes() > 0) std::memset(buffer->host(), 0xff, buffer->bytes());
+      buffer->upload();
+    }
+  }
+  void download_outputs() const {
+    out_.download();
+    lse_.download();
+  }
+  /// Host views: out [batch * mtp, num_q_heads, head_size] as bf16 bits, lse [batch * mtp, num_q_heads].
+  std::uint16_t* out() const { return reinterpret_cast<std::uint16_t*>(out_.host()); }
+  const float* lse() const { return reinterpret_cast<const float*>(lse_.host()); }
+
+ private:
+  static TwinBuffer copy_of(const std::vector<std::int32_t>& values) {
+    TwinBuffer buffer(values.size() * sizeof(std::int32_t));
+    if (!values.empty()) std::memcpy(buffer.host(), values.data(), buffer.bytes());
+    buffer.upload();
+    return buffer;
+  }
+  // Q is U(-1, 1); the K and V columns of the fused rows are not part of the call and hold NaN.
+  void fill_q(const PagedAttentionCase& c, std::int64_t row_stride) {
+    std::memset(qkv_.host(), 0xff, qkv_.bytes());
+    auto* q = reinterpret_cast<std::uint16_t*>(qkv_.host());
+    for (std::int64_t row = 0; row < std::int64_t{c.batch} * c.mtp; ++row) {
+      const std::uint64_t key = random_bits({c.seed, 'q', static_cast<std::uint64_t>(row)});
+      for (int i = 0; i < c.num_q_heads * c.head_size; ++i)
+        q[row * row_stride + i] = f32_to_bf16(random_uniform(key, i));
+    }
+    qkv_.upload();
+  }
+
+  std::vector<std::int32_t> lengths_, table_;
+  TwinBuffer qkv_, table_buffer_, lengths_buffer_, out_, lse_;
+  DeviceBuffer workspace_;
+  PagedAttentionProblem problem_, host_problem_;
+};
+
+}  // namespace tilewave::bench

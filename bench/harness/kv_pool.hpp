@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// Paged K and V pools whose contents are a pure function of (seed, page, head, token, dim), and a small cache of them.
+//
+// Slots that no sequence uses hold NaN, in K, V and their scales: a kernel that lets one of them through answers NaN.
+// Neighbouring configs differ in which slots they use, not in values, so a pool is only brought up to date for them.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <vector>
+
+#include "bench/harness/device.hpp"
+#include "bench/harness/paged_attention_case.hpp"
+#include "tilewave/reference/paged_attention.hpp"
+
+namespace tilewave::bench {
+
+/// What tells one pool from another.
+struct KvPoolKey {
+  DType kv;
+  QuantMode quant;
+  int num_kv_heads, head_size, block_size;
+  std::int64_t num_pages;
+  bool trans_v;
+  Inputs inputs;
+  std::uint64_t seed;
+  friend constexpr bool operator==(const KvPoolKey&, const KvPoolKey&) = default;
+
+  std::size_t slots() const { return static_cast<std::size_t>(num_pages) * num_kv_heads * block_size; }
+  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }  // of K, and of V
+  std::size_t scale_bytes() const {
+    return quant == QuantMode::none ? 0 : sizeof(float) * (quant == QuantMode::per_token ? slots() : 1);
+  }
+  std::size_t bytes() const { return 2 * (cache_bytes() + scale_bytes()); }
+};
+
+constexpr KvPoolKey pool_key_of(const PagedAttentionCase& c) {
+  return {c.kv, c.quant, c.num_kv_heads, c.head_size, c.block_size, c.num_pages(), c.trans_v, c.inputs, c.seed};
+}
+
+/// The byte that makes a NaN of every element type when repeated: all ones, but 0x80 is e4m3fnuz's only NaN.
+constexpr int poison_byte(DType type) { return type == DType::fp8_e4m3fnuz ? 0x80 : 0xff; }
+
+class KvPool {
+ public:
+  KvPool(const KvPoolKey& key, int threads)
+      : key_(key), threads_(threads), sides_{Side(key), Side(key)}, used_(static_cast<std::size_t>(key.num_pages), 0) {
+    constexpr std::size_t piece = std::size_t{1} << 24;
+    for (Side& side : sides_) {
+      const auto pieces = static_cast<std::int64_t>((key.cache_bytes() + piece - 1) / piece);
+      reference::parallel_for(pieces, threads, [&](std::int64_t i) {
+        std::memset(side.cache.host() + i * piece, poison_byte(key.kv), std::min(piece, key.cache_bytes() - i * piece));
+      });
+      std::fill_n(side.scales.host(), key.scale_bytes(), std::byte{0xff});  // NaN in f32
+      if (key.quant == QuantMode::per_tensor) scales(side)[0] = tensor_scale(side_index(side));
+    }
+  }
+  KvPool(KvPool&&) = delete;
+
+  const KvPoolKey& key() const { return key_; }
+  const TwinBuffer& k() const { return sides_[0].cache; }
+  const TwinBuffer& v() const { return sides_[1].cache; }
+  const TwinBuffer& k_scale() const { return sides_[0].scales; }
+  const TwinBuffer& v_scale() const { return sides_[1].scales; }
+
+  /// Make slots [0, used[page]) of every page hold their values and all others NaN, on the device as on the host.
+  void use(const std::vector<std::int32_t>& used) {
+    std::vector<std::int64_t> changed;
+    for (std::int64_t page = 0; page < key_.num_pages; ++page) {
+      if (used[page] != used_[page]) changed.push_back(page);
+    }
+    const int heads = key_.num_kv_heads;
+    reference::parallel_for(std::ssize(changed) * heads, threads_, [&](std::int64_t i) {
+      const std::int64_t page = changed[i / heads];
+      for (Side& side : sides_) {
+        fill(side, page, static_cast<int>(i % heads), used_[page], used[page]);
+        poison(side, page, static_cast<int>(i % heads), used[page], used_[page]);
+      }
+    });
+    used_ = used;
+    upload(changed);
+  }
+
+ private:
+  struct Side {  // K or V
+    explicit Side(const KvPoolKey& key) : cache(key.cache_bytes()), scales(key.scale_bytes()) {}
+    TwinBuffer cache, scales;
+  };
+  int side_index(const Side& side) const { return &side == &sides_[1]; }
+  static float* scales(const Side& side) { return reinterpret_cast<float*>(side.scales.host()); }
+
+  // U(-1, 1) drawn often enough always holds a value that bf16 rounds to 1, so its amax needs no search; the varied
+  // inputs' largest factor is 4, for V 2.
+  float tensor_scale(int side) const {
+    return (key_.inputs == Inputs::uniform ? 1.0f : side == 0 ? 4.0f : 2.0f) / fp8_max(key_.kv);
+  }
+  std::int64_t scale_index(std::int64_t page, int head, int slot) const {
+    return (page * key_.num_kv_heads + head) * key_.block_size + slot;
+  }
+  // Element (page, head, slot, d = 0), the distance between 16-byte units of d in K or between d in V, and the unit.
+  struct Place {
+    std::int64_t base, step;
+    int unit;
+    std::int64_t element(int d) const { return base + d / unit * step + d % unit; }
+  };
+  Place place(int side, std::int64_t page, int head, int slot) const {
+    const std::int64_t base = (page * key_.num_kv_heads + head) * key_.block_size * key_.head_size;
+    const int x = 16 / size_of(key_.kv), bs = key_.block_size;
+    if (side == 0) return {base + std::int64_t{slot} * x, std::int64_t{bs} * x, x};
+    if (key_.trans_v) return {base + std::int64_t{slot / x} * key_.head_size * x + slot % x, x, 1};
+    return {base + slot, bs, 1};
+  }
+  template <class Code>
+  void write(Side& side, const Place& at, const Code& code) const {
+    for (int d = 0; d < key_.head_size; ++d) {
+      if (is_fp8(key_.kv)) {
+        reinterpret_cast<std::uint8_t*>(side.cache.host())[at.element(d)] = static_cast<std::uint8_t>(code(d));
+      } else {
+        reinterpret_cast<std::uint16_t*>(side.cache.host())[at.element(d)] = static_cast<std::uint16_t>(code(d));
+      }
+    }
+  }
+
+  void fill(Side& side, std::int64_t page, int head, int first, int end) {
+    const int which = side_index(side);
+    const std::uint64_t tensor = which == 0 ? 'k' : 'v';
+    std::vector<float> values(key_.head_size);
+    for (int slot = first; slot < end; ++slot) {
+      const std::uint64_t token = random_bits({key_.seed, tensor, static_cast<std::uint64_t>(page),
+                                               static_cast<std::uint64_t>(head), static_cast<std::uint64_t>(slot)});
+      // Quarter octaves from 2^-2 to 2^2, for V from 2^-3 to 2.
+      const float factor = key_.inputs == Inputs::uniform
+                               ? 1.0f
+                               : std::exp2(static_cast<float>(random_below(token, 17) - 8) / 4.0f - which);
+      float amax = 0;
+      for (int d = 0; d < key_.head_size; ++d) {
+        values[d] = bf16_to_f32(f32_to_bf16(factor * random_uniform(token, d)));
+        amax = std::max(amax, std::abs(values[d]));
+      }
+      const Place at = place(which, page, head, slot);
+      if (key_.quant == QuantMode::none) {
+        write(side, at, [&](int d) { return f32_to_bf16(values[d]); });
+        continue;
+      }
+      // FlyDSL tests/utils.py, pertoken_quant: scale = amax / dtype max, or 1 where that is 0.
+      float scale = tensor_scale(which);
+      if (key_.quant == QuantMode::per_token) {
+        scale = amax > 0 ? amax / fp8_max(key_.kv) : 1.0f;
+        scales(side)[scale_index(page, head, slot)] = scale;
+      }
+      write(side, at, [&](int d) { return f32_to_fp8(key_.kv, values[d] / scale); });
+    }
+  }
+  void poison(Side& side, std::int64_t page, int head, int first, int end) {
+    const int byte = poison_byte(key_.kv);
+    for (int slot = first; slot < end; ++slot) {
+      write(side, place(side_index(side), page, head, slot), [&](int) { return byte * 0x101; });
+      if (key_.quant == QuantMode::per_token) {
+        scales(side)[scale_index(page, head, slot)] = std::bit_cast<float>(0xffffffffu);
+      }
+    }
+  }
+
+  // Few changed pages travel as runs of neighbours; many, or a fresh pool, as one piece.
+  void upload(const std::vector<std::int64_t>& changed) {
+    const bool whole = fresh_ || std::ssize(changed) > key_.num_pages / 8;
+    fresh_ = false;
+    for (const Side& side : sides_) {
+      for (const TwinBuffer* buffer : {&side.cache, &side.scales}) {
+        const bool paged = buffer == &side.cache || key_.quant == QuantMode::per_token;
+        if (whole || !paged) {
+          buffer->upload();
+          continue;
+        }
+        const std::size_t page_bytes = buffer->bytes() / key_.num_pages;
+        for (std::size_t i = 0, n = 1; i < changed.size(); i += n) {
+          for (n = 1; i + n < changed.size() && changed[i + n] == changed[i] + static_cast<std::int64_t>(n);) ++n;
+          buffer->upload(changed[i] * page_bytes, n * page_bytes);
+        }
+      }
+    }
+  }
+
+  KvPoolKey key_;
+  int threads_;
+  Side sides_[2];
+  std::vector<std::int32_t> used_;  // [num_pages], slots [0, used) hold values
+  bool fresh_ = true;
+};
+
+/// Pools of the last configs, most recent first, within a budget of bytes (one pool may exceed it on its own).
+class KvPoolCache {
+ public:
+  explicit KvPoolCache(int threads, std::size_t budget = std::size_t{3} << 30) : threads_(threads), budget_(budget) {}
+
+  /// The pool of a case, holding exactly what `used` says (see KvPool::use). Valid until the next call.
+  KvPool& get(const KvPoolKey& key, const std::vector<std::int32_t>& used) {
+    const auto hit = std::find_if(pools_.begin(), pools_.end(), [&](const KvPool& p) { return p.key() == key; });
+    if (hit != pools_.end()) {
+      pools_.splice(pools_.begin(), pools_, hit);
+    } else {
+      while (!pools_.empty() && bytes() + key.bytes() > budget_) pools_.pop_back();
+      pools_.emplace_front(key, threads_);
+    }
+    pools_.front().use(used);
+    return pools_.front();
+  }
+  std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const KvPool& pool : pools_) sum += pool.key().bytes();
+    return sum;
+  }
+  std::size_t size() const { return pools_.size(); }
+  int threads() const { return threads_; }
+
+ private:
+  int threads_;
+  std::size_t budget_;
+  std::list<KvPool> pools_;
+};
+
+}  // namespace tilewave::bench

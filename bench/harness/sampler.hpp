@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// GPU time of a launch, by device events: cold (caches displaced before each sample) and hot (back to back).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/device.hpp"
+#include "bench/harness/stats.hpp"
+#include "tilewave/core/status.hpp"
+
+namespace tilewave::bench {
+
+struct Timing {
+  SampleStats cold, hot;  // microseconds
+};
+
+class Sampler {
+ public:
+  /// Displaces more than twice the last-level cache before a cold sample; 512 MiB covers AMD's 256 MiB Infinity Cache.
+  Sampler(const ArchFacts& facts, StopRule rule, hipStream_t stream)
+      : rule_(rule),
+        stream_(stream),
+        flush_bytes_(std::max(2 * facts.last_level_cache_bytes, std::int64_t{512} << 20)) {}
+
+  /// Time `launch`, a function that queues work on the stream and returns a Status; a bad Status ends the measurement.
+  /// Takes the rule's max_seconds for the cold samples and a third of it for the hot ones, and at least min_samples.
+  template <class Launch>
+  Status measure(const Launch& launch, Timing& timing) {
+    if (flush_.bytes() == 0) flush_ = DeviceBuffer(static_cast<std::size_t>(flush_bytes_));
+    std::vector<double> cold, hot;
+    for (int i = 0; i < 2; ++i) {  // the first call loads code
+      if (const Status status = launch(); !status.ok()) return status;
+    }
+    if (const Status status = sample(rule_, 1, 0, launch, cold); !status.ok()) return status;
+    StopRule hot_rule = rule_;
+    hot_rule.max_seconds /= 3;
+    if (const Status status = sample(hot_rule, 10, 1, launch, hot); !status.ok()) return status;
+    timing = {stats_of(std::move(cold)), stats_of(std::move(hot))};
+    return {};
+  }
+
+ private:
+  // Rounds of: displace the caches, `warm` calls untimed, `batch` calls timed one by one. The host queues the whole
+  // round while the flush runs, so that no sample holds a gap in which the device waits for the host.
+  template <class Launch>
+  Status sample(const StopRule& rule, int batch, int warm, const Launch& launch, std::vector<double>& samples) {
+    using Clock = std::chrono::steady_clock;
+    const Clock::time_point start = Clock::now();
+    std::vector<DeviceEvent> begin(batch), end(batch);
+    RunningNoise noise;
+    while (!rule.done(noise, std::chrono::duration<double>(Clock::now() - start).count())) {
+      check_hip(hipMemsetAsync(flush_.data(), static_cast<int>(noise.count() & 0xff), flush_.bytes(), stream_),
+                "flushing");
+      for (int i = 0; i < warm; ++i) {
+        if (const Status status = launch(); !status.ok()) return status;
+      }
+      for (int i = 0; i < batch; ++i) {
+        begin[i].record(stream_);
+        if (const Status status = launch(); !status.ok()) return status;
+        end[i].record(stream_);
+      }
+      for (int i = 0; i < batch; ++i) {
+        samples.push_back(end[i].microseconds_since(begin[i]));
+        noise.add(samples.back());
+      }
+    }
+    return {};
+  }
+
+  StopRule rule_;
+  hipStream_t stream_;
+  std::int64_t flush_bytes_;
+  DeviceBuffer flush_;
+};
+
+}  // namespace tilewave::bench

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// The smallest user of an installed tilewave: one paged-attention decode on the emulated gfx950. Exits 0 when the answer is
+// right. On a GPU the only differences are the room's header and name, and device memory.
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include <tilewave/arch/host/backend.hpp>
+#include <tilewave/tilewave.hpp>
+
+using namespace tilewave;
+using Room = host::Backend<ArchId::gfx950>;  // on silicon: gfx942::Backend, gfx950::Backend or sm90::Backend
+
+int main() {
+  constexpr PagedAttentionSpec spec{.kv = DType::bf16, .head_size = 128};
+  constexpr int sequences = 2, q_heads = 8, kv_heads = 1, page = 16, pages = 8, length = 50;
+
+  // Queries of zero attend to every token alike; V holds the token's position, so each answer is the mean position.
+  std::vector<std::uint16_t> q(sequences * q_heads * 128), out(q.size()), k(pages * page * 128), v(k.size());
+  const std::vector<std::int32_t> table{3, 1, 4, 0, 2, 5, 7, 6}, lengths{length, length};
+  const PagedValueStrides v_strides = packed_value_strides(spec, kv_heads, page, true);
+  for (int sequence = 0; sequence < sequences; ++sequence)
+    for (int t = 0; t < length; ++t)
+      for (int d = 0; d < 128; ++d)
+        v[table[sequence * 4 + t / page] * v_strides.page + t % page / 8 * v_strides.unit + d * v_strides.dim + t % 8] =
+            f32_to_bf16(static_cast<float>(t));
+
+  PagedAttentionProblem problem{.q = q.data(), .k = k.data(), .v = v.data(), .out = out.data(),
+                                .block_table = table.data(), .context_lengths = lengths.data(), .spec = spec,
+                                .softmax_scale = 1.0f / std::sqrt(128.0f), .batch = sequences,
+                                .num_q_heads = q_heads, .num_kv_heads = kv_heads, .block_size = page,
+                                .table_columns = 4, .num_pages = pages};
+  problem.q_row_stride = problem.out_row_stride = q_heads * 128;
+  problem.q_head_stride = problem.out_head_stride = 128;
+  problem.k_strides = packed_key_strides(spec, kv_heads, page);
+  problem.v_strides = v_strides;
+  problem.table_row_stride = 4;
+
+  PagedAttentionPlan plan;
+  Status status = paged_attention_plan<Room, spec>(problem, plan);
+  std::vector<std::byte> workspace(status.ok() ? paged_attention_workspace_size(problem, plan.num_splits) : 0);
+  problem.workspace = workspace.data();
+  problem.workspace_bytes = workspace.size();
+  if (status.ok()) status = plan.entry->launch(problem, plan.num_splits, nullptr);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s: %s\n", name_of(status.code).data(), status.reason);
+    return 1;
+  }
+
+  const float mean = bf16_to_f32(out[0]);
+  std::printf("tilewave %d.%d.%d, entry %s: mean position %g\n", TILEWAVE_VERSION_MAJOR, TILEWAVE_VERSION_MINOR,
+              TILEWAVE_VERSION_PATCH, name_of(plan).c_str(), static_cast<double>(mean));
+  for (const std::uint16_t bits : out)
+    if (std::fabs(bf16_to_f32(bits) - (length - 1) / 2.0f) > 0.1f) return 1;
+  return 0;
+}

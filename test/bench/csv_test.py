@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The CSV contract of bench_pa on the emulated device. Usage: csv_test.py BENCH_PA"""
+import csv
+import io
+import itertools
+import json
+import math
+import re
+import subprocess
+import sys
+import unittest
+
+COUNTERS = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
+flops roof_us roof_pct block_size mtp head_size batch_size context_length num_q_heads num_kv_heads kv_dtype quant_mode
+trans_v kv_varlen sliding_window num_splits tile waves stages config_id emulated arch seed schema_version""".split()
+GOOGLE = ["name", "iterations", "real_time", "cpu_time", "time_unit", "bytes_per_second", "items_per_second", "label",
+          "error_occurred", "error_message"]
+NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct"}
+WHOLE = set(COUNTERS) - NOT_A_NUMBER - {"max_abs_err", "max_rel_err", "bytes_ideal", "flops", "roof_us"}
+ARCHS = ["gfx942", "gfx950", "sm90"]
+SMALL = "mtp[14]/h128/b3/.*hq8/"
+NAME = re.compile(r"pa_decode/(gfx942|gfx950|sm90)/(bf16|fp8\.per_token|fp8\.per_tensor)/bs(\d+)/mtp(\d+)/h(\d+)/b(\d+)"
+                  r"/c(\d+)/hq(\d+)/hkv(\d+)/vt([01])/vl([01])/sw(\d+)(/distinct)?(/varied)?"
+                  r"/(t\d+\.r\d+\.w\d+x\d+\.p\d+x\d+(?:\.q)?\.s(\d+))(/iterations:1/manual_time)?")
+NAMED = ["block_size", "mtp", "head_size", "batch_size", "context_length", "num_q_heads", "num_kv_heads", "trans_v",
+         "kv_varlen", "sliding_window"]  # groups 3 to 12 of NAME
+bench = ""
+
+
+def run(*arguments):
+    return subprocess.run([bench, *arguments], capture_output=True, text=True, timeout=600, check=False)
+
+
+def rows_of(done):
+    lines = list(csv.reader(io.StringIO(done.stdout)))
+    return lines[0], [dict(zip(lines[0], line)) for line in lines[1:]], lines
+
+
+class Csv(unittest.TestCase):
+    def check_rows(self, done):
+        header, rows, lines = rows_of(done)
+        self.assertEqual(header, GOOGLE + sorted(COUNTERS))
+        for line in lines:
+            self.assertEqual(len(line), len(header))
+        for row in rows:
+            match = NAME.fullmatch(row["name"])
+            self.assertTrue(match, row["name"])
+            self.assertEqual(row["error_occurred"], "")
+            self.assertEqual(row["time_unit"], "us")
+            self.assertTrue(math.isnan(float(row["real_time"])))
+            for counter in COUNTERS:
+                value = float(row[counter])
+                self.assertEqual(math.isnan(value), counter in NOT_A_NUMBER, counter)
+                if counter in WHOLE:
+                    self.assertEqual(value, int(value), counter)
+            for group, counter in enumerate(NAMED, 3):
+                self.assertEqual(int(row[counter]), int(match.group(group)), counter)
+            self.assertEqual(int(row["num_splits"]), int(match.group(16)))
+            self.assertEqual(ARCHS[int(row["arch"])], match.group(1))
+            self.assertEqual(["bf16", "fp8.per_tensor", "fp8.per_token"][int(row["quant_mode"])], match.group(2))
+            self.assertTrue(row["label"].endswith("/" + match.group(15)), row["label"])
+            self.assertEqual((row["emulated"], row["seed"], row["schema_version"]), ("1", "123", "1"))
+            self.assertEqual(int(row["ok"]) + int(row["err"]), 1)
+            self.assertGreater(float(row["roof_us"]), 0)
+        return rows
+
+    def test_rows_of_every_arch(self):
+        for arch in ARCHS:
+            done = run("--benchmark_format=csv", f"--benchmark_filter={SMALL}", f"--arch={arch}")
+            rows = self.check_rows(done)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([int(row["config_id"]) for row in rows], [0, 12, 16, 28, 32, 44, 48, 60])
+            self.assertEqual({row["err"] for row in rows}, {"0"})
+            self.assertEqual({row["arch"] for row in rows}, {str(ARCHS.index(arch))})
+            self.assertTrue(all(0 < float(row["max_rel_err"]) < 0.01 for row in rows))
+
+    def test_default_arch_is_gfx950(self):
+        done = run("--benchmark_list_tests")
+        names = done.stdout.splitlines()
+        self.assertEqual(len(names), 64)
+        self.assertTrue(all(name.startswith("pa_decode/gfx950/") for name in names))
+        wanted = [f"/{quant}/bs1024/mtp{mtp}/h128/b{batch}/c1027/hq{heads}/hkv1/vt1/vl{varlen}/sw0/"
+                  for varlen, quant, mtp, batch, heads in itertools.product(
+                      [0, 1], ["fp8.per_token", "fp8.per_tensor"], [1, 2, 3, 4], [3, 81], [8, 16])]
+        for name, part in zip(names, wanted):
+            self.assertIn(part, name)
+
+    def test_several_sweeps(self):
+        done = run("--benchmark_list_tests", "--sweep=decode,default")
+        names = done.stdout.splitlines()
+        self.assertEqual(len(names), 162 + 64)
+        self.assertIn("/bf16/bs16/mtp1/h128/b64/c8192/hq32/hkv8/", names[0])
+        self.assertIn("/distinct/", names[0])
+        self.assertEqual(len(set(names)), len(names))
+
+    def test_other_inputs_and_seeds(self):
+        common = ["--benchmark_format=csv", "--benchmark_filter=mtp1/.*b3/.*hq8/.*vl1/"]
+        done = run(*common, "--inputs=varied")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        varied = self.check_rows(done)
+        self.assertTrue(all("/varied/" in row["name"] for row in varied))
+        other = rows_of(run(*common, "--seed=7"))[1]
+        self.assertEqual({row["seed"] for row in other}, {"7"})
+        self.assertEqual({row["err"] for row in other}, {"0"})
+        self.assertNotEqual([row["max_abs_err"] for row in other], [row["max_abs_err"] for row in varied])
+
+    def test_policies_and_splits(self):
+        common = ["--benchmark_format=csv", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/"]
+        selected = self.check_rows(run(*common))
+        done = run(*common, "--policies=all", "--splits=5")
+        every = self.check_rows(done)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(selected), 1)
+        self.assertGreater(len(every), 1)
+        self.assertEqual({row["config_id"] for row in every}, {"0"})
+        self.assertEqual({row["num_splits"] for row in every}, {"5"})
+        self.assertEqual(len({row["label"] for row in every}), len(every))
+
+    def test_same_run_same_numbers(self):
+        arguments = ["--benchmark_format=csv", f"--benchmark_filter={SMALL}"]
+        first, second = (rows_of(run(*arguments))[1] for _ in range(2))
+        for a, b in zip(first, second):
+            self.assertEqual({k: v for k, v in a.items() if k != "cpu_time"}, {k: v for k, v in b.items() if k != "cpu_time"})
+
+    def test_wrong_output_is_an_err_row_like_any_other(self):
+        done = run("--benchmark_format=csv", f"--benchmark_filter={SMALL}", "--inject-error")
+        rows = self.check_rows(done)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual({(row["ok"], row["err"]) for row in rows}, {("0", "1")})
+        self.assertEqual(len(re.findall("outside the tolerance", done.stderr)), len(rows))
+
+    def test_json(self):
+        done = run("--benchmark_format=json", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/")
+        report = json.loads(done.stdout)
+        self.assertEqual(len(report["benchmarks"]), 1)
+        self.assertLessEqual(set(COUNTERS), set(report["benchmarks"][0]))
+        self.assertEqual(report["context"]["tilewave_arch"], "gfx950 (emulated)")
+
+    def test_ceiling(self):
+        common = ["--benchmark_format=csv", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/"]
+        row, = rows_of(run(*common, "--ceiling-gbps=4000"))[1]
+        self.assertAlmostEqual(float(row["roof_us"]), float(row["bytes_ideal"]) / 4e6, places=4)
+
+    def test_bad_options(self):
+        for arguments in (["--sweep=nightly"], ["--arch=gfx90a"], ["--policies=best"], ["--splits=0"], ["--splits=129"],
+                          ["--splits=two"], ["--seed=-1"], ["--seed=1000000"], ["--inputs=zero"], ["--max-seconds=-1"],
+                          ["--threads=0"], ["--check-pairs=0"], ["--ceiling-gbps=0"], ["--frobnicate"], ["stray"],
+                          ["--benchmark_frobnicate=1"], ["--benchmark_filter=no_such_row"], ["--sweep"],
+                          ["--export-bundle=unused"]):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 2, arguments)
+            self.assertEqual(done.stdout, "", arguments)
+            self.assertEqual(len(done.stderr.splitlines()), 1, (arguments, done.stderr))
+
+    def test_help(self):
+        done = run("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in ("--sweep", "--arch", "--policies", "--splits", "--seed", "--max-seconds", "--export-bundle",
+                       "--benchmark_filter"):
+            self.assertIn(option, done.stdout)
+        self.assertNotIn("inject", done.stdout)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("usage: csv_test.py BENCH_PA")
+    bench = sys.argv.pop(1)
+    unittest.main()

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Both fp8 flavours against the formats' definitions (OCP 8-bit floating point specification 1.0, section 5; the FNUZ
+// variant as in arXiv:2206.02915): a value table built with ldexp, and nearest-value search by brute force over it.
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "test/catch_compat.hpp"
+#include "tilewave/core/dtype.hpp"
+
+namespace {
+
+using namespace tilewave;
+
+double by_definition(DType type, int code) {
+  const int sign = code >> 7, exponent = (code >> 3) & 15, mantissa = code & 7;
+  double magnitude;
+  if (type == DType::fp8_e4m3fn) {
+    if (exponent == 15 && mantissa == 7) return std::nan("");
+    magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
+  } else {
+    if (code == 0x80) return std::nan("");
+    magnitude = exponent == 0 ? std::ldexp(mantissa, -10) : std::ldexp(1.0 + mantissa / 8.0, exponent - 8);
+  }
+  return sign ? -magnitude : magnitude;
+}
+
+// The nearest finite code; of two equally near the one with an even mantissa; beyond the largest, the largest.
+int nearest_code(DType type, float value) {
+  const bool fnuz = type == DType::fp8_e4m3fnuz;
+  const int sign = std::signbit(value) ? 0x80 : 0;
+  // Saturating: beyond the largest value the largest is the answer, also where doubles no longer tell the distances.
+  const double largest = by_definition(type, fnuz ? 0x7f : 0x7e);
+  const double magnitude = std::fmin(std::fabs(static_cast<double>(value)), largest);
+  int best = 0;
+  double best_distance = std::numeric_limits<double>::infinity();
+  for (int code = 0; code < 0x80; ++code) {
+    const double candidate = by_definition(type, code);
+    if (std::isnan(candidate)) continue;
+    const double distance = std::fabs(candidate - magnitude);
+    if (distance < best_distance || (distance == best_distance && code % 2 == 0)) {
+      best = code;
+      best_distance = distance;
+    }
+  }
+  return fnuz && best == 0 ? 0 : best | sign;
+}
+
+constexpr std::array flavours{DType::fp8_e4m3fn, DType::fp8_e4m3fnuz};
+
+}  // namespace
+
+TEST_CASE("all 256 codes of both fp8 flavours decode to the value the format defines") {
+  for (const DType type : flavours) {
+    int nans = 0;
+    for (int code = 0; code < 256; ++code) {
+      CAPTURE(name_of(type), code);
+      const double expected = by_definition(type, code);
+      const float value = fp8_to_f32(type, static_cast<std::uint8_t>(code));
+      if (std::isnan(expected)) {
+        ++nans;
+        REQUIRE(std::isnan(value));
+      } else {
+        REQUIRE(static_cast<double>(value) == expected);
+        REQUIRE(std::signbit(value) == std::signbit(expected));
+      }
+    }
+    CHECK(nans == (type == DType::fp8_e4m3fn ? 2 : 1));
+  }
+}
+
+TEST_CASE("spot values of both fp8 flavours") {
+  CHECK(fp8_to_f32(DType::fp8_e4m3fn, 0x7e) == 448.0f);
+  CHECK(fp8_to_f32(DType::fp8_e4m3fn, 0x38) == 1.0f);
+  CHECK(fp8_to_f32(DType::fp8_e4m3fn, 0x01) == 0.001953125f);
+  CHECK(fp8_to_f32(DType::fp8_e4m3fnuz, 0x7f) == 240.0f);
+  CHECK(fp8_to_f32(DType::fp8_e4m3fnuz, 0x40) == 1.0f);
+  CHECK(fp8_to_f32(DType::fp8_e4m3fnuz, 0x01) == 0.0009765625f);
+  CHECK(fp8_max(DType::fp8_e4m3fn) == 448.0f);
+  CHECK(fp8_max(DType::fp8_e4m3fnuz) == 240.0f);
+}
+
+TEST_CASE("every finite fp8 code encodes back to itself and is exact in bf16") {
+  for (const DType type : flavours) {
+    for (int code = 0; code < 256; ++code) {
+      const float value = fp8_to_f32(type, static_cast<std::uint8_t>(code));
+      if (std::isnan(value)) continue;
+      CAPTURE(name_of(type), code, value);
+      REQUIRE(f32_to_fp8(type, value) == code);
+      REQUIRE(bf16_to_f32(f32_to_bf16(value)) == value);
+    }
+  }
+}
+
+TEST_CASE("f32 to fp8 takes the nearest value, ties to even, saturating") {
+  for (const DType type : flavours) {
+    // Every bf16 value covers all exponents and, with 8 bits of significand, every fp8 tie (which has 5) and more.
+    for (std::uint32_t code = 0; code < 0x10000; ++code) {
+      const float value = bf16_to_f32(static_cast<std::uint16_t>(code));
+      if (std::isnan(value)) continue;
+      if (f32_to_fp8(type, value) == nearest_code(type, value)) continue;
+      CAPTURE(name_of(type), code, value);
+      REQUIRE(int{f32_to_fp8(type, value)} == nearest_code(type, value));
+    }
+  }
+}
+
+TEST_CASE("f32 to fp8 one ulp either side of every tie") {
+  for (const DType type : flavours) {
+    for (int code = 0; code < 0x7f; ++code) {
+      const double low = by_definition(type, code), high = by_definition(type, code + 1);
+      if (std::isnan(low) || std::isnan(high)) continue;
+      const float tie = static_cast<float>((low + high) / 2);  // exact: one more bit than the format has
+      for (const float sign : {1.0f, -1.0f}) {
+        for (const float value : {std::nextafter(tie, 0.0f), tie, std::nextafter(tie, 1e9f)}) {
+          CAPTURE(name_of(type), code, sign * value);
+          REQUIRE(int{f32_to_fp8(type, sign * value)} == nearest_code(type, sign * value));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("f32 to fp8 at the edges") {
+  const float infinity = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();
+  const float nan = std::numeric_limits<float>::quiet_NaN(), smallest = std::numeric_limits<float>::denorm_min();
+  for (const float value : {448.0f, 449.0f, 464.0f, 1e6f, largest, infinity}) {
+    CHECK(f32_to_fp8(DType::fp8_e4m3fn, value) == 0x7e);
+    CHECK(f32_to_fp8(DType::fp8_e4m3fn, -value) == 0xfe);
+    CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, value) == 0x7f);
+    CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, -value) == 0xff);
+  }
+  CHECK(f32_to_fp8(DType::fp8_e4m3fn, -0.0f) == 0x80);
+  CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, -0.0f) == 0x00);  // 0x80 is this flavour's NaN
+  CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, -smallest) == 0x00);
+  CHECK(f32_to_fp8(DType::fp8_e4m3fn, smallest) == 0x00);
+  for (const DType type : flavours) {
+    CHECK(std::isnan(fp8_to_f32(type, f32_to_fp8(type, nan))));
+    CHECK(std::isnan(fp8_to_f32(type, f32_to_fp8(type, -nan))));
+    CHECK(std::isnan(fp8_to_f32(type, f32_to_fp8(type, std::bit_cast<float>(0x7f800001u)))));
+  }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// One paged-attention kernel per code object, so that each can be read, gated and shipped alone. Compiled with
+//   ROOM             gfx942 or gfx950
+//   ENTRY            index in the architecture's entries (specs outermost), and ENTRY_COUNT, or
+//   COMBINE          head size of a combine kernel
+
+#define STRING_OF(x) #x
+// clang-format off
+#define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
+// clang-format on
+#include BACKEND_OF(ROOM)
+#include "tilewave/ops/paged_attention/registry.hpp"
+
+namespace tilewave::ROOM {
+
+constexpr ArchId arch = Backend::facts.id;
+
+struct Entry {
+  PagedAttentionSpec spec{};
+  PagedAttentionPolicy policy{};
+  int count = 0;  // of all entries
+};
+constexpr Entry entry_at(int index) {
+  Entry found;
+  for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
+    for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, spec)) {
+      if (found.count++ == index) {
+        found.spec = spec;
+        found.policy = policy;
+      }
+    }
+  }
+  return found;
+}
+
+#if defined(ENTRY)
+constexpr Entry chosen = entry_at(ENTRY);
+static_assert(chosen.count == ENTRY_COUNT,
+              "test/isa/CMakeLists.txt: pa_entry_count is not the registry's number of entries");
+using Kernel = PagedAttentionDecode<Backend, chosen.spec, chosen.policy>;
+#else
+using Kernel = PagedAttentionCombine<Backend, COMBINE>;
+#endif
+template __global__ void entry<Kernel>(const Kernel::Args);
+
+}  // namespace tilewave::ROOM

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "code_object.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "memory.hpp"
+
+namespace isa_sim {
+namespace {
+
+// The few ELF records needed, at their offsets in the 64-bit little-endian format.
+struct Elf {
+  const std::vector<std::uint8_t>& file;
+  const std::string& path;
+
+  template <class T>
+  T at(std::uint64_t offset) const {
+    if (offset > file.size() || file.size() - offset < sizeof(T)) throw Error(path + ": truncated ELF file");
+    return load_bytes<T>(file.data() + offset);
+  }
+  std::string text(std::uint64_t offset) const {
+    std::string out;
+    while (const char c = at<char>(offset++)) out += c;
+    return out;
+  }
+};
+
+std::vector<std::uint8_t> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error("cannot read " + path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+KernelDescriptor read_descriptor(const std::uint8_t* kd, std::uint64_t address, const std::string& name) {
+  const auto word = [&](int offset) { return load_bytes<std::uint32_t>(kd + offset); };
+  const std::uint32_t rsrc3 = word(44), rsrc1 = word(48), rsrc2 = word(52);
+  const auto properties = load_bytes<std::uint16_t>(kd + 56), preload = load_bytes<std::uint16_t>(kd + 58);
+  KernelDescriptor k;
+  k.lds_bytes = word(0);
+  k.scratch_bytes = word(4);
+  k.kernarg_bytes = word(8);
+  k.entry = address + load_bytes<std::uint64_t>(kd + 16);
+  const int registers = static_cast<int>((rsrc1 & 63u) + 1) * 8;
+  const int accumulators_at = static_cast<int>((rsrc3 & 63u) + 1) * 4;
+  k.vgprs = std::min(registers, accumulators_at);
+  k.agprs = registers - k.vgprs;
+  if (rsrc1 >> 12 & 15u) throw Error(name + ": only rounding to nearest even is simulated");
+  k.denorm32 = static_cast<int>(rsrc1 >> 16 & 3u);
+  k.denorm16_64 = static_cast<int>(rsrc1 >> 18 & 3u);
+  k.fp16_overflow = rsrc1 >> 26 & 1u;
+  k.user_sgprs = static_cast<int>(rsrc2 >> 1 & 31u);
+  for (int i = 0; i < 3; ++i) k.workgroup_id[i] = rsrc2 >> (7 + i) & 1u;
+  k.workgroup_info = rsrc2 >> 10 & 1u;
+  if (properties & 1u) throw Error(name + ": private segment buffers are not simulated");
+  k.dispatch_ptr = properties & 2u;
+  k.queue_ptr = properties & 4u;
+  k.kernarg_ptr = properties & 8u;
+  k.dispatch_id = properties & 16u;
+  if (properties & 32u) throw Error(name + ": flat scratch initialisation is not simulated");
+  k.private_size = properties & 64u;
+  if (properties >> 10 & 1u) throw Error(name + ": wave32 kernels are not simulated");
+  k.preload_words = preload & 127;
+  k.preload_offset = preload >> 7;
+  return k;
+}
+
+/// Load segments, relocations and kernel descriptors.
+void read_elf(const std::string& path, CodeObject& object) {
+  const std::vector<std::uint8_t> file = read_file(path);
+  const Elf elf{file, path};
+  if (file.size() < 64 || std::memcmp(file.data(), "\177ELF\2\1", 6) != 0) throw Error(path + " is not an ELF file");
+  constexpr std::uint16_t amdgpu = 224;
+  if (elf.at<std::uint16_t>(18) != amdgpu) throw Error(path + " is not an AMD GPU code object");
+  const std::uint32_t machine = elf.at<std::uint32_t>(48) & 0xffu;  // EF_AMDGPU_MACH
+  if (machine == 0x4c)
+    object.arch = Arch::gfx942;
+  else if (machine == 0x4f)
+    object.arch = Arch::gfx950;
+  else
+    throw Error(path + ": machine " + hex(machine) + " is neither gfx942 nor gfx950");
+
+  const auto segments = elf.at<std::uint64_t>(32), sections = elf.at<std::uint64_t>(40);
+  for (int i = 0; i < elf.at<std::uint16_t>(56); ++i) {
+    const std::uint64_t p = segments + 56u * i;
+    if (elf.at<std::uint32_t>(p) != 1) continue;  // PT_LOAD
+    const auto offset = elf.at<std::uint64_t>(p + 8), address = elf.at<std::uint64_t>(p + 16);
+    const auto in_file = elf.at<std::uint64_t>(p + 32), in_memory = elf.at<std::uint64_t>(p + 40);
+    if (in_file > in_memory || offset + in_file > file.size()) throw Error(path + ": bad segment");
+    if (object.image.size() < address + in_memory) object.image.resize(address + in_memory);
+    std::copy_n(file.begin() + offset, in_file, object.image.begin() + address);
+  }
+  for (int i = 0; i < elf.at<std::uint16_t>(60); ++i) {
+    const std::uint64_t s = sections + 64u * i;
+    const auto type = elf.at<std::uint32_t>(s + 4);
+    const auto offset = elf.at<std::uint64_t>(s + 24), size = elf.at<std::uint64_t>(s + 32);
+    constexpr std::uint32_t rela = 4, dynsym = 11;
+    if (type == rela && size > 0) throw Error(path + ": dynamic relocations are not simulated");
+    if (type != dynsym) continue;
+    const std::uint64_t names = elf.at<std::uint64_t>(sections + 64u * elf.at<std::uint32_t>(s + 40) + 24);
+    for (std::uint64_t y = offset; y < offset + size; y += 24) {
+      const std::string name = elf.text(names + elf.at<std::uint32_t>(y));
+      const auto value = elf.at<std::uint64_t>(y + 8);
+      if (!name.ends_with(".kd")) continue;
+      if (value + 64 > object.image.size()) throw Error(path + ": descriptor " + name + " outside the image");
+      object.kernels[name] = read_descriptor(object.image.data() + value, value, name);
+    }
+  }
+}
+
+/// Raises the reason kept in its text.
+void run_undecodable(Wave&, const Op& op) { throw Error(op.text); }
+
+/// `\tmnemonic operands // 000000001B00: C00200C0 00000018 <label>`
+void decode_line(const char* line, const InstructionTable& table, Program& program) {
+  const char* comment = std::strstr(line, "// ");
+  if (line[0] != '\t' || !comment) return;
+  char* end;
+  const std::uint64_t address = std::strtoull(comment + 3, &end, 16);
+  if (*end != ':') return;
+  std::array<std::uint32_t, 4> words{};
+  int count = 0;
+  for (const char* p = end + 1; count < 4; ++count) {
+    while (*p == ' ') ++p;
+    const auto word = std::strtoull(p, &end, 16);
+    if (end - p != 8) break;
+    words[count] = static_cast<std::uint32_t>(word);
+    p = end;
+  }
+  std::string_view text(line + 1, comment - line - 1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  const auto space = text.find(' ');
+  const std::string_view mnemonic = text.substr(0, space);
+  const std::string_view operands = space == std::string_view::npos ? std::string_view{} : text.substr(space + 1);
+  Op op;
+  try {
+    op = decode(mnemonic, operands, address, words, count, table);
+  } catch (const Error& error) {
+    op.run = run_undecodable;
+    op.cls = Class::other;
+    op.address = address;
+    op.bytes = static_cast<std::uint8_t>(4 * count);
+    op.text = std::string(error.what()) + " [" + std::string(text) + "]";
+  }
+  program.index[address] = static_cast<std::int32_t>(program.ops.size());
+  program.ops.push_back(std::move(op));
+}
+
+void disassemble(const std::string& path, const std::string& objdump, CodeObject& object) {
+  if (path.find('\'') != std::string::npos) throw Error("a path may not contain a quote: " + path);
+  const std::string command = objdump + " -d '" + path + "'";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), [](FILE*) { return 0; });
+  if (!pipe) throw Error("cannot run " + command);
+  const InstructionTable& table = instruction_table(object.arch);
+  char* line = nullptr;
+  std::size_t capacity = 0;
+  while (getline(&line, &capacity, pipe.get()) > 0) decode_line(line, table, object.program);
+  std::free(line);
+  if (pclose(pipe.get()) != 0) throw Error("failed: " + command);
+  if (object.program.ops.empty()) throw Error(path + " holds no code");
+  for (Op& op : object.program.ops) {
+    if (op.cls != Class::branch) continue;
+    const auto target = op.address + 4 + 4 * static_cast<std::int64_t>(static_cast<std::int16_t>(op.simm16()));
+    const auto found = object.program.index.find(target);
+    if (found != object.program.index.end()) op.target = found->second;
+  }
+}
+
+}  // namespace
+
+std::size_t Program::at(std::uint64_t address) const {
+  const auto found = index.find(address);
+  if (found == index.end()) throw Error("jump to " + hex(address) + ", where no instruction starts");
+  return static_cast<std::size_t>(found->second);
+}
+
+CodeObject load_code_object(const std::string& path, const std::string& objdump) {
+  CodeObject object;
+  read_elf(path, object);
+  disassemble(path, objdump, object);
+  return object;
+}
+
+}  // namespace isa_sim

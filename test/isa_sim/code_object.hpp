@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// An AMD GPU code object: its loadable image, kernel descriptors and disassembled program.
+// Formats: LLVM, "User Guide for AMDGPU Backend", sections Code Object and Kernel Descriptor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "op.hpp"
+
+namespace isa_sim {
+
+/// The fields of a kernel descriptor that set up a wave.
+struct KernelDescriptor {
+  std::uint32_t lds_bytes = 0, scratch_bytes = 0, kernarg_bytes = 0;
+  std::uint64_t entry = 0;  // virtual address in the code object
+  int vgprs = 0, agprs = 0;
+  int denorm32 = 3, denorm16_64 = 3;  // bit 0: keep input denormals, bit 1: keep output denormals
+  bool fp16_overflow = false;
+  int user_sgprs = 0;
+  bool dispatch_ptr = false, queue_ptr = false, kernarg_ptr = false, dispatch_id = false, private_size = false;
+  bool workgroup_id[3] = {}, workgroup_info = false;
+  int preload_words = 0, preload_offset = 0;  // kernel arguments copied to SGPRs, in dwords
+};
+
+struct Program {
+  std::vector<Op> ops;
+  std::unordered_map<std::uint64_t, std::int32_t> index;  // virtual address -> op
+
+  /// Op at an address; Error when no instruction starts there.
+  std::size_t at(std::uint64_t address) const;
+};
+
+struct CodeObject {
+  Arch arch = Arch::gfx950;
+  std::vector<std::uint8_t> image;  // virtual addresses 0 .. size
+  std::map<std::string, KernelDescriptor> kernels;  // by descriptor symbol, `name.kd`
+  Program program;
+};
+
+/// Read and disassemble a code object; `objdump` is the llvm-objdump to run. Lines that cannot be decoded become ops
+/// that raise their Error when they are executed, so code that never runs needs no support.
+CodeObject load_code_object(const std::string& path, const std::string& objdump);
+
+}  // namespace isa_sim

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// Kernels with one fault each, and twins without it. The fault is inside an asm statement wherever the
+// compiler would repair it.
+#define __global__ extern "C" __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+
+__device__ inline int lane() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
+
+// Reads the destination of a vector load at once, or after the wait.
+__global__ void vector_load_unwaited(const int* in, int* out) {
+  int x;
+  asm volatile("global_load_dword %0, %1, off\n v_add_u32 %0, %0, 1" : "=&v"(x) : "v"(in + lane()));
+  out[lane()] = x;
+}
+__global__ void vector_load_waited(const int* in, int* out) {
+  int x;
+  asm volatile("global_load_dword %0, %1, off\n s_waitcnt vmcnt(0)\n v_add_u32 %0, %0, 1" : "=&v"(x) : "v"(in + lane()));
+  out[lane()] = x;
+}
+// Two loads in flight: one wait too few, or just enough.
+__global__ void second_load_unwaited(const int* in, int* out) {
+  int x, y;
+  asm volatile("global_load_dword %0, %2, off\n global_load_dword %1, %2, off offset:4\n s_waitcnt vmcnt(1)\n v_add_u32 %0, %0, %1"
+               : "=&v"(x), "=&v"(y) : "v"(in + lane()));
+  out[lane()] = x;
+}
+__global__ void first_load_waited(const int* in, int* out) {
+  int x, y;
+  asm volatile("global_load_dword %0, %2, off\n global_load_dword %1, %2, off offset:4\n s_waitcnt vmcnt(1)\n v_add_u32 %0, %0, 1\n s_waitcnt vmcnt(0)"
+               : "=&v"(x), "=&v"(y) : "v"(in + lane()));
+  out[lane()] = x;
+}
+__global__ void scalar_load_unwaited(const int* in, int* out) {
+  int x;
+  asm volatile("s_load_dword %0, %1, 0x0\n s_add_u32 %0, %0, 1" : "=&s"(x) : "s"(in));
+  out[lane()] = x;
+}
+__global__ void scalar_load_waited(const int* in, int* out) {
+  int x;
+  asm volatile("s_load_dword %0, %1, 0x0\n s_waitcnt lgkmcnt(0)\n s_add_u32 %0, %0, 1" : "=&s"(x) : "s"(in));
+  out[lane()] = x;
+}
+// Scalar loads return out of order: waiting for one of two is no wait for either.
+__global__ void scalar_load_counted(const int* in, int* out) {
+  int x, y;
+  asm volatile("s_load_dword %0, %2, 0x0\n s_load_dword %1, %2, 0x4\n s_waitcnt lgkmcnt(1)\n s_add_u32 %0, %0, 1\n s_waitcnt lgkmcnt(0)"
+               : "=&s"(x), "=&s"(y) : "s"(in));
+  out[lane()] = x;
+}
+__global__ void lds_read_unwaited(const int* in, int* out) {
+  __shared__ int room[64];
+  room[lane()] = in[lane()];
+  using Shared = __attribute__((address_space(3))) int;
+  int x;
+  asm volatile("ds_read_b32 %0, %1\n v_add_u32 %0, %0, 1" : "=&v"(x) : "v"((Shared*)room + lane()) : "memory");
+  out[lane()] = x;
+}
+
+// Four waves share LDS: without a barrier, with one before which the writes were not waited for, done right, and done
+// right until a wave overwrites what another has just read.
+enum class Way { no_barrier, no_wait, right, overwritten };
+template <Way way>
+__device__ inline void exchange(const int* in, int* out) {
+  __shared__ int storage[256];
+  auto* room = (volatile __attribute__((address_space(3))) int*)storage;
+  room[lane()] = in[lane()];
+  if constexpr (way == Way::no_wait) asm volatile("s_barrier" ::: "memory");
+  if constexpr (way >= Way::right) asm volatile("s_waitcnt lgkmcnt(0)\n s_barrier" ::: "memory");
+  out[lane()] = room[lane() ^ 64];
+  if constexpr (way == Way::overwritten)
+    if (lane() / 64 == 1) room[lane()] = 0;
+}
+__global__ void exchange_without_barrier(const int* in, int* out) { exchange<Way::no_barrier>(in, out); }
+__global__ void exchange_unwaited(const int* in, int* out) { exchange<Way::no_wait>(in, out); }
+__global__ void exchange_right(const int* in, int* out) { exchange<Way::right>(in, out); }
+__global__ void exchange_overwritten(const int* in, int* out) { exchange<Way::overwritten>(in, out); }
+
+// A copy straight to LDS, read before or after its wait.
+template <bool waits>
+__device__ inline void direct_copy(const int* in, int* out) {
+  __shared__ int room[64];
+  using Global = __attribute__((address_space(1))) int;
+  using Shared = __attribute__((address_space(3))) int;
+  __builtin_amdgcn_global_load_lds((Global*)const_cast<int*>(in + lane()), (Shared*)room, 4, 0, 0);
+  int x;
+  if constexpr (waits)
+    asm volatile("s_waitcnt vmcnt(0)\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)" : "=&v"(x) : "v"(lane() * 4) : "memory");
+  else
+    asm volatile("ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)" : "=&v"(x) : "v"(lane() * 4) : "memory");
+  out[lane()] = x;
+}
+__global__ void direct_copy_waited(const int* in, int* out) { direct_copy<true>(in, out); }
+__global__ void direct_copy_unwaited(const int* in, int* out) { direct_copy<false>(in, out); }
+
+// One element past the end in lane 63.
+__global__ void load_past_end(const int* in, int* out) { out[lane()] = in[lane() + 1]; }
+__global__ void store_to_input(const int* in, int* out) { const_cast<int*>(in)[lane()] = out[lane()]; }
+__global__ void lds_past_end(const int*, int* out) {
+  int x;
+  asm volatile("ds_read_b32 %0, %1 offset:4096\n s_waitcnt lgkmcnt(0)" : "=&v"(x) : "v"(lane() * 4) : "memory");
+  out[lane()] = x;
+}
+__global__ void unknown_instruction(const int* in, int* out) {
+  int x;
+  asm volatile("v_sad_hi_u8 %0, %1, %1, %1" : "=v"(x) : "v"(in[lane()]));
+  out[lane()] = x;
+}
+// Known mnemonic, modifier that nobody simulates.
+__global__ void unknown_modifier(const int* in, int* out) {
+  int x;
+  asm volatile("v_add_u32 %0, %1, %1 clamp" : "=v"(x) : "v"(in[lane()]));
+  out[lane()] = x;
+}
+__global__ void endless(const int*, int* out) {
+  asm volatile("endless_loop%=: s_branch endless_loop%=" ::);
+  out[lane()] = 0;
+}
+__global__ void trap(const int*, int*) { __builtin_trap(); }
+__global__ void register_beyond(const int*, int* out) {
+  asm volatile(".long 0x7e0202ff, 1\n .long 0x7ffe0301\n");  // v_mov_b32 v1, 1; v_mov_b32 v255, v1: not declared
+  out[lane()] = 0;
+}

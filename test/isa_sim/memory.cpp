@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "memory.hpp"
+
+#include <cstdio>
+
+namespace isa_sim {
+
+std::string hex(std::uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+std::uint64_t Memory::map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
+  constexpr std::uint64_t page = 4096, gap = 0x2'8000'0000;  // 10 GiB, so that bit 31 of bases varies
+  const std::uint64_t base = next_;
+  next_ = base + (size + page - 1) / page * page + gap;
+  regions_.push_back({base, size, data, writable, std::move(name)});
+  return base;
+}
+
+std::uint64_t Memory::address_of(const std::string& name) const {
+  for (const Region& region : regions_)
+    if (region.name == name) return region.base;
+  throw Error("no buffer is named " + name);
+}
+
+const Region& Memory::find(std::uint64_t address, std::uint64_t bytes) const {
+  const Region* nearest = nullptr;
+  std::uint64_t distance = ~std::uint64_t{0};
+  for (const Region& region : regions_) {
+    if (region.holds(address, bytes)) return region;
+    const std::uint64_t end = region.base + region.size;
+    const std::uint64_t away = address < region.base ? region.base - address : address >= end ? address - end : 0;
+    if (away < distance) distance = away, nearest = &region;
+  }
+  std::string where = "address " + hex(address) + " (" + std::to_string(bytes) + " bytes) is outside every buffer";
+  if (nearest && distance < (std::uint64_t{1} << 32))
+    where += "; nearest is " + nearest->name + ": offset " +
+             std::to_string(static_cast<std::int64_t>(address - nearest->base)) + " of " +
+             std::to_string(nearest->size);
+  throw Error(where);
+}
+
+void Memory::refuse_write(std::uint64_t address, const Region& region) {
+  throw Error("address " + hex(address) + " is inside " + region.name + ", which is read-only");
+}
+
+}  // namespace isa_sim

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include "wave.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace isa_sim {
+
+void Counts::add(const Counts& other) {
+  for (int i = 0; i < class_count; ++i) instructions[i] += other.instructions[i];
+  for (const auto& [width, bytes] : other.loaded) loaded[width] += bytes;
+  stored += other.stored;
+  lds_bytes += other.lds_bytes;
+  waves += other.waves;
+  barriers += other.barriers;
+}
+
+std::uint64_t Counts::total() const { return std::accumulate(instructions.begin(), instructions.end(), std::uint64_t{0}); }
+
+void Wave::wait(std::uint32_t vmcnt, std::uint32_t lgkmcnt) {
+  if (vm.outstanding() > vmcnt) vm.done = vm.issued - vmcnt;
+  if (lgkmcnt == 0) {
+    lgkm.done = lgkm.issued;
+    scalar_loads = 0;
+  } else if (scalar_loads == 0 && lgkm.outstanding() > lgkmcnt) {
+    lgkm.done = lgkm.issued - lgkmcnt;  // LDS alone returns in order; mixed with scalar loads nothing is certain
+  }
+  if (!copies.empty() && copies.front().ticket <= vm.done) {
+    const auto end = std::find_if(copies.begin(), copies.end(), [&](const auto& copy) { return copy.ticket > vm.done; });
+    std::for_each(copies.begin(), end, [&](const auto& copy) { block->land(copy); });
+    copies.erase(copies.begin(), end);
+  }
+}
+
+namespace {
+
+std::string register_name(bool vector, int reg) {
+  if (!vector) return "s" + std::to_string(reg);
+  return reg >= first_agpr ? "a" + std::to_string(reg - first_agpr) : "v" + std::to_string(reg);
+}
+
+[[noreturn]] void missing_wait(bool vector, int reg, const char* counter) {
+  throw Error("missing wait: " + register_name(vector, reg) + " is still to be filled by an outstanding load (" +
+              counter + ")");
+}
+
+}  // namespace
+
+void Wave::check_waits(const Op& op) const {
+  const bool vm_clear = vm.outstanding() == 0, lgkm_clear = lgkm.outstanding() == 0;
+  if (vm_clear && lgkm_clear) return;
+  for (int i = 0; i < op.operands; ++i) {
+    const Operand& arg = op.arg[i];
+    if (arg.kind == Kind::vector) {
+      // Loads of one kind return in order, so a later one may overwrite (or fill the other half of) a destination.
+      const bool own_vm = i == 0 && op.cls == Class::vmem && op.fills_first, own_lds = i == 0 && op.cls == Class::lds && op.fills_first;
+      for (int r = arg.reg; r < arg.reg + arg.words; ++r) {
+        if (!vm_clear && !own_vm && v_vm[r] > vm.done) missing_wait(true, r, "vmcnt");
+        if (!lgkm_clear && !own_lds && v_lgkm[r] > lgkm.done) missing_wait(true, r, "lgkmcnt");
+      }
+    } else if (arg.kind == Kind::scalar && !lgkm_clear) {
+      for (int r = arg.reg; r < arg.reg + arg.words; ++r)
+        if (s_lgkm[r] > lgkm.done) missing_wait(false, r, "lgkmcnt");
+    }
+  }
+}
+
+void Block::check_bounds(std::uint32_t address, std::uint32_t bytes) const {
+  if (address > lds.size() || lds.size() - address < bytes)
+    throw Error("LDS address " + std::to_string(address) + " (" + std::to_string(bytes) +
+                " bytes) is outside the block's " + std::to_string(lds.size()) + " bytes");
+}
+
+bool Block::published(const LdsShadow& dword) const {
+  const Wave& writer = *waves[dword.writer];
+  return dword.ticket <= (dword.copied ? writer.copies_done_at_barrier : writer.lds_writes_done_at_barrier);
+}
+
+namespace {
+
+[[noreturn]] void race(std::uint32_t dword, const std::string& what) {
+  throw Error("LDS race: address " + std::to_string(dword * 4) + " " + what);
+}
+
+}  // namespace
+
+std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint32_t bytes) {
+  check_bounds(address, bytes);
+  for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
+    LdsShadow& dword = shadow[i];
+    if (dword.in_flight) race(i, "is the target of a global-to-LDS copy that was not waited for (vmcnt)");
+    if (dword.writer >= 0 && dword.writer != wave.id && !published(dword))
+      race(i, "was written by wave " + std::to_string(dword.writer) +
+                  " and no s_barrier after that write's s_waitcnt orders this read");
+    if (dword.read_epoch != epoch) dword.read_epoch = epoch, dword.readers = 0;
+    dword.readers |= static_cast<std::uint16_t>(1u << wave.id);
+  }
+  return lds.data() + address;
+}
+
+void Block::note_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool copied, bool atomic) {
+  check_bounds(address, bytes);
+  for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
+    LdsShadow& dword = shadow[i];
+    if (dword.in_flight) race(i, "is the target of a global-to-LDS copy that was not waited for (vmcnt)");
+    const bool exempt = (atomic && dword.atomic) || bytes < 4;  // bytes of one dword may belong to different waves
+    if (!exempt && dword.writer >= 0 && dword.writer != wave.id && !published(dword))
+      race(i, "was written by wave " + std::to_string(dword.writer) + " and no barrier orders this write after it");
+    if (!exempt && dword.read_epoch == epoch && (dword.readers & ~(1u << wave.id)))
+      race(i, "was read by another wave since the last barrier");
+    dword.writer = static_cast<std::int8_t>(wave.id);
+    dword.ticket = copied ? wave.vm.issued : wave.lgkm.issued;
+    dword.copied = dword.in_flight = copied;
+    dword.atomic = atomic;
+  }
+}
+
+std::uint8_t* Block::lds_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool atomic) {
+  note_write(wave, address, bytes, false, atomic);
+  return lds.data() + address;
+}
+
+std::uint8_t* Block::lds_copy(Wave& wave, std::uint32_t address, std::uint32_t bytes) {
+  note_write(wave, address, bytes, true, false);
+  wave.copies.push_back({wave.vm.issued, address, bytes});
+  return lds.data() + address;
+}
+
+void Block::land(const PendingCopy& copy) {
+  for (std::uint32_t i = copy.address / 4; i <= (copy.address + copy.bytes - 1) / 4; ++i) shadow[i].in_flight = false;
+}
+
+}  // namespace isa_sim

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// One call of paged-attention decode on the device of this build, with every value of Q, K, V and their scales in the
+// hands of the test. What a test does not set is NaN.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/entries.hpp"
+#include "bench/harness/kv_pool.hpp"
+#include "bench/harness/verify.hpp"
+#include "test/catch_compat.hpp"
+
+namespace tilewave::test {
+
+using bench::DeviceBuffer;
+using bench::PagedAttentionCase;
+
+/// `gfx950/q_bf16.kv_bf16.none.h64/t128.r1.w1x4.p1x2`
+inline std::string describe(const PagedAttentionEntry& e) {
+  return std::string(name_of(e.arch)) + "/" + name_of(e.spec) + "/" + name_of(e.policy, e.spec);
+}
+
+/// Calls f(entry) for every entry of this build; a failure inside names the entry.
+template <class F>
+void each_entry(F f) {
+  for (const PagedAttentionEntry* e : all_paged_attention_entries()) {
+    INFO("entry " << describe(*e));
+    f(*e);
+  }
+}
+/// The same for the entries of head_size 64: the head size changes trip counts only, so most tests need no other.
+template <class F>
+void each_small_entry(F f) {
+  each_entry([&](const PagedAttentionEntry& e) {
+    if (e.spec.head_size == 64) f(e);
+  });
+}
+/// One entry of each architecture, for tests of what no policy or spec changes.
+template <class F>
+void each_arch(F f) {
+  const PagedAttentionEntry* last = nullptr;
+  each_small_entry([&](const PagedAttentionEntry& e) {
+    if (last == nullptr || last->arch != e.arch) f(e);
+    last = &e;
+  });
+}
+
+/// The tokens a block, a wave and a lane advance by.
+inline int tile_of(const PagedAttentionEntry& e) { return e.policy.block_tokens(e.spec); }
+inline int wave_tile_of(const PagedAttentionEntry& e) { return AtomFacts::groups * e.spec.unit(); }
+
+/// Lengths around every boundary of the entry's tiles, several tiles, and a prime.
+inline std::vector<std::int32_t> boundary_lengths(const PagedAttentionEntry& e) {
+  const int unit = e.spec.unit(), wave = wave_tile_of(e), tile = tile_of(e);
+  return {0,        1,    2,        3,        unit - 1,     unit,         unit + 1, wave - 1,
+          wave,     wave + 1, tile - 1, tile, tile + 1,     2 * tile - 1, 2 * tile, 2 * tile + 1, 3 * tile + 5, 521};
+}
+
+/// A case of the entry's spec for these lengths: every page used once, in a random order, tables as long as needed.
+inline PagedAttentionCase case_for(const PagedAttentionEntry& e, const std::vector<std::int32_t>& lengths) {
+  PagedAttentionCase c;
+  c.arch = e.arch;
+  c.kv = e.spec.kv;
+  c.quant = e.spec.quant;
+  c.head_size = e.spec.head_size;
+  c.block_size = 16;
+  c.batch = static_cast<int>(lengths.size());
+  c.context_length = std::max(1, lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end()));
+  c.distinct_pages = true;
+  return c;
+}
+
+/// What a call wrote.
+struct Answer {
+  int heads = 0, head_size = 0;
+  std::vector<std::uint16_t> out;  // [batch * mtp, heads, head_size], bf16 bits
+  std::vector<float> lse;          // [batch * mtp, heads]
+  bool padding_kept = true;        // no byte between the rows and heads of out was touched
+
+  float at(int row, int head, int d) const {
+    return bf16_to_f32(out[(std::size_t(row) * heads + head) * head_size + d]);
+  }
+  float lse_at(int row, int head) const { return lse[std::size_t(row) * heads + head]; }
+};
+
+/// Equal to the last bit, NaN included.
+inline bool same_bits(const Answer& a, const Answer& b) {
+  return a.out == b.out && a.lse.size() == b.lse.size() &&
+         std::memcmp(a.lse.data(), b.lse.data(), a.lse.size() * sizeof(float)) == 0;
+}
+/// Largest difference of two answers: of out relative to the larger magnitude in its row, and of lse.
+struct Difference {
+  double out = 0, lse = 0;
+};
+inline Difference difference(const Answer& a, const Answer& b) {
+  Difference most;
+  for (std::size_t row = 0; row < a.lse.size(); ++row) {
+    double largest = 0, apart = 0;
+    for (int d = 0; d < a.head_size; ++d) {
+      const double x = bf16_to_f32(a.out[row * a.head_size + d]), y = bf16_to_f32(b.out[row * a.head_size + d]);
+      largest = std::max(largest, std::max(std::abs(x), std::abs(y)));
+      apart = std::max(apart, bench::detail::distance(x, y));
+    }
+    if (apart > 0) most.out = std::max(most.out, apart / largest);
+    most.lse = std::max(most.lse, bench::detail::distance(a.lse[row], b.lse[row]));
+  }
+  return most;
+}
+
+/// A problem with its tensors on the device, each ending exactly where its last element does: in the emulated rooms an
+/// inaccessible page follows.
+struct Prepared {
+  PagedAttentionProblem p;
+  DeviceBuffer q, out, lse, table, lengths, workspace;
+};
+
+inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  if (bytes > 0) bench::check_hip(hipMemcpy(to, from, bytes, hipMemcpyHostToDevice), "copying to the device");
+}
+template <class T>
+DeviceBuffer on_device(const std::vector<T>& values) {
+  DeviceBuffer buffer(values.size() * sizeof(T));
+  copy_to_device(buffer.data(), values.data(), buffer.bytes());
+  return buffer;
+}
+template <class T>
+std::vector<T> from_device(const DeviceBuffer& buffer) {
+  std::vector<T> values(buffer.bytes() / sizeof(T));
+  if (!values.empty()) {
+    bench::check_hip(hipMemcpy(values.data(), buffer.data(), buffer.bytes(), hipMemcpyDeviceToHost), "copying back");
+  }
+  return values;
+}
+
+/// The bits of a value in an element type of K and V.
+inline std::uint16_t encode(DType type, float value) {
+  return is_fp8(type) ? f32_to_fp8(type, value) : f32_to_bf16(value);
+}
+
+class Call {
+ public:
+  PagedAttentionProblem p;            // the caches' pointers are set, the others by prepare()
+  std::vector<std::int32_t> lengths;  // [batch]
+  std::vector<std::int32_t> table;    // [batch, p.table_row_stride]
+  std::vector<std::uint16_t> q;       // [batch * mtp, p.q_row_stride]
+  int workspace_fill = 0xff;
+
+  /// Q and out have gaps between rows and between heads. K, V and scales are NaN until they are set or filled.
+  explicit Call(const PagedAttentionCase& c, std::vector<std::int32_t> sequence_lengths)
+      : p(bench::shape_of(c)), lengths(std::move(sequence_lengths)), table(bench::table_of(c, lengths)), case_(c), pool_(bench::pool_key_of(c), 0) {
+    p.q_head_stride = c.head_size + 8;
+    p.q_row_stride = c.num_q_heads * p.q_head_stride + 24;
+    p.out_head_stride = c.head_size + 16;
+    p.out_row_stride = c.num_q_heads * p.out_head_stride + 8;
+    q.assign(rows() * p.q_row_stride, 0xffff);
+    p.k = pool_.k().device();
+    p.v = pool_.v().device();
+    p.k_scale = static_cast<const float*>(pool_.k_scale().device());
+    p.v_scale = static_cast<const float*>(pool_.v_scale().device());
+  }
+
+  std::int64_t rows() const { return std::int64_t{p.batch} * p.mtp; }
+  int group() const { return p.num_q_heads / p.num_kv_heads; }
+  int position(int row) const { return lengths[row / p.mtp] - p.mtp + row % p.mtp; }  // of the row's own token
+  std::int64_t page(int b, int t) const { return table[b * p.table_row_stride + t / p.block_size]; }
+
+  /// Random values in every slot that some sequence uses, and in Q.
+  void fill() {
+    pool_.use(bench::used_slots(case_, lengths, packed_table()));
+    set_q([&](int row, int head, int d) {
+      return bench::random_uniform(bench::random_bits({case_.seed, 'q', std::uint64_t(row), std::uint64_t(head)}), d);
+    });
+  }
+  /// Sets K and V: f(b, kv_head, t, d) for every token of every sequence. Scales of 1 where there is none.
+  template <class F>
+  void set_k(F f) {
+    set_values(pool_.k(), pool_.k_scale(), p.k_strides, f);
+  }
+  template <class F>
+  void set_v(F f) {
+    set_values(pool_.v(), pool_.v_scale(), p.v_strides, f);
+  }
+  /// Sets per-token scales, f(b, kv_head, t); per_tensor takes f(0, 0, 0).
+  template <class F>
+  void set_k_scale(F f) {
+    set_scales(pool_.k_scale(), f);
+  }
+  template <class F>
+  void set_v_scale(F f) {
+    set_scales(pool_.v_scale(), f);
+  }
+  /// Sets Q: f(row, head, d).
+  template <class F>
+  void set_q(F f) {
+    for (std::int64_t row = 0; row < rows(); ++row)
+      for (int head = 0; head < p.num_q_heads; ++head)
+        for (int d = 0; d < p.spec.head_size; ++d) {
+          q[row * p.q_row_stride + head * p.q_head_stride + d] = f32_to_bf16(f(static_cast<int>(row), head, d));
+        }
+  }
+  /// The raw bits of every slot that no sequence uses: K and V, then per-token scales.
+  void fill_unused(std::uint16_t bits, float scale) {
+    std::vector<std::int32_t> used = bench::used_slots(case_, lengths, packed_table());
+    used.resize(p.num_pages);
+    for (std::int64_t page = 0; page < p.num_pages; ++page)
+      for (int h = 0; h < p.num_kv_heads; ++h)
+        for (int slot = used[page]; slot < p.block_size; ++slot) {
+          for (int d = 0; d < p.spec.head_size; ++d) {
+            put(pool_.k(), element(p.k_strides, page, h, slot, d), bits);
+            put(pool_.v(), element(p.v_strides, page, h, slot, d), bits);
+          }
+          if (p.spec.quant != QuantMode::per_token) continue;
+          scales(pool_.k_scale())[scale_element(page, h, slot)] = scale;
+          scales(pool_.v_scale())[scale_element(page, h, slot)] = scale;
+        }
+    uploaded_ = false;
+  }
+
+  /// The call with everything on the device: outputs and workspace hold workspace_fill bytes and NaN.
+  Prepared prepare(int splits) {
+    if (!uploaded_) {
+      for (const bench::TwinBuffer* b : {&pool_.k(), &pool_.v(), &pool_.k_scale(), &pool_.v_scale()}) b->upload();
+      uploaded_ = true;
+    }
+    Prepared d;
+    d.p = p;
+    // Not the gap behind the last head of the last row.
+    std::vector<std::uint16_t> packed_q(q.begin(), q.begin() + extent(p.q_row_stride, p.q_head_stride));
+    d.q = on_device(packed_q);
+    d.out = DeviceBuffer(extent(p.out_row_stride, p.out_head_stride) * sizeof(std::uint16_t));
+    d.lse = DeviceBuffer(rows() * p.num_q_heads * sizeof(float));
+    d.table = on_device(table);
+    d.lengths = on_device(lengths);
+    d.workspace = DeviceBuffer(paged_attention_workspace_size(p, splits));
+    d.out.fill(0xff);
+    d.lse.fill(0xff);
+    d.workspace.fill(workspace_fill);
+    d.p.q = d.q.data();
+    d.p.out = d.out.data();
+    d.p.lse = static_cast<float*>(d.lse.data());
+    d.p.block_table = static_cast<const std::int32_t*>(d.table.data());
+    d.p.context_lengths = static_cast<const std::int32_t*>(d.lengths.data());
+    d.p.workspace = d.workspace.data();
+    d.p.workspace_bytes = d.workspace.bytes();
+    return d;
+  }
+
+  Answer collect(const Prepared& d) const {
+    bench::check_hip(hipDeviceSynchronize(), "running the kernels");
+    const std::vector<std::uint16_t> all = from_device<std::uint16_t>(d.out);
+    Answer answer{p.num_q_heads, p.spec.head_size, {}, from_device<float>(d.lse), true};
+    std::vector<bool> in_row(all.size());
+    for (std::int64_t row = 0; row < rows(); ++row)
+      for (int head = 0; head < p.num_q_heads; ++head) {
+        const std::int64_t from = row * p.out_row_stride + head * p.out_head_stride;
+        answer.out.insert(answer.out.end(), all.begin() + from, all.begin() + from + p.spec.head_size);
+        std::fill_n(in_row.begin() + from, p.spec.head_size, true);
+      }
+    for (std::size_t i = 0; i < all.size(); ++i) answer.padding_kept = answer.padding_kept && (in_row[i] || all[i] == 0xffff);
+    return answer;
+  }
+
+  /// Runs the entry and requires that it says ok and leaves the gaps in out alone.
+  Answer run(const PagedAttentionEntry& entry, int splits = 1, hipStream_t stream = {}) {
+    const Prepared d = prepare(splits);
+    const Status status = entry.launch(d.p, splits, stream);
+    INFO("splits " << splits << ", " << name_of(status.code) << ": " << status.reason);
+    REQUIRE(status.ok());
+    Answer answer = collect(d);
+    REQUIRE(answer.padding_kept);
+    return answer;
+  }
+
+  /// The same call on the host's copies of its tensors.
+  reference::PagedAttentionResult expected() const { return reference::paged_attention(host_problem()); }
+  bench::Verdict verify(const Answer& answer, const reference::PagedAttentionResult& wanted,
+                        const bench::Tolerance& tolerance = {}) const {
+    const PagedAttentionProblem host = host_problem();
+    return bench::verify(host, wanted, answer.out.data(), answer.lse.data(), tolerance, reference::all_pairs(host));
+  }
+
+ private:
+  PagedAttentionProblem host_problem() const {
+    PagedAttentionProblem host = p;
+    host.q = q.data();
+    host.k = pool_.k().host();
+    host.v = pool_.v().host();
+    host.k_scale = scales(pool_.k_scale());
+    host.v_scale = scales(pool_.v_scale());
+    host.block_table = table.data();
+    host.context_lengths = lengths.data();
+    return host;
+  }
+  // Elements from the first of row 0 to the last of the last row and head.
+  std::int64_t extent(std::int64_t row_stride, std::int64_t head_stride) const {
+    if (rows() == 0) return 0;
+    return (rows() - 1) * row_stride + (p.num_q_heads - 1) * head_stride + p.spec.head_size;
+  }
+  // The table as bench::used_slots wants it, whatever stride the test gave it.
+  std::vector<std::int32_t> packed_table() const {
+    const int columns = case_.table_columns();
+    std::vector<std::int32_t> packed(std::size_t(p.batch) * (columns + 1), -1);
+    for (int b = 0; b < p.batch; ++b) {
+      std::copy_n(table.begin() + b * p.table_row_stride, columns, packed.begin() + std::size_t(b) * (columns + 1));
+    }
+    return packed;
+  }
+
+  std::int64_t element(const PagedKeyStrides& s, std::int64_t page, int h, int slot, int d) const {
+    const int x = p.spec.unit();
+    return page * s.page + h * s.head + d / x * s.unit + slot * s.token + d % x;
+  }
+  std::int64_t element(const PagedValueStrides& s, std::int64_t page, int h, int slot, int d) const {
+    const int x = p.spec.unit();
+    return page * s.page + h * s.head + slot / x * s.unit + d * s.dim + slot % x;
+  }
+  std::int64_t scale_element(std::int64_t page, int h, int slot) const {
+    return page * p.scale_page_stride + h * p.scale_head_stride + slot;
+  }
+  static float* scales(const bench::TwinBuffer& buffer) { return reinterpret_cast<float*>(buffer.host()); }
+  void put(const bench::TwinBuffer& cache, std::int64_t at, std::uint16_t bits) const {
+    std::memcpy(cache.host() + at * size_of(p.spec.kv), &bits, size_of(p.spec.kv));  // little endian
+  }
+  template <class F>
+  void each_token(F f) {
+    for (int b = 0; b < p.batch; ++b)
+      for (int h = 0; h < p.num_kv_heads; ++h)
+        for (int t = 0; t < lengths[b]; ++t) f(b, h, t);
+    uploaded_ = false;
+  }
+  template <class Strides, class F>
+  void set_values(const bench::TwinBuffer& cache, const bench::TwinBuffer& scale, const Strides& strides, F f) {
+    each_token([&](int b, int h, int t) {
+      for (int d = 0; d < p.spec.head_size; ++d) {
+        put(cache, element(strides, page(b, t), h, t % p.block_size, d), encode(p.spec.kv, f(b, h, t, d)));
+      }
+    });
+    set_scales(scale, [](int, int, int) { return 1.0f; });
+  }
+  template <class F>
+  void set_scales(const bench::TwinBuffer& buffer, F f) {
+    if (p.spec.quant == QuantMode::per_tensor) scales(buffer)[0] = f(0, 0, 0);
+    if (p.spec.quant == QuantMode::per_token) {
+      each_token([&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });
+    }
+    uploaded_ = false;
+  }
+
+  PagedAttentionCase case_;
+  bench::KvPool pool_;
+  bool uploaded_ = false;
+};
+
+}  // namespace tilewave::test

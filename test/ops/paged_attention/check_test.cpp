@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT
+// Bad input: each a named status with a reason, and nothing written. And the empty inputs, which are good.
+#include <array>
+#include <limits>
+
+#include "test/ops/paged_attention/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();
+
+struct Wrong {
+  const char* what;
+  StatusCode code;
+  void (*make)(PagedAttentionProblem&);
+};
+
+/// Base of the tensor moved by `bytes`.
+template <class T>
+T* moved(T* p, int bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(p) + bytes);
+}
+
+using P = PagedAttentionProblem;
+using C = StatusCode;
+
+constexpr std::array wrong_specs{
+    Wrong{"head_size 0", C::unsupported_head_size, [](P& p) { p.spec.head_size = 0; }},
+    Wrong{"head_size 32", C::unsupported_head_size, [](P& p) { p.spec.head_size = 32; }},
+    Wrong{"head_size 96", C::unsupported_head_size, [](P& p) { p.spec.head_size = 96; }},
+    Wrong{"head_size 512", C::unsupported_head_size, [](P& p) { p.spec.head_size = 512; }},
+    Wrong{"head_size -64", C::unsupported_head_size, [](P& p) { p.spec.head_size = -64; }},
+    Wrong{"q f16", C::unsupported_dtype, [](P& p) { p.spec.q = DType::f16; }},
+    Wrong{"q fp8", C::unsupported_dtype, [](P& p) { p.spec.q = DType::fp8_e4m3fn; }},
+    Wrong{"out f32", C::unsupported_dtype, [](P& p) { p.spec.out = DType::f32; }},
+    Wrong{"kv f32", C::unsupported_dtype, [](P& p) { p.spec.kv = DType::f32; }},
+    Wrong{"kv f16", C::unsupported_dtype, [](P& p) { p.spec.kv = DType::f16; }},
+    Wrong{"kv of a type without a name", C::unsupported_dtype, [](P& p) { p.spec.kv = static_cast<DType>(77); }},
+    Wrong{"quant mode of the other kind", C::unsupported_quant_mode,
+          [](P& p) { p.spec.quant = p.spec.quant == QuantMode::none ? QuantMode::per_token : QuantMode::none; }},
+};
+
+constexpr std::array wrong_extents{
+    Wrong{"batch -1", C::bad_extent, [](P& p) { p.batch = -1; }},
+    Wrong{"mtp 0", C::unsupported_mtp, [](P& p) { p.mtp = 0; }},
+    Wrong{"mtp 5", C::unsupported_mtp, [](P& p) { p.mtp = 5; }},
+    Wrong{"mtp -1", C::unsupported_mtp, [](P& p) { p.mtp = -1; }},
+    Wrong{"no q heads", C::bad_extent, [](P& p) { p.num_q_heads = 0; }},
+    Wrong{"no kv heads", C::bad_extent, [](P& p) { p.num_kv_heads = 0; }},
+    Wrong{"-2 kv heads", C::bad_extent, [](P& p) { p.num_kv_heads = -2; }},
+    Wrong{"7 q heads on 2 kv heads", C::unsupported_head_ratio, [](P& p) { p.num_q_heads = 7; }},
+    Wrong{"1 q head on 2 kv heads", C::unsupported_head_ratio, [](P& p) { p.num_q_heads = 1; }},
+    Wrong{"block_size 0", C::unsupported_block_size, [](P& p) { p.block_size = 0; }},
+    Wrong{"block_size 8", C::unsupported_block_size, [](P& p) { p.block_size = 8; }},
+    Wrong{"block_size 24", C::unsupported_block_size, [](P& p) { p.block_size = 24; }},
+    Wrong{"block_size -16", C::unsupported_block_size, [](P& p) { p.block_size = -16; }},
+    Wrong{"table_columns -1", C::bad_extent, [](P& p) { p.table_columns = -1; }},
+    Wrong{"num_pages -1", C::bad_extent, [](P& p) { p.num_pages = -1; }},
+    Wrong{"2^31 tokens a sequence", C::bad_extent, [](P& p) { p.table_row_stride = p.table_columns = 1 << 27; }},
+    Wrong{"2^31 output rows", C::bad_extent, [](P& p) { p.batch = 1 << 29; }},
+    Wrong{"softmax_scale NaN", C::bad_value, [](P& p) { p.softmax_scale = nan; }},
+    Wrong{"softmax_scale inf", C::bad_value, [](P& p) { p.softmax_scale = inf; }},
+    Wrong{"sliding_window -1", C::bad_value, [](P& p) { p.sliding_window = -1; }},
+};
+
+constexpr std::array wrong_tensors{
+    Wrong{"q null", C::null_pointer, [](P& p) { p.q = nullptr; }},
+    Wrong{"k null", C::null_pointer, [](P& p) { p.k = nullptr; }},
+    Wrong{"v null", C::null_pointer, [](P& p) { p.v = nullptr; }},
+    Wrong{"out null", C::null_pointer, [](P& p) { p.out = nullptr; }},
+    Wrong{"block_table null", C::null_pointer, [](P& p) { p.block_table = nullptr; }},
+    Wrong{"context_lengths null", C::null_pointer, [](P& p) { p.context_lengths = nullptr; }},
+    Wrong{"q off by 8 bytes", C::misaligned, [](P& p) { p.q = moved(p.q, 8); }},
+    Wrong{"k off by 8 bytes", C::misaligned, [](P& p) { p.k = moved(p.k, 8); }},
+    Wrong{"v off by 8 bytes", C::misaligned, [](P& p) { p.v = moved(p.v, 8); }},
+    Wrong{"out off by 8 bytes", C::misaligned, [](P& p) { p.out = moved(p.out, 8); }},
+    Wrong{"lse off by 2 bytes", C::misaligned, [](P& p) { p.lse = moved(p.lse, 2); }},
+    Wrong{"block_table off by 2 bytes", C::misaligned, [](P& p) { p.block_table = moved(p.block_table, 2); }},
+    Wrong{"context_lengths off by 1 byte", C::misaligned, [](P& p) { p.context_lengths = moved(p.context_lengths, 1); }},
+    Wrong{"q_row_stride off by 4", C::misaligned, [](P& p) { p.q_row_stride += 4; }},
+    Wrong{"q_head_stride off by 4", C::misaligned, [](P& p) { p.q_head_stride += 4; }},
+    Wrong{"out_row_stride off by 4", C::misaligned, [](P& p) { p.out_row_stride += 4; }},
+    Wrong{"out_head_stride off by 1", C::misaligned, [](P& p) { p.out_head_stride += 1; }},
+    Wrong{"k page stride", C::misaligned, [](P& p) { p.k_strides.page += 4; }},
+    Wrong{"k head stride", C::misaligned, [](P& p) { p.k_strides.head += 4; }},
+    Wrong{"k unit stride", C::misaligned, [](P& p) { p.k_strides.unit += 4; }},
+    Wrong{"k token stride", C::misaligned, [](P& p) { p.k_strides.token += 4; }},
+    Wrong{"v page stride", C::misaligned, [](P& p) { p.v_strides.page += 4; }},
+    Wrong{"v head stride", C::misaligned, [](P& p) { p.v_strides.head += 4; }},
+    Wrong{"v unit stride", C::misaligned, [](P& p) { p.v_strides.unit += 4; }},
+    Wrong{"v dim stride", C::misaligned, [](P& p) { p.v_strides.dim += 4; }},
+    Wrong{"table rows that overlap", C::bad_stride, [](P& p) { p.table_row_stride = p.table_columns - 1; }},
+};
+
+constexpr std::array wrong_scales{
+    Wrong{"k_scale null", C::null_pointer, [](P& p) { p.k_scale = nullptr; }},
+    Wrong{"v_scale null", C::null_pointer, [](P& p) { p.v_scale = nullptr; }},
+    Wrong{"k_scale off by 2 bytes", C::misaligned, [](P& p) { p.k_scale = moved(p.k_scale, 2); }},
+    Wrong{"v_scale off by 1 byte", C::misaligned, [](P& p) { p.v_scale = moved(p.v_scale, 1); }},
+};
+
+constexpr std::array wrong_workspaces{
+    Wrong{"workspace null", C::null_pointer, [](P& p) { p.workspace = nullptr; }},
+    Wrong{"workspace a byte too small", C::workspace_too_small, [](P& p) { --p.workspace_bytes; }},
+    Wrong{"workspace of 0 bytes", C::workspace_too_small, [](P& p) { p.workspace_bytes = 0; }},
+    Wrong{"workspace off by 8 bytes", C::misaligned, [](P& p) { p.workspace = moved(p.workspace, 8); }},
+};
+
+Call good_call(const PagedAttentionEntry& e) {
+  const std::vector<std::int32_t> lengths{20, 5};
+  PagedAttentionCase c = case_for(e, lengths);
+  c.num_q_heads = 4;
+  c.num_kv_heads = 2;
+  return Call(c, lengths);
+}
+
+bool untouched(const DeviceBuffer& buffer) {
+  const std::vector<std::uint8_t> bytes = from_device<std::uint8_t>(buffer);
+  return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t b) { return b == 0xff; });
+}
+bool untouched(const Prepared& d) { return untouched(d.out) && untouched(d.lse) && untouched(d.workspace); }
+
+constexpr int splits = 2;
+
+/// Both entry points must say `code` (launch: `launch_code`), with a reason, and write nothing.
+void check_refused(const PagedAttentionEntry& e, const Prepared& good, const Wrong& wrong, bool checked_without_workspace,
+                   StatusCode launch_code) {
+  INFO(wrong.what);
+  PagedAttentionProblem p = good.p;
+  wrong.make(p);
+  if (checked_without_workspace) {
+    const Status status = paged_attention_check(p, facts_of(e.arch));
+    CHECK(name_of(status.code) == name_of(wrong.code));
+    CHECK(std::string(status.reason) != "");
+    PagedAttentionPlan plan;
+    CHECK(paged_attention_select(p, all_paged_attention_entries(), facts_of(e.arch), plan).code == wrong.code);
+    CHECK(plan.entry == nullptr);
+  }
+  const Status status = e.launch(p, splits, {});
+  CHECK(name_of(status.code) == name_of(launch_code));
+  CHECK(std::string(status.reason) != "");
+}
+
+TEST_CASE("bad problems get a named status and a reason, and nothing is written") {
+  each_entry([](const PagedAttentionEntry& e) {
+    Call call = good_call(e);
+    const Prepared good = call.prepare(splits);
+    REQUIRE(paged_attention_check(good.p, facts_of(e.arch)).ok());
+    // An entry looks at its own spec first.
+    for (const Wrong& wrong : wrong_specs) check_refused(e, good, wrong, true, StatusCode::no_matching_entry);
+    for (const Wrong& wrong : wrong_extents) check_refused(e, good, wrong, true, wrong.code);
+    for (const Wrong& wrong : wrong_tensors) check_refused(e, good, wrong, true, wrong.code);
+    for (const Wrong& wrong : wrong_workspaces) check_refused(e, good, wrong, false, wrong.code);
+    if (e.spec.quant != QuantMode::none) {
+      for (const Wrong& wrong : wrong_scales) check_refused(e, good, wrong, true, wrong.code);
+    }
+    bench::check_hip(hipDeviceSynchronize(), "waiting");
+    CHECK(untouched(good));
+  });
+}
+
+TEST_CASE("bf16 KV needs no scales") {
+  each_small_entry([](const PagedAttentionEntry& e) {
+    if (e.spec.quant != QuantMode::none) return;
+    Call call = good_call(e);
+    call.p.k_scale = call.p.v_scale = nullptr;
+    call.fill();
+    call.run(e);
+  });
+}
+
+TEST_CASE("the fp8 flavour of another architecture is refused") {
+  each_small_entry([](const PagedAttentionEntry& e) {
+    if (e.spec.quant == QuantMode::none) return;
+    Call call = good_call(e);
+    PagedAttentionProblem p = call.prepare(1).p;
+    REQUIRE(paged_attention_check(p, facts_of(e.arch)).ok());
+    p.spec.kv = p.spec.kv == DType::fp8_e4m3fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn;
+    CHECK(paged_attention_check(p, facts_of(e.arch)).code == StatusCode::unsupported_dtype);
+  });
+}
+
+TEST_CASE("split counts outside 1 to 128 are refused") {
+  each_entry([](const PagedAttentionEntry& e) {
+    Call call = good_call(e);
+    const Prepared good = call.prepare(max_splits);
+    for (const int bad : {0, -1, max_splits + 1, int_max}) {
+      CAPTURE(bad);
+      const Status status = e.launch(good.p, bad, {});
+      CHECK(status.code == StatusCode::bad_value);
+      CHECK(std::string(status.reason) != "");
+    }
+    CHECK(untouched(good));
+  });
+}
+
+TEST_CASE("an entry of another spec refuses the problem") {
+  const auto entries = all_paged_attention_entries();
+  for (const PagedAttentionEntry* e : entries) {
+    Call call = good_call(*e);
+    const Prepared good = call.prepare(splits);
+    int others = 0;
+    for (const PagedAttentionEntry* other : entries) {
+      if (other->arch != e->arch || other->spec == e->spec) continue;
+      ++others;
+      REQUIRE(other->launch(good.p, splits, {}).code == StatusCode::no_matching_entry);
+    }
+    CHECK(others > 0);
+    CHECK(untouched(good));
+  }
+}
+
+TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
+  each_entry([](const PagedAttentionEntry& e) {
+    Call call = good_call(e);
+    const Prepared good = call.prepare(splits);
+    PagedAttentionProblem p = good.p;
+    p.batch = 0;
+    CHECK(e.launch(p, splits, {}).ok());
+    PagedAttentionPlan plan;
+    CHECK(paged_attention_select(p, all_paged_attention_entries(), facts_of(e.arch), plan).ok());
+    CHECK(plan.num_splits >= 1);
+    CHECK(paged_attention_workspace_size(p, max_splits) == 0);
+    p.q = p.k = p.v = p.out = p.workspace = nullptr;
+    p.lse = nullptr;
+    p.block_table = p.context_lengths = nullptr;
+    p.k_scale = p.v_scale = nullptr;
+    CHECK(e.launch(p, splits, {}).ok());
+    bench::check_hip(hipDeviceSynchronize(), "waiting");
+    CHECK(untouched(good));
+  });
+}
+
+TEST_CASE("lengths of 0 and below give rows of 0 with lse -inf") {
+  each_entry([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{0, -1, 19, std::numeric_limits<std::int32_t>::min()};
+    PagedAttentionCase c = case_for(e, lengths);
+    c.mtp = 2;
+    Call call(c, lengths);
+    call.fill();
+    for (const int n : {1, 3}) {
+      CAPTURE(n);
+      const Answer answer = call.run(e, n);
+      int wrong = 0;
+      for (int row = 0; row < call.rows(); ++row)
+        for (int head = 0; head < c.num_q_heads; ++head) {
+          const bool empty = row / 2 != 2;
+          wrong += (answer.lse_at(row, head) == -inf) != empty;
+          for (int d = 0; d < c.head_size; ++d) wrong += (answer.at(row, head, d) == 0) != empty;
+        }
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+TEST_CASE("lengths beyond the block table: a status on the host, NaN rows on the device, other rows right") {
+  each_entry([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{40, 33, 48};
+    PagedAttentionCase c = case_for(e, lengths);
+    c.mtp = 2;
+    Call call(c, lengths);
+    call.fill();
+    const reference::PagedAttentionResult expected = call.expected();
+    CHECK(paged_attention_check_lengths(call.p, call.lengths.data()).ok());
+    call.lengths[1] = GENERATE(49, 4096, int_max);
+    const Status status = paged_attention_check_lengths(call.p, call.lengths.data());
+    CHECK(status.code == StatusCode::length_beyond_block_table);
+    CHECK(std::string(status.reason) != "");
+    for (const int n : {1, 3}) {
+      CAPTURE(n, call.lengths[1]);
+      const Answer answer = call.run(e, n);  // the table ends at a guard page
+      int wrong = 0;
+      for (int row = 2; row < 4; ++row)
+        for (int head = 0; head < c.num_q_heads; ++head) {
+          wrong += !std::isnan(answer.lse_at(row, head));
+          for (int d = 0; d < c.head_size; ++d) wrong += !std::isnan(answer.at(row, head, d));
+        }
+      CHECK(wrong == 0);
+      for (const int b : {0, 2}) {
+        for (int i = b * 2 * c.num_q_heads; i < (b * 2 + 2) * c.num_q_heads; ++i) wrong += !(std::abs(answer.lse[i] - expected.lse[i]) < 1e-3);
+      }
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+TEST_CASE("lengths are checked on the host one by one") {
+  PagedAttentionProblem p;
+  p.batch = 3;
+  p.block_size = 16;
+  p.table_columns = 4;
+  const auto check = [&](std::vector<std::int32_t> lengths) { return paged_attention_check_lengths(p, lengths.data()).code; };
+  CHECK(check({0, 1, 64}) == StatusCode::ok);
+  CHECK(check({0, 1, 65}) == StatusCode::length_beyond_block_table);
+  CHECK(check({int_max, 1, 2}) == StatusCode::length_beyond_block_table);
+  CHECK(check({0, -1, 64}) == StatusCode::bad_value);
+  CHECK(paged_attention_check_lengths(p, nullptr).code == StatusCode::null_pointer);
+}
+
+}  // namespace
+}  // namespace tilewave::test

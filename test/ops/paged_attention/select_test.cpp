@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+// The registry, the choice of an entry, the number of splits and the workspace.
+#include <set>
+
+#include "test/ops/paged_attention/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+/// A valid problem of a spec; selection does not look at the tensors.
+PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int group, int mtp, std::int64_t context) {
+  alignas(16) static std::byte somewhere[16];
+  PagedAttentionCase c;
+  c.kv = spec.kv;
+  c.quant = spec.quant;
+  c.head_size = spec.head_size;
+  c.block_size = 64;
+  c.batch = batch;
+  c.num_q_heads = group;
+  c.mtp = mtp;
+  c.context_length = static_cast<int>(context);
+  PagedAttentionProblem p = bench::shape_of(c);
+  p.q = p.k = p.v = p.out = somewhere;
+  p.k_scale = p.v_scale = reinterpret_cast<const float*>(somewhere);
+  p.block_table = p.context_lengths = reinterpret_cast<const std::int32_t*>(somewhere);
+  return p;
+}
+
+std::set<ArchId> archs() {
+  std::set<ArchId> all;
+  each_entry([&](const PagedAttentionEntry& e) { all.insert(e.arch); });
+  return all;
+}
+
+TEST_CASE("every spec of an architecture has entries, each different, none above the chip's shared memory") {
+  for (const ArchId arch : archs()) {
+    std::set<std::string> names;
+    std::size_t entries = 0;
+    for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
+      CAPTURE(name_of(spec));
+      std::size_t of_spec = 0;
+      each_entry([&](const PagedAttentionEntry& e) {
+        if (e.arch != arch || !(e.spec == spec)) return;
+        ++of_spec;
+        names.insert(describe(e));
+        CHECK(e.emulated == bench::emulated_device);
+        CHECK(e.lds_bytes <= facts_of(arch).lds_bytes);
+        CHECK(policy_fits(atom_of(arch), e.spec, e.policy));
+      });
+      CHECK(of_spec > 0);
+      entries += of_spec;
+    }
+    CHECK(names.size() == entries);
+  }
+  CHECK(archs().size() == (bench::emulated_device ? 3 : 1));
+}
+
+TEST_CASE("select takes the smallest entry that holds all rows, else the largest") {
+  for (const ArchId arch : archs())
+    for (const PagedAttentionSpec& spec : paged_attention_specs(arch))
+      for (const auto& [group, mtp] : {std::pair{1, 1}, {8, 2}, {16, 1}, {8, 3}, {16, 2}, {11, 3}, {16, 4}, {32, 4}}) {
+        CAPTURE(name_of(spec), group, mtp);
+        const PagedAttentionProblem p = problem_of(spec, 4, group, mtp, 4096);
+        PagedAttentionPlan plan;
+        REQUIRE(paged_attention_select(p, all_paged_attention_entries(), facts_of(arch), plan).ok());
+        CHECK(plan.entry->arch == arch);
+        CHECK(plan.entry->spec == spec);
+        const int chosen = plan.entry->policy.block_rows(), rows = group * mtp;
+        each_entry([&](const PagedAttentionEntry& e) {
+          if (e.arch != arch || !(e.spec == spec)) return;
+          const int other = e.policy.block_rows();
+          CHECK((chosen >= rows ? other < rows || other >= chosen : other <= chosen));
+        });
+        CHECK(name_of(plan).find(name_of(plan.entry->policy, spec) + ".s") == 0);
+      }
+}
+
+TEST_CASE("without a candidate of the spec there is no matching entry") {
+  each_arch([](const PagedAttentionEntry& e) {
+    PagedAttentionPlan plan;
+    const PagedAttentionProblem p = problem_of(e.spec, 4, 8, 1, 4096);
+    const Status status = paged_attention_select(p, {}, facts_of(e.arch), plan);
+    CHECK(status.code == StatusCode::no_matching_entry);
+    CHECK(std::string(status.reason) != "");
+    PagedAttentionProblem wide = problem_of({.kv = e.spec.kv, .quant = e.spec.quant, .head_size = 128}, 4, 8, 1, 4096);
+    const PagedAttentionEntry* const only[] = {&e};
+    CHECK(paged_attention_select(wide, only, facts_of(e.arch), plan).code == StatusCode::no_matching_entry);
+    CHECK(plan.entry == nullptr);
+  });
+}
+
+TEST_CASE("splits depend on capacities only, fill the chip and never exceed the tiles") {
+  each_small_entry([](const PagedAttentionEntry& e) {
+    const ArchFacts& facts = facts_of(e.arch);
+    const auto splits = [&](int batch, std::int64_t context, int window = 0) {
+      PagedAttentionProblem p = problem_of(e.spec, batch, 8, 1, context);
+      p.sliding_window = window;
+      return paged_attention_splits(p, e.policy, facts);
+    };
+    CHECK(splits(1, 16) == 1);
+    CHECK(splits(1, 131072) > 8);
+    CHECK(splits(1, 131072) <= max_splits);
+    CHECK(splits(1, tile_of(e)) == 1);
+    CHECK(splits(100 * facts.compute_units, 65536) == 1);  // the batch fills the chip many times over
+    CHECK(splits(1, 131072, 16) <= 2);                     // a window leaves at most two tiles
+    CHECK(splits(1, 131072, std::numeric_limits<std::int32_t>::max()) == splits(1, 131072));
+    PagedAttentionProblem p = problem_of(e.spec, 1, 8, 1, 0);
+    p.table_columns = 0;
+    CHECK(paged_attention_splits(p, e.policy, facts) == 1);
+  });
+}
+
+TEST_CASE("workspace: an output and an lse in f32 for every row and split, nothing for one split") {
+  each_arch([](const PagedAttentionEntry& e) {
+    PagedAttentionProblem p = problem_of(e.spec, 3, 8, 2, 4096);
+    CHECK(paged_attention_workspace_size(p, 1) == 0);
+    CHECK(paged_attention_workspace_size(p, 5) == std::size_t{3} * 2 * 8 * 5 * (64 + 1) * 4);
+    p.batch = 1 << 20;  // more bytes than 32 bits count
+    CHECK(paged_attention_workspace_size(p, max_splits) == (std::size_t{1} << 20) * 2 * 8 * 128 * (64 + 1) * 4);
+  });
+}
+
+TEST_CASE("the selected plan is right, whatever it chose") {
+  each_arch([](const PagedAttentionEntry& e) {
+    for (const PagedAttentionSpec& spec : paged_attention_specs(e.arch)) {
+      const std::vector<std::int32_t> lengths{300, 7, 0};
+      PagedAttentionCase c = case_for(e, lengths);
+      c.kv = spec.kv;
+      c.quant = spec.quant;
+      c.head_size = spec.head_size;
+      c.num_q_heads = 10;
+      c.num_kv_heads = 2;
+      c.mtp = 4;
+      Call call(c, lengths);
+      call.fill();
+      PagedAttentionPlan plan;
+      REQUIRE(paged_attention_select(call.prepare(1).p, all_paged_attention_entries(), facts_of(e.arch), plan).ok());
+      INFO(describe(*plan.entry) << " " << name_of(plan));
+      CHECK(call.verify(call.run(*plan.entry, plan.num_splits), call.expected()).pass);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Every entry against the reference, at lengths around all its boundaries.
+#include <array>
+#include <set>
+
+#include "test/ops/paged_attention/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr std::array block_sizes{16, 48, 64, 128, 1024};
+constexpr std::array groups{1, 3, 5, 8, 16};
+constexpr std::array split_counts{1, 2, 7};
+
+struct Shape {
+  int block_size, group, mtp;
+  bool trans_v;
+};
+
+/// One spec: its entries of all architectures (those of one fp8 flavour share their answers).
+struct Family {
+  PagedAttentionSpec spec;
+  std::vector<const PagedAttentionEntry*> entries;
+};
+
+std::vector<Family> families() {
+  std::vector<Family> all;
+  for (const PagedAttentionEntry* e : all_paged_attention_entries()) {
+    const auto same = std::find_if(all.begin(), all.end(), [&](const Family& f) { return f.spec == e->spec; });
+    if (same == all.end()) {
+      all.push_back({e->spec, {e}});
+    } else {
+      same->entries.push_back(e);
+    }
+  }
+  return all;
+}
+
+/// Runs the family's entries on one shape with the boundary lengths of all of them; splits(i) for the i-th entry.
+template <class Splits>
+void check_family(const Family& family, const Shape& shape, Splits splits) {
+  std::set<std::int32_t> boundaries;
+  for (const PagedAttentionEntry* e : family.entries) {
+    const std::vector<std::int32_t> lengths = boundary_lengths(*e);
+    boundaries.insert(lengths.begin(), lengths.end());
+  }
+  const std::vector<std::int32_t> lengths(boundaries.begin(), boundaries.end());
+  PagedAttentionCase c = case_for(*family.entries.front(), lengths);
+  c.block_size = shape.block_size;
+  c.mtp = shape.mtp;
+  c.num_kv_heads = shape.group <= 5 ? 2 : 1;
+  c.num_q_heads = shape.group * c.num_kv_heads;
+  c.trans_v = shape.trans_v;
+  c.inputs = bench::Inputs::varied;
+  Call call(c, lengths);
+  call.fill();
+  const reference::PagedAttentionResult expected = call.expected();
+  for (std::size_t i = 0; i < family.entries.size(); ++i) {
+    const bench::Verdict verdict = call.verify(call.run(*family.entries[i], splits(i)), expected);
+    INFO(describe(*family.entries[i]) << " splits " << splits(i) << ", " << name_of(c) << ": " << verdict.reason);
+    CHECK(verdict.pass);
+    CHECK(verdict.elements == std::int64_t{c.batch} * c.mtp * c.num_q_heads * c.head_size);
+  }
+}
+
+TEST_CASE("every entry is right around all boundaries of its tiles") {
+  // Each entry meets every block size and head ratio, every mtp, both layouts of V and every split count; pairs of them
+  // rotate from spec to spec.
+  const std::vector<Family> all = families();
+  REQUIRE(all.size() >= 9);
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    for (std::size_t i = 0; i < block_sizes.size(); ++i) {
+      const Shape shape{block_sizes[i], groups[(2 * i + s) % groups.size()], static_cast<int>(1 + (i + s) % 4), (i + s / 2) % 2 == 0};
+      check_family(all[s], shape, [&](std::size_t e) { return split_counts[(i + e + s) % split_counts.size()]; });
+    }
+  }
+}
+
+TEST_CASE("every entry on the product of block sizes, layouts, mtp and head ratios", "[full]") {
+  const std::vector<Family> all = families();
+  for (std::size_t s = 0; s < all.size(); ++s)
+    for (const int block_size : block_sizes)
+      for (const int mtp : {1, 2, 3, 4})
+        for (const bool trans_v : {true, false})
+          for (int turn = 0; turn < 2; ++turn) {
+            const std::size_t at = s + mtp + (trans_v ? 0 : 3) + 2 * turn;
+            check_family(all[s], {block_size, groups[at % groups.size()], mtp, trans_v},
+                         [&](std::size_t e) { return split_counts[(at + e) % split_counts.size()]; });
+          }
+}
+
+}  // namespace
+}  // namespace tilewave::test

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// The oracle against closed forms: answers known without computing attention.
+#include "tilewave/reference/paged_attention.hpp"
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "test/catch_compat.hpp"
+
+namespace tilewave {
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double bf16_half_step = 1.0 / 256;  // relative rounding error of a value stored as bf16
+
+/// A small call on host memory whose K, V and Q are set through their logical coordinates.
+struct Call {
+  PagedAttentionProblem p;
+  std::vector<std::uint8_t> k, v;
+  std::vector<std::uint16_t> q;
+  std::vector<float> k_scale, v_scale;
+  std::vector<std::int32_t> table, lengths;
+
+  Call(PagedAttentionSpec spec, std::vector<std::int32_t> sequence_lengths, int mtp = 1, int q_heads = 4,
+       int kv_heads = 2, int block_size = 16, bool shuffled = true)
+      : lengths(std::move(sequence_lengths)) {
+    p.spec = spec;
+    p.batch = static_cast<std::int32_t>(lengths.size());
+    p.mtp = mtp;
+    p.num_q_heads = q_heads;
+    p.num_kv_heads = kv_heads;
+    p.block_size = block_size;
+    p.table_columns = 10;
+    p.table_row_stride = p.table_columns;
+    p.num_pages = p.batch * p.table_columns;
+    p.softmax_scale = 1.0f;
+    p.q_row_stride = q_heads * spec.head_size + 8;
+    p.q_head_stride = spec.head_size;
+    p.k_strides = packed_key_strides(spec, kv_heads, block_size);
+    p.v_strides = packed_value_strides(spec, kv_heads, block_size, shuffled);
+    p.scale_page_stride = std::int64_t{kv_heads} * block_size;
+    p.scale_head_stride = block_size;
+    // Whatever is not set is NaN; pages are handed out back to front.
+    const std::size_t elements = p.num_pages * p.k_strides.page;
+    k.assign(elements * size_of(spec.kv), 0xff);
+    v = k;
+    q.assign(p.batch * mtp * p.q_row_stride, 0xffff);
+    k_scale.assign(p.num_pages * p.scale_page_stride, std::numeric_limits<float>::quiet_NaN());
+    v_scale = k_scale;
+    for (std::int64_t i = 0; i < p.num_pages; ++i) table.push_back(static_cast<std::int32_t>(p.num_pages - 1 - i));
+    p.q = q.data();
+    p.k = k.data();
+    p.v = v.data();
+    p.k_scale = k_scale.data();
+    p.v_scale = v_scale.data();
+    p.block_table = table.data();
+    p.context_lengths = lengths.data();
+  }
+
+  std::int64_t page(int b, int t) const { return table[b * p.table_row_stride + t / p.block_size]; }
+  std::size_t scale_at(int b, int h, int t) const {
+    return page(b, t) * p.scale_page_stride + h * p.scale_head_stride + t % p.block_size;
+  }
+  void store(std::vector<std::uint8_t>& cache, std::int64_t element, float value) const {
+    if (is_fp8(p.spec.kv)) {
+      cache[element] = f32_to_fp8(p.spec.kv, value);
+    } else {
+      const std::uint16_t bits = f32_to_bf16(value);
+      cache[2 * element] = static_cast<std::uint8_t>(bits);
+      cache[2 * element + 1] = static_cast<std::uint8_t>(bits >> 8);
+    }
+  }
+  // The cache layouts spelled out: K [pages, heads, D/x, bs, x], V [.., bs/x, D, x] or [.., D, bs].
+  void set_k(int b, int h, int t, int d, float value) {
+    const int x = p.spec.unit(), bs = p.block_size, D = p.spec.head_size;
+    store(k, (((page(b, t) * p.num_kv_heads + h) * (D / x) + d / x) * bs + t % bs) * x + d % x, value);
+  }
+  void set_v(int b, int h, int t, int d, float value, bool shuffled = true) {
+    const int x = p.spec.unit(), bs = p.block_size, D = p.spec.head_size, slot = t % bs;
+    const std::int64_t head = page(b, t) * p.num_kv_heads + h;
+    store(v, shuffled ? ((head * (bs / x) + slot / x) * D + d) * x + slot % x : (head * D + d) * bs + slot, value);
+  }
+  template <class F>
+  void each_token(F f) {
+    for (int b = 0; b < p.batch; ++b)
+      for (int h = 0; h < p.num_kv_heads; ++h)
+        for (int t = 0; t < lengths[b]; ++t) f(b, h, t);
+  }
+  void fill_q(float value) {
+    for (std::int64_t row = 0; row < p.batch * p.mtp; ++row)
+      for (int i = 0; i < p.num_q_heads * p.spec.head_size; ++i) q[row * p.q_row_stride + i] = f32_to_bf16(value);
+  }
+  void set_q(int row, int head, int d, float value) {
+    q[row * p.q_row_stride + head * p.q_head_stride + d] = f32_to_bf16(value);
+  }
+  double out(const reference::PagedAttentionResult& r, int row, int head, int d) const {
+    return r.out[(std::size_t(row) * p.num_q_heads + head) * p.spec.head_size + d];
+  }
+};
+
+PagedAttentionSpec bf16_spec(int head_size = 64) { return {.kv = DType::bf16, .head_size = head_size}; }
+
+TEST_CASE("visible tokens: causal over the mtp queries, W + 1 keys in a window") {
+  using reference::visible_tokens;
+  CHECK(visible_tokens(10, 1, 0, 0).count() == 10);
+  CHECK(visible_tokens(10, 3, 0, 0).count() == 8);
+  CHECK(visible_tokens(10, 3, 2, 0).count() == 10);
+  CHECK(visible_tokens(10, 3, 1, 4).first == 4);
+  CHECK(visible_tokens(10, 3, 1, 4).end == 9);
+  CHECK(visible_tokens(10, 1, 0, 100).count() == 10);
+  CHECK(visible_tokens(0, 1, 0, 0).count() == 0);
+  CHECK(visible_tokens(1, 3, 0, 5).count() == 0);
+  CHECK(visible_tokens(1, 3, 2, 5).count() == 1);
+}
+
+TEST_CASE("q = 0 gives the mean of the visible V and lse = log of their number") {
+  const int window = GENERATE(0, 1, 7, 200);
+  const bool shuffled = GENERATE(true, false);
+  CAPTURE(window, shuffled);
+  Call c(bf16_spec(), {1, 15, 16, 17, 63, 64, 65, 130}, 3, 4, 2, 16, shuffled);
+  c.p.sliding_window = window;
+  c.fill_q(0);
+  // V = index: token t of head h holds t + 1 in the even dimensions, minus that in the odd ones.
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, 1.0f);
+      c.set_v(b, h, t, d, static_cast<float>((d % 2 ? -1 : 1) * (t + 1)), shuffled);
+    }
+  });
+  const auto r = reference::paged_attention(c.p, 2);
+  for (int b = 0; b < c.p.batch; ++b)
+    for (int i = 0; i < 3; ++i) {
+      // Written out again, from the words of the contract: position L - mtp + i, itself and W tokens before it.
+      const int position = c.lengths[b] - 3 + i;
+      const int first = window > 0 ? std::max(0, position - window) : 0, count = position - first + 1;
+      for (int head = 0; head < 4; ++head) {
+        CAPTURE(b, i, head);
+        const double lse = r.lse[(b * 3 + i) * 4 + head];
+        if (count <= 0) {
+          CHECK(lse == -inf);
+          CHECK(c.out(r, b * 3 + i, head, 5) == 0);
+          continue;
+        }
+        CHECK(lse == test::Approx(std::log(count)).epsilon(1e-12));
+        const double mean = (first + position) / 2.0 + 1;
+        CHECK(c.out(r, b * 3 + i, head, 0) == test::Approx(mean).epsilon(1e-12));
+        CHECK(c.out(r, b * 3 + i, head, 63) == test::Approx(-mean).epsilon(1e-12));
+      }
+    }
+}
+
+TEST_CASE("a one-hot K picks its row of V, through every layout, type and scale") {
+  const auto spec =
+      GENERATE(PagedAttentionSpec{.kv = DType::bf16, .head_size = 128},
+               PagedAttentionSpec{.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_tensor, .head_size = 64},
+               PagedAttentionSpec{.kv = DType::fp8_e4m3fnuz, .quant = QuantMode::per_token, .head_size = 256});
+  const bool shuffled = GENERATE(true, false);
+  CAPTURE(name_of(spec), shuffled);
+  Call c(spec, {70, 100}, 1, 4, 2, 32, shuffled);
+  // Token t has its only value at dimension t % 64; t and t + 64 share one, told apart by its size.
+  c.fill_q(0);
+  c.each_token([&](int b, int h, int t) {
+    c.k_scale[c.scale_at(b, h, t)] = spec.quant == QuantMode::per_token ? 0.5f + 0.001f * t : 0.25f;
+    c.v_scale[c.scale_at(b, h, t)] = spec.quant == QuantMode::per_token ? 2.0f + 0.01f * t : 3.0f;
+    for (int d = 0; d < spec.head_size; ++d) {
+      c.set_k(b, h, t, d, d == t % 64 ? (t < 64 ? 4.0f : 2.0f) : 0.0f);
+      c.set_v(b, h, t, d, static_cast<float>((t * 7 + d * 3 + h) % 13), shuffled);
+    }
+  });
+  if (spec.quant == QuantMode::per_tensor) {
+    c.k_scale[0] = 0.25f;
+    c.v_scale[0] = 3.0f;
+  }
+  for (int head = 0; head < 4; ++head) {
+    c.set_q(0, head, 11 + head, 1000.0f);
+    c.set_q(1, head, 40 + head, 1000.0f);
+  }
+  const auto r = reference::paged_attention(c.p, 1);
+  for (int b = 0; b < 2; ++b)
+    for (int head = 0; head < 4; ++head) {
+      const int t = (b == 0 ? 11 : 40) + head, h = head / 2;
+      const double k =
+          spec.quant == QuantMode::none ? 1 : c.k_scale[spec.quant == QuantMode::per_token ? c.scale_at(b, h, t) : 0];
+      const double v =
+          spec.quant == QuantMode::none ? 1 : c.v_scale[spec.quant == QuantMode::per_token ? c.scale_at(b, h, t) : 0];
+      CAPTURE(b, head);
+      CHECK(r.lse[b * 4 + head] == test::Approx(1000 * 4 * k).epsilon(bf16_half_step));
+      for (int d = 0; d < spec.head_size; ++d)
+        CHECK(c.out(r, b, head, d) == test::Approx(v * ((t * 7 + d * 3 + h) % 13)));
+    }
+}
+
+TEST_CASE("two tokens weigh as the softmax of their scores says") {
+  Call c(bf16_spec(), {2});
+  c.p.softmax_scale = 0.125f;
+  c.fill_q(0);
+  for (int head = 0; head < 4; ++head) c.set_q(0, head, 3, 2.0f + head);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, t == 0 ? 0.0f : 4.0f);
+      c.set_v(b, h, t, d, t == 0 ? -1.0f : 3.0f);
+    }
+  });
+  const auto r = reference::paged_attention(c.p);
+  for (int head = 0; head < 4; ++head) {
+    const double weight = std::exp(0.125 * (2 + head) * 4), sum = 1 + weight;
+    CHECK(c.out(r, 0, head, 0) == test::Approx((3 * weight - 1) / sum).epsilon(1e-12));
+    CHECK(r.lse[head] == test::Approx(std::log(sum)).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("large logits neither overflow nor meet a finite mask value") {
+  const float size = GENERATE(1e4f, -1e4f);
+  Call c(bf16_spec(), {40}, 2);
+  c.fill_q(size);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, 100.0f);
+      c.set_v(b, h, t, d, 1.0f);
+    }
+  });
+  const auto r = reference::paged_attention(c.p);
+  for (const double value : r.out) CHECK(value == test::Approx(1.0));
+  const double score = double{bf16_to_f32(f32_to_bf16(size))} * 100 * 64;
+  CHECK(r.lse[0] == test::Approx(score + std::log(39)).epsilon(1e-12));  // row 0 sees all but the last
+}
+
+TEST_CASE("empty sequences and rows give 0 and lse -inf") {
+  Call c(bf16_spec(), {0, -3, 2}, 4);
+  c.fill_q(1);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, 1.0f);
+      c.set_v(b, h, t, d, 5.0f);
+    }
+  });
+  const auto r = reference::paged_attention(c.p);
+  for (int row = 0; row < 12; ++row) {
+    const bool empty = row < 10;  // sequence 2 has two tokens: its last two queries see one and two
+    for (int head = 0; head < 4; ++head) {
+      CAPTURE(row, head);
+      CHECK((r.lse[row * 4 + head] == -inf) == empty);
+      CHECK(c.out(r, row, head, 17) == test::Approx(empty ? 0.0 : 5.0));
+    }
+  }
+}
+
+TEST_CASE("sampled pairs equal the full answer and leave the rest NaN") {
+  Call c(bf16_spec(), {33, 90, 7}, 4, 20, 2);  // 40 rows a pair: two tasks
+  c.fill_q(0.5f);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, static_cast<float>((t * 5 + d + h) % 7) / 8);
+      c.set_v(b, h, t, d, static_cast<float>((t * 3 + d) % 11) / 4);
+    }
+  });
+  const auto all = reference::paged_attention(c.p, 2);
+  const std::vector<reference::PagedAttentionPair> pairs{{1, 1}, {2, 0}};
+  const auto some = reference::paged_attention(c.p, 2, pairs);
+  int compared = 0;
+  for (int row = 0; row < 12; ++row)
+    for (int head = 0; head < 20; ++head) {
+      const bool asked = (row / 4 == 1 && head >= 10) || (row / 4 == 2 && head < 10);
+      CAPTURE(row, head);
+      CHECK(std::isnan(some.lse[row * 20 + head]) == !asked);
+      if (!asked) continue;
+      ++compared;
+      CHECK(some.lse[row * 20 + head] == all.lse[row * 20 + head]);
+      for (int d = 0; d < 64; ++d) CHECK(c.out(some, row, head, d) == c.out(all, row, head, d));
+    }
+  CHECK(compared == 80);
+}
+
+}  // namespace
+}  // namespace tilewave

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""With each rule of tools/check_tree broken in turn, it names that rule and the place; what only looks so passes."""
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent.parent.parent
+TOP = "// SPDX-License-Identifier: MIT\n#pragma once\n"
+OP = "include/tilewave/ops/paged_attention/"
+
+
+def write(path, text):
+    def change(root):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return change
+
+
+def append(path, text):
+    return lambda root: (root / path).write_text((root / path).read_text() + text)
+
+
+def replace(path, old, new):
+    def change(root):
+        text = (root / path).read_text()
+        assert old in text, f"{path} no longer holds '{old}': mend this test"
+        (root / path).write_text(text.replace(old, new, 1))
+    return change
+
+
+def remove(pattern):
+    def change(root):
+        found = list(root.glob(pattern))
+        assert found, f"nothing matches {pattern}: mend this test"
+        for path in found:
+            path.unlink()
+    return change
+
+
+def lines(count):
+    return "".join(f"inline constexpr int number_{i} = {i};\n" for i in range(count))
+
+
+BREAKS = [  # (rule, path that must be named, how to break it)
+    ("root", "src/x.txt", write("src/x.txt", "")),
+    ("root", "notes.txt", write("notes.txt", "")),
+    ("leftover", "bench/pa_old.cpp", write("bench/pa_old.cpp", TOP)),
+    ("leftover", "include/tilewave/core/math_v2.hpp", write("include/tilewave/core/math_v2.hpp", TOP)),
+    ("leftover", "docs/archive/x.md", write("docs/archive/x.md", "")),
+    ("output", "bench/run.csv", write("bench/run.csv", "us\n")),
+    ("output", "tools/x.o", write("tools/x.o", "")),
+    ("length", "include/tilewave/core/long.hpp", write("include/tilewave/core/long.hpp", TOP + lines(398))),
+    ("readme", "README.md", write("README.md", "x\n" * 151)),
+    ("spdx", "include/tilewave/core/bare.hpp", write("include/tilewave/core/bare.hpp", "#pragma once\n")),
+    ("spdx", "tools/bare", write("tools/bare", "#!/bin/sh\ntrue\n")),
+    ("path", "docs/x.md", write("docs/x.md", "see /" + "work/x\n")),
+    ("path", "tools/gpu_check", append("tools/gpu_check", "# /" + "tmp/x\n")),
+    ("if-0", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "#if 0\n#endif\n")),
+    ("commented-out", "include/tilewave/core/math.hpp",
+     append("include/tilewave/core/math.hpp", "// int x = 1;\n// int y = 2;\n")),
+    ("test-name", "test/core/x_test.cpp",
+     write("test/core/x_test.cpp", TOP + 'TEST_CASE("all of [0, n)") {}\n')),
+    ("guard", "include/tilewave/core/bare.hpp",
+     write("include/tilewave/core/bare.hpp", "// SPDX-License-Identifier: MIT\n")),
+    ("hardware", OP + "spec.hpp", append(OP + "spec.hpp", "inline int lane() { return threadIdx.x; }\n")),
+    ("hardware", OP + "spec.hpp", append(OP + "spec.hpp", "#if defined(__gfx950__)\n#endif\n")),
+    ("hardware", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", 'inline void f() { asm("");}\n')),
+    ("macro", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "#define DISPATCH(x) x\n")),
+    ("macros", "include/tilewave/core/more.hpp",
+     write("include/tilewave/core/more.hpp", TOP + "".join(f"#define TILEWAVE_X{i} {i}\n" for i in range(9)))),
+    ("room", "include/tilewave/arch/gfx950/mma.hpp", remove("include/tilewave/arch/gfx950/mma.hpp")),
+    ("room", "include/tilewave/arch/sm90/tma.hpp", write("include/tilewave/arch/sm90/tma.hpp", TOP)),
+    ("room", "include/tilewave/arch/gfx942/mma.hpp",
+     append("include/tilewave/arch/gfx942/mma.hpp", '#include "tilewave/arch/gfx950/mma.hpp"\n')),
+    ("op-test", OP, remove("test/ops/paged_attention/*_test.cpp")),
+    ("op-bench", OP, replace("bench/CMakeLists.txt", "OP paged_attention", "OP paged_attentions")),
+    ("op-bench", "include/tilewave/ops/gemm/", write("include/tilewave/ops/gemm/spec.hpp", TOP)),
+    ("op-files", OP + "launch.hpp", remove(OP + "launch.hpp")),
+    ("umbrella", OP, replace("include/tilewave/tilewave.hpp", "ops/paged_attention/registry.hpp", "core/vec.hpp")),
+    ("mirror", "test/nowhere/x_test.cpp", write("test/nowhere/x_test.cpp", TOP)),
+    ("tuned", "include/tilewave/tuned/pa.hpp", write("include/tilewave/tuned/pa.hpp", TOP + "// source: a.csv\n")),
+    ("template", "include/tilewave/core/math.hpp",
+     append("include/tilewave/core/math.hpp", "template <class A, class B, class C, class D, int E = 0>\nstruct F {};\n")),
+    ("run", "include/tilewave/core/long.hpp",
+     write("include/tilewave/core/long.hpp", TOP + "struct K {\nstatic void run(int a) {\n" + "a += 1;\n" * 118 + "}\n};\n")),
+    ("clone", "include/tilewave/core/stand_in.hpp",
+     lambda root: shutil.copy(root / "include/tilewave/core/dtype.hpp", root / "include/tilewave/core/stand_in.hpp")),
+]
+
+LEGAL = [  # looks like a violation and is none
+    append("include/tilewave/core/math.hpp", "// __shfl and threadIdx in a comment, #if 0 as well\n"),
+    write("include/tilewave/core/edge.hpp", TOP + lines(397)),
+    write("include/tilewave/tuned/pa.hpp", TOP + "// source: pa.csv\n// device: MI300X\n// commit: 0123abc\n"),
+    write("include/tilewave/core/four.hpp",
+          TOP + "template <class A, class B = std::pair<int, int>, int C = f(1, 2), int D = 0>\nstruct F {};\n"),
+    write("build/host/x.o", ""),
+    write("README.md", "x\n" * 150),
+]
+
+
+def check(root):
+    return subprocess.run([sys.executable, str(SOURCE / "tools/check_tree"), str(root)], capture_output=True, text=True,
+                          check=False)
+
+
+def copy_tree(root):
+    """The committed files, without git: check_tree then looks at all that is there."""
+    for name in (".ci", "bench", "cmake", "docs", "include", "test", "tools"):
+        shutil.copytree(SOURCE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("CMakeLists.txt", "CMakePresets.json", "CHANGELOG.md", "LICENSE", ".clang-format", ".gitignore"):
+        shutil.copy(SOURCE / name, root / name)
+
+
+def main():
+    failures = []
+    with tempfile.TemporaryDirectory() as scratch:
+        pristine = Path(scratch) / "pristine"
+        copy_tree(pristine)
+        before = set(check(pristine).stdout.splitlines())  # what ails the tree anyway is the other test's business
+        for number, (rule, path, change) in enumerate([("", "", legal) for legal in LEGAL] + BREAKS):
+            root = Path(scratch) / str(number)
+            shutil.copytree(pristine, root)
+            change(root)
+            result = check(root)
+            new = [line for line in result.stdout.splitlines() if line not in before]
+            if rule and not (result.returncode == 1 and any(l.startswith(path + ":") and f": {rule}: " in l for l in new)):
+                failures.append(f"broken rule '{rule}' at {path} was not reported, but: {new} {result.stderr}")
+            if not rule and new:
+                failures.append(f"legal change {number} was refused: {new}")
+            shutil.rmtree(root)
+    print("\n".join(failures) or f"{len(BREAKS)} broken rules reported, {len(LEGAL)} legal changes accepted")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

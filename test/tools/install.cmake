@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+# cmake -D BUILD=... -D SOURCE=... -D SCRATCH=... -D GENERATOR=... -D VERSION=... -P install.cmake
+# Installs BUILD into a fresh prefix, then builds and runs the consumer SOURCE against that prefix alone.
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "failed (${result}): ${ARGN}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${SCRATCH})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
+run(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix
+    -D CMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
+run(${SCRATCH}/build/consumer)
+
+# The prefix works when it is moved, and another minor version is refused.
+file(RENAME ${SCRATCH}/prefix ${SCRATCH}/moved)
+run(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build-moved -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${SCRATCH}/moved)
+file(WRITE ${SCRATCH}/newer/CMakeLists.txt
+     "cmake_minimum_required(VERSION 3.25)\nproject(newer LANGUAGES CXX)\nfind_package(tilewave 999.0 REQUIRED)\n")
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${SCRATCH}/newer -B ${SCRATCH}/build-newer -G ${GENERATOR}
+                        -D CMAKE_PREFIX_PATH=${SCRATCH}/moved
+                RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE errors)
+if(result EQUAL 0 OR NOT errors MATCHES "version: ${VERSION}")
+  message(FATAL_ERROR "version 999.0 should have been refused, naming ${VERSION}: ${errors}")
+endif()

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""What compiled AMD kernels are made of: instruction counts, loops, occupancy. docs/isa.md explains the numbers."""
+
+import collections
+import pathlib
+import re
+from dataclasses import dataclass
+
+import code_object
+from code_object import CodeObjectError
+
+
+@dataclass(frozen=True)
+class Arch:
+    """Occupancy facts; the gate compares the first five with the library's own ArchFacts."""
+
+    lds_bytes: int
+    simds_per_cu: int = 4
+    max_waves_per_simd: int = 8
+    register_file_lanes: int = 512
+    register_granule: int = 8
+    lds_granule: int = 512  # LLVM: AMDGPU getLdsDwGranularity, 128 dwords, or 320 where the LDS has 160 KiB
+    sgpr_file: int = 800  # per SIMD, in steps of 16
+
+
+ARCHS = {"gfx942": Arch(lds_bytes=64 * 1024), "gfx950": Arch(lds_bytes=160 * 1024, lds_granule=1280)}
+
+LOAD = re.compile(r"^(global|buffer|flat|tbuffer)_load_(?:lds_)?(\w+?)(?:_d16)?(?:_hi)?$")
+LOAD_BYTES = {
+    "dwordx4": 16,
+    "dwordx3": 12,
+    "dwordx2": 8,
+    "dword": 4,
+    "ushort": 2,
+    "sshort": 2,
+    "short": 2,
+    "ubyte": 1,
+    "sbyte": 1,
+}
+LANE_EXCHANGE = ("ds_bpermute", "ds_permute", "ds_swizzle")
+
+
+def align_up(n, step):
+    return -(-n // step) * step
+
+
+def load_bytes(mnemonic):
+    """Bytes one lane gets from a vector-memory load, or None for any other instruction."""
+    match = LOAD.match(mnemonic)
+    if not match:
+        return None
+    if match[2] not in LOAD_BYTES:
+        raise CodeObjectError(f"unknown load width: {mnemonic}")
+    return LOAD_BYTES[match[2]]
+
+
+def loops(instructions):
+    """The outermost loops: strongly connected parts of the control-flow graph, each a list of instructions."""
+    place = {ins.address: n for n, ins in enumerate(instructions)}
+    following = []
+    for n, ins in enumerate(instructions):
+        to = []
+        falls_through = ins.mnemonic not in ("s_branch", "s_endpgm", "s_setpc_b64")
+        if falls_through and n + 1 < len(instructions):
+            to.append(n + 1)
+        if ins.mnemonic == "s_branch" or ins.mnemonic.startswith("s_cbranch"):
+            words = int(ins.operands.split()[0])  # signed 16 bits, in words from the next instruction
+            to.append(place[ins.address + 4 + 4 * (words - 0x10000 if words >= 0x8000 else words)])
+        following.append(to)
+
+    # Tarjan's algorithm with an explicit stack, one node an instruction.
+    order, low, on_path, path, found = {}, {}, set(), [], []
+    for root in range(len(instructions)):
+        if root in order:
+            continue
+        work = [(root, iter(following[root]))]
+        order[root] = low[root] = len(order)
+        path.append(root)
+        on_path.add(root)
+        while work:
+            node, rest = work[-1]
+            for to in rest:
+                if to not in order:
+                    order[to] = low[to] = len(order)
+                    path.append(to)
+                    on_path.add(to)
+                    work.append((to, iter(following[to])))
+                    break
+                if to in on_path:
+                    low[node] = min(low[node], order[to])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == order[node]:
+                    part = []
+                    while not part or part[-1] != node:
+                        part.append(path.pop())
+                        on_path.discard(part[-1])
+                    if len(part) > 1 or node in following[node]:
+                        found.append([instructions[i] for i in sorted(part)])
+    return found
+
+
+class Mix:
+    """Counts over some instructions."""
+
+    def __init__(self, instructions):
+        self.instructions = len(instructions)
+        self.mfma = collections.Counter()
+        self.loads = collections.Counter()  # bytes a lane -> instructions
+        self.count = collections.Counter()
+        self.vmcnt = []  # of every wait that names one
+        for ins in instructions:
+            name = ins.mnemonic.removesuffix("_e32").removesuffix("_e64")
+            if name.startswith(("v_mfma_", "v_smfmac_")):
+                self.mfma[name.removeprefix("v_mfma_").removesuffix("_1k")] += 1
+            elif (width := load_bytes(name)) is not None:
+                self.loads[width] += 1
+            elif name.startswith("scratch_"):
+                self.count["scratch"] += 1
+            elif name.startswith(("global_", "buffer_", "flat_")) and ("_store" in name or "_atomic" in name):
+                self.count["store"] += 1
+            elif name.startswith(LANE_EXCHANGE):
+                self.count["exchange"] += 1
+            elif name.startswith("ds_"):
+                self.count["lds"] += 1
+            elif name.startswith("s_waitcnt"):
+                self.count["waitcnt"] += 1
+                if match := re.search(r"vmcnt\((\d+)\)", ins.operands):
+                    self.vmcnt.append(int(match[1]))
+            elif name == "s_barrier":
+                self.count["barrier"] += 1
+            elif name.startswith("v_accvgpr_"):
+                self.count["acc_move"] += 1
+            elif name in ("s_swappc_b64", "s_call_b64"):
+                self.count["call"] += 1
+            elif name == "s_nop":
+                self.count["nop"] += 1
+            elif name in ("v_readlane_b32", "v_writelane_b32"):
+                self.count["lane_move"] += 1
+            elif name.startswith("v_"):
+                self.count["valu"] += 1
+
+
+@dataclass
+class Compiled:
+    """One kernel of one code object, with its claims where an entry names it."""
+
+    file: str
+    arch: str
+    compiler: str
+    kernel: code_object.Kernel
+    entry: dict
+    whole: Mix
+    matrix_loops: Mix  # every outermost loop that multiplies
+    hot: Mix  # the one of them with the most matrix instructions
+
+    @property
+    def label(self):
+        if not self.entry:
+            return self.kernel.name
+        return " ".join([self.entry["kernel"], self.entry["spec"], self.entry["policy"]]).strip()
+
+    @property
+    def lds(self):
+        return self.kernel.metadata[".group_segment_fixed_size"]
+
+    def kv_share(self):
+        """Share of the KV bytes that the loop's 16-byte loads can have brought, at most 1.
+
+        What the loop multiplies tells how much K and V it needs, and the entry how many matrix instructions one 16-byte
+        piece feeds. Counting all loads instead would blame block-table entries and scales for being narrow.
+        """
+        needed = self.matrix_loops.mfma.total() / self.entry["mfma_per_load"]
+        return min(1.0, self.matrix_loops.loads[16] / needed) if needed else 0.0
+
+    def waves_per_simd(self):
+        """Resident waves: floor(512 / registers), SGPRs alike, blocks that fit the LDS times their waves; at most 8.
+
+        Registers are the descriptor's, what the hardware reserves: align8(align4(VGPR) + AGPR), or more where the
+        compiler was told that fewer waves will be resident.
+        """
+        facts, kernel = ARCHS[self.arch], self.kernel
+        waves = min(facts.max_waves_per_simd, facts.register_file_lanes // kernel.allocated_registers)
+        waves = min(waves, facts.sgpr_file // align_up(max(1, kernel.metadata[".sgpr_count"]), 16))
+        if self.lds:
+            blocks = facts.lds_bytes // align_up(self.lds, facts.lds_granule)
+            waves = min(waves, blocks * (kernel.metadata[".max_flat_workgroup_size"] // 64) // facts.simds_per_cu)
+        return waves
+
+
+def inspect(path, entry=None):
+    found = []
+    for obj in code_object.read(path):
+        if obj.arch not in ARCHS:
+            raise CodeObjectError(f"{path}: {obj.arch}: only {', '.join(ARCHS)} are known")
+        code_object.disassemble(obj)
+        for kernel in obj.kernels:
+            multiply = [loop for loop in loops(kernel.instructions) if Mix(loop).mfma]
+            hot = max(multiply, key=lambda loop: (Mix(loop).mfma.total(), len(loop)), default=[])
+            found.append(
+                Compiled(
+                    pathlib.Path(path).name,
+                    obj.arch,
+                    obj.compiler,
+                    kernel,
+                    entry or {},
+                    Mix(kernel.instructions),
+                    Mix([ins for loop in multiply for ins in loop]),
+                    Mix(hot),
+                )
+            )
+    return found
