@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include "tilewave/arch/facts.hpp"
+
 #include <array>
 #include <set>
 #include <string>
 
 #include "test/catch_compat.hpp"
 #include "tilewave/arch/atom.hpp"
-#include "tilewave/arch/facts.hpp"
 
 namespace {
 using namespace tilewave;

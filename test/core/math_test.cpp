@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include "tilewave/core/math.hpp"
+
 #include <array>
 #include <cstdint>
 #include <random>
 #include <vector>
 
 #include "test/catch_compat.hpp"
-#include "tilewave/core/math.hpp"
 
 namespace {
 using namespace tilewave;

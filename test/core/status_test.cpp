@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include "tilewave/core/status.hpp"
+
 #include <set>
 #include <string>
 
 #include "test/catch_compat.hpp"
 #include "tilewave/core/dtype.hpp"
-#include "tilewave/core/status.hpp"
 
 namespace {
 using namespace tilewave;

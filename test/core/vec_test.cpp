@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
+#include "tilewave/core/vec.hpp"
+
 #include <cstdint>
 #include <type_traits>
 
 #include "test/catch_compat.hpp"
-#include "tilewave/core/vec.hpp"
 
 namespace {
 

@@ -124,10 +124,10 @@ OutputReport compare(const fs::path& directory, const json& output, const Buffer
     const std::size_t byte = static_cast<std::size_t>(at) * size_of(dtype);
     if (at < 0 || byte + size_of(dtype) > actual.size()) throw Error(report.file + ": the shape reaches beyond its end");
     const double value = element(dtype, actual.data() + byte), wanted = load_bytes<float>(expected.data() + 4 * i);
-    double error = value == wanted ? 0 : std::fabs(value - wanted);
+    double error = value == wanted ? 0 : std::fabs(value - wanted);  // equal infinities are equal
     if (std::isnan(error)) error = INFINITY;
     report.max_abs_err = std::max(report.max_abs_err, error);
-    if (!(error <= atol + rtol * std::fabs(wanted))) ++report.outside, found(i, value, wanted, "element");
+    if (error != 0 && !(error <= atol + rtol * std::fabs(wanted))) ++report.outside, found(i, value, wanted, "element");
     row_error += error * error;
     row_norm += wanted * wanted;
     if ((i + 1) % row_length) continue;

@@ -124,6 +124,17 @@ TEST_CASE("elements and rows outside the tolerance are counted") {
   CHECK(!drifted.pass());
 }
 
+TEST_CASE("equal infinities are equal") {
+  TwoAdds two;
+  two.a[5] = -INFINITY;
+  two.expected[5] = -INFINITY;
+  write_file(two.directory / "a.bin", two.a);
+  two.bundle["outputs"][0].erase("row_rtol");
+  CHECK(two.run().pass());
+  two.expected[5] = INFINITY;
+  CHECK(two.run().outputs[0].outside == 1);
+}
+
 TEST_CASE("what nobody wrote is not a number") {
   TwoAdds two;
   two.bundle["launches"].erase(1);

@@ -142,6 +142,7 @@ void decode_line(const char* line, const InstructionTable& table, Program& progr
     op = decode(mnemonic, operands, address, words, count, table);
   } catch (const Error& error) {
     op.run = run_undecodable;
+    op.undecodable = true;
     op.cls = Class::other;
     op.address = address;
     op.bytes = static_cast<std::uint8_t>(4 * count);

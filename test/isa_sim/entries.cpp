@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,7 @@ using bench::PagedAttentionCase;
 
 struct Options {
   std::string code_objects, scratch, arch, filter;
-  bool full = false, keep = false;
+  bool full = false, stop = false;
   isa_sim::BundleOptions simulator;
 };
 
@@ -64,7 +66,24 @@ std::vector<Shape> full_shapes() {
   return shapes;
 }
 
-/// One run; prints its line and says whether it passed.
+/// Write `value` to the first `count` elements of a file.
+template <class T>
+void overwrite(const std::string& path, std::size_t count, T value) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  for (std::size_t i = 0; i < count; ++i) file.write(reinterpret_cast<const char*>(&value), sizeof value);
+  file.close();
+  if (!file) throw isa_sim::Error("cannot change " + path);
+}
+
+/// Make the bundle's first sequence empty: its rows are 0, their lse -inf.
+void empty_first_sequence(const std::string& directory, const PagedAttentionCase& c) {
+  const std::size_t rows = static_cast<std::size_t>(c.mtp) * c.num_q_heads;
+  overwrite(directory + "/context_lengths.bin", 1, std::int32_t{0});
+  overwrite(directory + "/out.expected.f32.bin", rows * c.head_size, 0.0f);
+  overwrite(directory + "/lse.expected.f32.bin", rows, -std::numeric_limits<float>::infinity());
+}
+
+/// One run; prints its line and says whether it passed. Where lengths vary, the first sequence is empty.
 bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAttentionEntry& entry, int splits) {
   const PagedAttentionPlan plan{&entry, splits};
   const std::string name = bench::name_of(c) + " " + name_of(plan);
@@ -74,6 +93,7 @@ bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAtt
     return false;
   }
   try {
+    if (c.kv_varlen) empty_first_sequence(directory, c);
     const isa_sim::BundleReport report = isa_sim::run_bundle(directory, options.simulator);
     double seconds = 0, instructions = 0;
     for (const auto& launch : report.launches) {
@@ -111,7 +131,7 @@ int run(const Options& options) {
           if (!options.filter.empty() && (bench::name_of(c) + " ").find(options.filter) == std::string::npos) continue;
           ++runs;
           failures += !run_one(options, c, entry, shape.splits);
-          if (failures && options.keep) return 1;
+          if (failures && options.stop) return 1;
         }
       }
   }
@@ -133,7 +153,7 @@ int main(int argc, char** argv) {
   app.add_option("--objdump", options.simulator.objdump, "llvm-objdump to disassemble with")->capture_default_str();
   app.add_flag("--reverse", options.simulator.machine.reverse, "run blocks and waves from last to first");
   app.add_flag("--full", options.full, "every class of shapes for every entry");
-  app.add_flag("--stop", options.keep, "stop at the first wrong run and leave its bundle in the scratch directory");
+  app.add_flag("--stop", options.stop, "stop at the first wrong run and leave its bundle in the scratch directory");
   CLI11_PARSE(app, argc, argv);
   std::filesystem::create_directories(options.scratch);
   return run(options);

@@ -79,8 +79,7 @@ void add_waits(InstructionTable& t) {
   t["s_barrier"] = {.run =
                         [](Wave& w, const Op&) {
                           w.status = WaveStatus::at_barrier;
-                          w.lds_writes_done_at_barrier = w.lgkm.done;
-                          w.copies_done_at_barrier = w.vm.done;
+                          w.arrived = {w.lgkm.done, w.vm.done};
                           ++w.counts.barriers;
                         },
                     .cls = Class::wait};

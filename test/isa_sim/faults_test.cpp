@@ -73,6 +73,9 @@ TEST_CASE("LDS exchanged between waves without order is reported") {
   }
   fails("exchange_overwritten", {"LDS race", "ds_write", "read by another wave"}, 256);
   fails("exchange_overwritten", {"LDS race", "ds_read", "written by wave 1"}, 256, {.reverse = true});
+  fails("broadcast_late_barrier", {"LDS race", "ds_read", "written by wave 0"}, 256);
+  fails("broadcast_late_barrier", {"LDS race", "ds_write", "read by another wave"}, 256, {.reverse = true});
+  passes("broadcast_right", [](int i) { return 100 + i % 64; }, 256);
   passes("exchange_right", [](int i) { return 100 + (i ^ 64); }, 256);
 }
 

@@ -109,6 +109,7 @@ void run_block(const Context& c, Block& block, Counts& counts) {
   for (std::uint32_t i = 0; i < c.waves(); ++i) set_up_wave(c, block, *block.waves[i], static_cast<int>(i));
   for (std::size_t ended = 0; ended < block.waves.size(); ++block.epoch) {
     ended = 0;
+    for (const auto& w : block.waves) w->published = w->arrived;
     for (std::size_t i = 0; i < block.waves.size(); ++i) {
       Wave& w = *block.waves[c.options.reverse ? block.waves.size() - 1 - i : i];
       if (w.status == WaveStatus::at_barrier) w.status = WaveStatus::running;

@@ -106,7 +106,8 @@ struct Op {
   std::array<Operand, max_operands> arg{};
   std::shared_ptr<const Dpp> dpp;
   std::shared_ptr<const Sdwa> sdwa;
-  std::string text;  // as disassembled
+  bool undecodable = false;  // `run` raises the Error that `text` holds
+  std::string text;          // as disassembled
 
   std::uint16_t simm16() const { return static_cast<std::uint16_t>(code[0] & 0xffff); }
 };

@@ -73,7 +73,7 @@ void Block::check_bounds(std::uint32_t address, std::uint32_t bytes) const {
 
 bool Block::published(const LdsShadow& dword) const {
   const Wave& writer = *waves[dword.writer];
-  return dword.ticket <= (dword.copied ? writer.copies_done_at_barrier : writer.lds_writes_done_at_barrier);
+  return dword.ticket <= (dword.copied ? writer.published.copies : writer.published.writes);
 }
 
 namespace {

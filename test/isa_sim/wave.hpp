@@ -76,7 +76,10 @@ struct Wave {
 
   Counter vm, lgkm;
   std::uint32_t scalar_loads = 0;  // outstanding; they return out of order, so only lgkmcnt(0) waits for them
-  std::uint32_t lds_writes_done_at_barrier = 0, copies_done_at_barrier = 0;
+  /// LDS writes that were complete when this wave arrived at a barrier; others may rely on them once all have arrived.
+  struct Completed {
+    std::uint32_t writes = 0, copies = 0;  // tickets of lgkmcnt and vmcnt
+  } arrived, published;
   std::array<std::uint32_t, vector_registers> v_vm{}, v_lgkm{};  // ticket of the load that fills the register
   std::array<std::uint32_t, scalar_registers> s_lgkm{};
   std::vector<PendingCopy> copies;

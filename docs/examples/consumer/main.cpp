@@ -3,10 +3,9 @@
 // right. On a GPU the only differences are the room's header and name, and device memory.
 #include <cmath>
 #include <cstdio>
-#include <vector>
-
 #include <tilewave/arch/host/backend.hpp>
 #include <tilewave/tilewave.hpp>
+#include <vector>
 
 using namespace tilewave;
 using Room = host::Backend<ArchId::gfx950>;  // on silicon: gfx942::Backend, gfx950::Backend or sm90::Backend
@@ -25,11 +24,20 @@ int main() {
         v[table[sequence * 4 + t / page] * v_strides.page + t % page / 8 * v_strides.unit + d * v_strides.dim + t % 8] =
             f32_to_bf16(static_cast<float>(t));
 
-  PagedAttentionProblem problem{.q = q.data(), .k = k.data(), .v = v.data(), .out = out.data(),
-                                .block_table = table.data(), .context_lengths = lengths.data(), .spec = spec,
-                                .softmax_scale = 1.0f / std::sqrt(128.0f), .batch = sequences,
-                                .num_q_heads = q_heads, .num_kv_heads = kv_heads, .block_size = page,
-                                .table_columns = 4, .num_pages = pages};
+  PagedAttentionProblem problem{.q = q.data(),
+                                .k = k.data(),
+                                .v = v.data(),
+                                .out = out.data(),
+                                .block_table = table.data(),
+                                .context_lengths = lengths.data(),
+                                .spec = spec,
+                                .softmax_scale = 1.0f / std::sqrt(128.0f),
+                                .batch = sequences,
+                                .num_q_heads = q_heads,
+                                .num_kv_heads = kv_heads,
+                                .block_size = page,
+                                .table_columns = 4,
+                                .num_pages = pages};
   problem.q_row_stride = problem.out_row_stride = q_heads * 128;
   problem.q_head_stride = problem.out_head_stride = 128;
   problem.k_strides = packed_key_strides(spec, kv_heads, page);

@@ -80,7 +80,7 @@ struct FaultyKernel {
       case Fault::no_lane: v = B::shuffle(v, odd ? B::facts.wave_lanes : 0); break;
       case Fault::uniform: v = static_cast<float>(B::uniform(odd ? 1 : 0)); break;
     }
-    if (lane == 0) args.out[B::block_id()] = v;
+    if (lane == 0 && B::wave_id() == 0) args.out[B::block_id()] = v;
   }
 };
 

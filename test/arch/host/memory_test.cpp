@@ -35,23 +35,24 @@ template <class B, Fault fault>
 struct FaultyKernel {
   static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
   struct Args {
-    std::byte* bytes;  // aligned to 16
+    std::byte* bytes;  // [block_threads, 16], aligned to 16
   };
   using Shared = NoShared;
   static void run(const Args& args, Shared&) {
     const bool odd = B::wave_id() == 1 && B::lane_id() == 20;
+    std::byte* const mine = args.bytes + 16 * (B::wave_id() * B::facts.wave_lanes + B::lane_id());
     switch (fault) {
-      case Fault::misaligned_load: (void)B::load(reinterpret_cast<const float*>(args.bytes + (odd ? 2 : 0))); break;
-      case Fault::misaligned_store: B::store(reinterpret_cast<Chunk*>(args.bytes + (odd ? 8 : 0)), Chunk{}); break;
+      case Fault::misaligned_load: (void)B::load(reinterpret_cast<const float*>(mine + (odd ? 2 : 0))); break;
+      case Fault::misaligned_store: B::store(reinterpret_cast<Chunk*>(mine + (odd ? 8 : 0)), Chunk{}); break;
       case Fault::misaligned_stream:
-        (void)B::load_stream(reinterpret_cast<const Chunk*>(args.bytes + (odd ? 4 : 0)));
+        (void)B::load_stream(reinterpret_cast<const Chunk*>(mine + (odd ? 4 : 0)));
         break;
-      case Fault::null_load: (void)B::load(odd ? static_cast<const int*>(nullptr) : reinterpret_cast<int*>(args.bytes));
+      case Fault::null_load: (void)B::load(odd ? static_cast<const int*>(nullptr) : reinterpret_cast<int*>(mine));
     }
   }
 };
 
-/// Two groups of copies, `waits` of them waited for, then what shared memory holds.
+/// Two groups of copies, all but `pending` of them waited for (-1: no wait at all), then what shared memory holds.
 template <class B, int pending>
 struct AsyncKernel {
   static constexpr int lanes = B::facts.wave_lanes, block_threads = 2 * lanes, waves_per_simd = 1;
@@ -173,7 +174,7 @@ namespace {
 
 template <class B, Fault fault>
 void check_fault(const char* reason) {
-  alignas(16) std::byte bytes[64] = {};
+  alignas(16) static std::byte bytes[16 * FaultyKernel<B, fault>::block_threads];
   for (const host::Options& options : all_options()) {
     INFO(name_of(options));
     const WithOptions with(options);

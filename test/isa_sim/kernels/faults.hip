@@ -76,6 +76,19 @@ __global__ void exchange_unwaited(const int* in, int* out) { exchange<Way::no_wa
 __global__ void exchange_right(const int* in, int* out) { exchange<Way::right>(in, out); }
 __global__ void exchange_overwritten(const int* in, int* out) { exchange<Way::overwritten>(in, out); }
 
+// Wave 0 writes for all. A barrier that only comes after the reads orders nothing.
+template <bool before, bool after>
+__device__ inline void broadcast(const int* in, int* out) {
+  __shared__ int storage[64];
+  auto* room = (volatile __attribute__((address_space(3))) int*)storage;
+  if (lane() < 64) room[lane()] = in[lane()];
+  if constexpr (before) asm volatile("s_waitcnt lgkmcnt(0)\n s_barrier" ::: "memory");
+  out[lane()] = room[lane() % 64];
+  if constexpr (after) asm volatile("s_waitcnt lgkmcnt(0)\n s_barrier" ::: "memory");
+}
+__global__ void broadcast_right(const int* in, int* out) { broadcast<true, true>(in, out); }
+__global__ void broadcast_late_barrier(const int* in, int* out) { broadcast<false, true>(in, out); }
+
 // A copy straight to LDS, read before or after its wait.
 template <bool waits>
 __device__ inline void direct_copy(const int* in, int* out) {

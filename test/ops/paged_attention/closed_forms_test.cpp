@@ -87,33 +87,6 @@ TEST_CASE("a sliding window of W shows the row's own token and W before it") {
   });
 }
 
-TEST_CASE("a window hides what lies before it, even when that would win") {
-  // Scores fall from token to token at the left edge, so each row's answer is V of its first visible token.
-  each_small_entry([](const PagedAttentionEntry& e) {
-    const int tile = tile_of(e), window = tile + 5;
-    const std::vector<std::int32_t> lengths{window + 5, 2 * tile + 4, 2 * tile + 9, 3 * tile};
-    PagedAttentionCase c = case_for(e, lengths);
-    c.sliding_window = window;
-    c.mtp = 4;
-    Call call(c, lengths);
-    call.p.softmax_scale = 8;
-    call.set_q([](int, int, int d) { return d == 9 ? 4.0f : 0.0f; });
-    call.set_k([&](int b, int, int t, int d) {
-      const int behind_edge = t - (lengths[b] - c.mtp - window);  // 0 is the first row's first token
-      return d == 9 && behind_edge < c.mtp ? static_cast<float>(std::min(8, c.mtp - behind_edge)) : 0.0f;
-    });
-    call.set_v([](int, int, int t, int d) { return static_cast<float>(1 + (t + d) % 15); });  // never 0: the rest adds 1e-12
-    const Answer answer = call.run(e, 2);
-    int wrong = 0;
-    for (int row = 0; row < call.rows(); ++row)
-      for (int head = 0; head < c.num_q_heads; ++head)
-        for (int d = 0; d < c.head_size; ++d) {
-          wrong += answer.at(row, head, d) != static_cast<float>(1 + (call.position(row) - window + d) % 15);
-        }
-    CHECK(wrong == 0);
-  });
-}
-
 TEST_CASE("lse is the natural log of the softmax sum, for any number of splits, and may be left out") {
   each_small_entry([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{1, 2, tile_of(e) + 3, 400};

@@ -10,6 +10,13 @@
 
 namespace tilewave::gfx9 {
 
+/// A kernel's only argument where the hardware put it. A by-value parameter is copied into SGPRs at entry and then spilled;
+/// through this reference each value is loaded where it is used.
+template <class Args>
+TILEWAVE_DEVICE const Args& kernarg(const Args&) {
+  return *(const Args*)__builtin_amdgcn_kernarg_segment_ptr();
+}
+
 template <class Args>
 Status launch(void (*entry)(Args), LaunchShape shape, const Args& args, hipStream_t stream) {
   if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31)"};

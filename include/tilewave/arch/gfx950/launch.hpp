@@ -19,7 +19,7 @@ template <class K>
 __global__ void __launch_bounds__(K::block_threads, K::waves_per_simd) entry(const typename K::Args args) {
   if constexpr (K::Room::is_this_pass) {
     __shared__ typename K::Shared shared;
-    K::run(args, shared);
+    K::run(gfx9::kernarg(args), shared);
   } else {
     __builtin_trap();
   }

@@ -11,7 +11,7 @@ namespace tilewave::gfx950 {
 struct Memory : gfx9::Memory {
   /// global_load_lds_dwordx4: 16 bytes a lane straight to lane-linear LDS, new with CDNA4. (Other passes of a fat binary
   /// reject the size when they parse it.)
-  TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
+  TILEWAVE_DEVICE static void copy_async([[maybe_unused]] Chunk* shared, [[maybe_unused]] const Chunk* global) {
 #if defined(__gfx950__)
     __builtin_amdgcn_global_load_lds((gfx9::Global<Chunk>*)const_cast<Chunk*>(global),
                                      (gfx9::Shared<Chunk>*)(shared - gfx9::Lanes::lane_id()), 16, 0, 0);

@@ -94,7 +94,7 @@ struct alignas(64) Lane {
   std::int64_t agreements = 0;  // statements made in this block
   AsyncQueue queue;
 
-  std::uint64_t bit() const { return std::uint64_t{1} << index; }
+  TILEWAVE_HOST_UNTRACKED std::uint64_t bit() const { return std::uint64_t{1} << index; }
 };
 
 struct alignas(64) Wave {

@@ -175,6 +175,11 @@ class WorkerPool {
     const std::lock_guard lock(mutex_);
     idle_.push_back(std::move(worker));
   }
+  /// Frees the stacks, and with them the fibers that make TSan take a process for one with many threads.
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    idle_.clear();
+  }
 
  private:
   std::mutex mutex_;

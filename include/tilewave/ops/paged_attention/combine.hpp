@@ -3,6 +3,7 @@
 // row (sequence, mtp token, head), `waves` rows a block. No LDS, no barrier. Bound: the partials' bytes, from cache.
 #pragma once
 
+#include "tilewave/arch/backend.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
 
 namespace tilewave {

@@ -45,7 +45,7 @@ struct OnlineSoftmax {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
         const std::int32_t behind = s.causal_end[t][r] - 1 - (unit_token + e);  // tokens back from the row's own
-        if (behind < 0 || behind > window) L::score(scores[t], r, e) = L::minus_infinity;
+        if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(window)) L::score(scores[t], r, e) = L::minus_infinity;
       }
     });
   }

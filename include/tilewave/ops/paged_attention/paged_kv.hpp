@@ -139,8 +139,8 @@ TILEWAVE_DEVICE void zero_outside(Chunk& chunk, std::int32_t token, std::int32_t
     std::uint32_t mask = 0;
     TILEWAVE_UNROLL
     for (int e = 0; e < per_word; ++e) {
-      const std::int32_t t = token + w * per_word + e;
-      if (t >= first && t < end) mask |= element_mask << (e * 8 * size_of(S.kv));
+      const auto t = static_cast<std::uint32_t>(token + w * per_word + e - first);  // before `first` is huge
+      if (t < static_cast<std::uint32_t>(end - first)) mask |= element_mask << (e * 8 * size_of(S.kv));
     }
     chunk[w] &= mask;
   }
