@@ -3,7 +3,7 @@
 
 find_package(Threads REQUIRED)
 if(TILEWAVE_ROOM STREQUAL "host")
-  find_package(Boost REQUIRED COMPONENTS context)
+  find_package(Boost CONFIG REQUIRED COMPONENTS context)
 elseif(TILEWAVE_ROOM STREQUAL "sm90")
   enable_language(CUDA)
 else()

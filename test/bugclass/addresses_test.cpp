@@ -10,7 +10,8 @@ constexpr std::int64_t two_to(int n) { return std::int64_t{1} << n; }
 
 void use_pages(Call& call, const std::vector<std::int32_t>& pages) {
   for (int b = 0, i = 0; b < call.p.batch; ++b)
-    for (int column = 0; column < call.p.table_columns; ++column) call.table[b * call.p.table_row_stride + column] = pages.at(i++);
+    for (int column = 0; column < call.p.table_columns; ++column)
+      call.table[b * call.p.table_row_stride + column] = pages.at(i++);
   call.p.num_pages = *std::max_element(pages.begin(), pages.end()) + 1;
 }
 
@@ -21,8 +22,8 @@ TEST_CASE("bugclass 01: page offsets beyond 2^31 elements and 4 GiB do not wrap"
     REQUIRE(call.p.k_strides.page == 1024);
     call.p.scale_page_stride = 512;
     // Ids either side of 2^31 bytes and elements and of 2^32 of both; aliases of some modulo 2^32 are in use as well.
-    use_pages(call, {(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 21) - 1, 1 << 21, (1 << 21) + 1, (1 << 22) - 1, 1 << 22,
-                     (1 << 22) + 1, 0, 1, 3 << 20});
+    use_pages(call, {(1 << 20) - 1, 1 << 20, (1 << 20) + 1, (1 << 21) - 1, 1 << 21, (1 << 21) + 1, (1 << 22) - 1,
+                     1 << 22, (1 << 22) + 1, 0, 1, 3 << 20});
     CHECK(wrong_signatures(call, e) == 0);
   });
 }
@@ -96,12 +97,14 @@ TEST_CASE("bugclass 03: caches may lie across a 4 GiB boundary of the address sp
   each_small_entry([](const PagedAttentionEntry& e) {
     Call call = signature_call(e, 1);
     const std::size_t used = SparseCaches::cache_bytes(call), bytes = (std::size_t{1} << 32) + 2 * used;
-    const SparseTensor k(bytes), v(bytes), k_scale(SparseCaches::scale_bytes(call)), v_scale(SparseCaches::scale_bytes(call));
+    const SparseTensor k(bytes), v(bytes), k_scale(SparseCaches::scale_bytes(call)),
+        v_scale(SparseCaches::scale_bytes(call));
     // The boundary falls into the middle of the four pages.
     const auto start = [&](const SparseTensor& tensor) {
       const auto address = reinterpret_cast<std::uintptr_t>(tensor.data());
       const std::uintptr_t boundary = align_up<std::uintptr_t>(address + used, std::uintptr_t{1} << 32);
-      return static_cast<std::int64_t>(boundary - align_down<std::uintptr_t>(used / 2, 16) - address) / size_of(e.spec.kv);
+      return static_cast<std::int64_t>(boundary - align_down<std::uintptr_t>(used / 2, 16) - address) /
+             size_of(e.spec.kv);
     };
     SparseCaches{start(k), start(v)}.write(call, k, v, k_scale, v_scale);
     for (const void* base : {call.p.k, call.p.v}) {
@@ -178,14 +181,16 @@ TEST_CASE("bugclass 13: no tensor is read or written beyond its last element") {
       Call call(c, lengths);
       call.p.table_row_stride = call.p.table_columns;
       call.table.clear();
-      for (int page = 0; page < c.num_pages(); ++page) call.table.push_back(page);  // the last page is the last one used
+      for (int page = 0; page < c.num_pages(); ++page)
+        call.table.push_back(page);  // the last page is the last one used
       call.fill();
       const Prepared d = call.prepare(2);
       if constexpr (bench::emulated_device) {
         const auto at_guard = [](const DeviceBuffer& b) {
           return (reinterpret_cast<std::uintptr_t>(b.data()) + (b.bytes() + 15) / 16 * 16) % 4096 == 0;
         };
-        REQUIRE((at_guard(d.q) && at_guard(d.out) && at_guard(d.lse) && at_guard(d.table) && at_guard(d.lengths) && at_guard(d.workspace)));
+        REQUIRE((at_guard(d.q) && at_guard(d.out) && at_guard(d.lse) && at_guard(d.table) && at_guard(d.lengths) &&
+                 at_guard(d.workspace)));
       }
       for (const int splits : {1, 2}) CHECK(call.verify(call.run(e, splits), call.expected()).pass);
     }
@@ -195,8 +200,10 @@ TEST_CASE("bugclass 13: no tensor is read or written beyond its last element") {
 TEST_CASE("bugclass 28: the block table is not read beyond the columns a length needs") {
   each_small_entry([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e);
-    const std::vector<std::int32_t> lengths{1, 16, 17, tile, tile + 1, 2 * tile, 0, 2 * tile + 16};  // the last one fills its row
-    for (const std::int32_t stale : {-1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()}) {
+    const std::vector<std::int32_t> lengths{1,        16,       17, tile,
+                                            tile + 1, 2 * tile, 0,  2 * tile + 16};  // the last one fills its row
+    for (const std::int32_t stale :
+         {-1, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min()}) {
       PagedAttentionCase c = case_for(e, lengths);
       c.num_q_heads = 2;
       c.mtp = 2;
@@ -204,7 +211,8 @@ TEST_CASE("bugclass 28: the block table is not read beyond the columns a length 
       REQUIRE(c.table_columns() * 16 == lengths.back());
       const int stride = static_cast<int>(call.p.table_row_stride);
       for (int b = 0; b < c.batch; ++b)
-        for (int column = (std::max(0, lengths[b]) + 15) / 16; column < stride; ++column) call.table[b * stride + column] = stale;
+        for (int column = (std::max(0, lengths[b]) + 15) / 16; column < stride; ++column)
+          call.table[b * stride + column] = stale;
       call.table.resize(call.table.size() - 1);  // ends with the last column in use, at the guard page
       set_counting(call);
       CAPTURE(stale);
@@ -219,7 +227,9 @@ TEST_CASE("bugclass 32: bases and strides off by 2 to 14 bytes are refused") {
     Call call(case_for(e, lengths), lengths);
     call.fill();
     const Prepared d = call.prepare(2);
-    const auto off = [](const void* p, int bytes) { return const_cast<std::byte*>(static_cast<const std::byte*>(p)) + bytes; };
+    const auto off = [](const void* p, int bytes) {
+      return const_cast<std::byte*>(static_cast<const std::byte*>(p)) + bytes;
+    };
     for (int bytes = 2; bytes < 16; bytes += 2)
       for (int tensor = 0; tensor < 5; ++tensor) {
         PagedAttentionProblem p = d.p;

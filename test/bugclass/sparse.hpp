@@ -29,7 +29,9 @@ class SparseTensor {
     if constexpr (!bench::emulated_device) buffer_.fill(0xff);  // the emulated rooms hand out zeros that take no memory
   }
   std::byte* data() const { return static_cast<std::byte*>(buffer_.data()); }
-  void write(std::int64_t byte, const void* from, std::size_t bytes) const { copy_to_device(data() + byte, from, bytes); }
+  void write(std::int64_t byte, const void* from, std::size_t bytes) const {
+    copy_to_device(data() + byte, from, bytes);
+  }
   void read(std::int64_t byte, void* to, std::size_t bytes) const {
     bench::check_hip(hipMemcpy(to, data() + byte, bytes, hipMemcpyDeviceToHost), "copying back");
   }
@@ -47,18 +49,21 @@ struct SparseCaches {
   static std::size_t cache_bytes(const Call& call) {
     std::int64_t last = 0;
     each_token(call, [&](int b, int h, int t) {
-      last = std::max({last, key(call, b, h, t, call.p.spec.head_size - 1), value(call, b, h, t, call.p.spec.head_size - 1)});
+      last = std::max(
+          {last, key(call, b, h, t, call.p.spec.head_size - 1), value(call, b, h, t, call.p.spec.head_size - 1)});
     });
     return align_up<std::size_t>((last + 1) * size_of(call.p.spec.kv), 16);
   }
   static std::size_t scale_bytes(const Call& call) {
     std::int64_t last = 0;
-    if (call.p.spec.quant == QuantMode::per_token) each_token(call, [&](int b, int h, int t) { last = std::max(last, scale(call, b, h, t)); });
+    if (call.p.spec.quant == QuantMode::per_token)
+      each_token(call, [&](int b, int h, int t) { last = std::max(last, scale(call, b, h, t)); });
     return (last + 1) * sizeof(float);
   }
 
   /// Points the call at the tensors and writes all its tokens.
-  void write(Call& call, const SparseTensor& k, const SparseTensor& v, const SparseTensor& k_scale, const SparseTensor& v_scale) const {
+  void write(Call& call, const SparseTensor& k, const SparseTensor& v, const SparseTensor& k_scale,
+             const SparseTensor& v_scale) const {
     const Signature signature(call);
     const int element = size_of(call.p.spec.kv);
     call.p.k = k.data() + k_at * element;
@@ -117,7 +122,8 @@ inline int own_token(int, int head) { return head % 64; }
 /// Places the caches as the call's strides and table say, runs it, and returns how many values were wrong.
 inline int wrong_signatures(Call& call, const PagedAttentionEntry& e, const SparseCaches& caches = {}) {
   const std::size_t bytes = SparseCaches::cache_bytes(call) + std::max(caches.k_at, caches.v_at) * size_of(e.spec.kv);
-  const SparseTensor k(bytes), v(bytes), k_scale(SparseCaches::scale_bytes(call)), v_scale(SparseCaches::scale_bytes(call));
+  const SparseTensor k(bytes), v(bytes), k_scale(SparseCaches::scale_bytes(call)),
+      v_scale(SparseCaches::scale_bytes(call));
   caches.write(call, k, v, k_scale, v_scale);
   Signature::set_q(call, own_token);
   return Signature(call).wrong(call, call.run(e), own_token);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The same functions compiled for the chip and for this CPU: results must agree bit for bit.
+#include "kernels/arithmetic.hpp"
+
 #include <cmath>
 
-#include "kernels/arithmetic.hpp"
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
@@ -25,7 +26,8 @@ std::vector<u32> operands(int count, std::uint64_t seed) {
            : kind == 1 ? random.next() % 100
            : kind < 5  ? float_bits(random.unit() * 1000.0f)
                        : random.next();
-    if ((word & 0x7f800000u) == 0x7f800000u) word &= ~0x40000000u;  // NaN payloads are not compared; infinities see below
+    if ((word & 0x7f800000u) == 0x7f800000u)
+      word &= ~0x40000000u;  // NaN payloads are not compared; infinities see below
   }
   return words;
 }
@@ -36,7 +38,8 @@ int mismatches(const std::vector<u32>& in, int count, F agree) {
   int wrong = 0;
   for (int i = 0; i < count; ++i) {
     if (agree(i)) continue;
-    if (wrong++ < 3) UNSCOPED_INFO("operands " << hex(in[3 * i]) << " " << hex(in[3 * i + 1]) << " " << hex(in[3 * i + 2]));
+    if (wrong++ < 3)
+      UNSCOPED_INFO("operands " << hex(in[3 * i]) << " " << hex(in[3 * i + 1]) << " " << hex(in[3 * i + 2]));
   }
   return wrong;
 }
@@ -71,7 +74,8 @@ TEST_CASE("scalar arithmetic agrees with the CPU") {
     std::vector<u64> out(3 * count, 0);
     const Counts counts = Toy(arch).in(in).out(out).run("scalar_arithmetic", {count, 1, 1});
     CHECK(counts.instructions[static_cast<int>(Class::salu)] > counts.instructions[static_cast<int>(Class::valu)]);
-    CHECK(mismatches(in, count, [&](int i) { return out[3 * i] == integers(in[3 * i], in[3 * i + 1], in[3 * i + 2]); }) == 0);
+    CHECK(mismatches(in, count,
+                     [&](int i) { return out[3 * i] == integers(in[3 * i], in[3 * i + 1], in[3 * i + 2]); }) == 0);
     CHECK(mismatches(in, count, [&](int i) {
             const u32 a = in[3 * i], b = in[3 * i + 1], c = in[3 * i + 2];
             return out[3 * i + 1] == wide_integers(u64{a} << 32 | b, u64{c} << 32 | a, b);
@@ -98,8 +102,8 @@ TEST_CASE("exp2, log2, rcp and rsq are within an ulp and flush denormals") {
     CHECK(wrong == 0);
     CHECK((out[240] == 1.0f && out[241] == -INFINITY && out[242] == INFINITY && out[243] == INFINITY));
     CHECK((out[244] == 0.0f && out[245] == INFINITY && out[246] == 0.0f && out[247] == 0.0f));
-    CHECK(out[248] == 0.0f);        // 2^-140 would be a denormal
-    CHECK(out[253] == -INFINITY);   // so is this operand of log2
+    CHECK(out[248] == 0.0f);       // 2^-140 would be a denormal
+    CHECK(out[253] == -INFINITY);  // so is this operand of log2
   }
 }
 

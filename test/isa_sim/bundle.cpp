@@ -55,7 +55,8 @@ class Buffers {
       if (direction == "in") {
         data = read_file(directory / file);
         if (data.size() != bytes)
-          throw Error(file + " has " + std::to_string(data.size()) + " bytes, the bundle says " + std::to_string(bytes));
+          throw Error(file + " has " + std::to_string(data.size()) + " bytes, the bundle says " +
+                      std::to_string(bytes));
       }
       if (!data_.emplace(file, std::move(data)).second) throw Error("two buffers are named " + file);
       memory.map(file, data_.at(file).data(), bytes, direction != "in");
@@ -71,7 +72,8 @@ class Buffers {
   void patch(const json& pointers, Bytes& kernarg) const {
     for (const json& pointer : pointers) {
       const std::string file = pointer.at("file");
-      const auto offset = pointer.at("offset").get<std::size_t>(), within = pointer.value("file_offset", std::size_t{0});
+      const auto offset = pointer.at("offset").get<std::size_t>(),
+                 within = pointer.value("file_offset", std::size_t{0});
       if (offset + 8 > kernarg.size()) throw Error("pointer to " + file + " outside the kernel arguments");
       if (within > (*this)[file].size()) throw Error("pointer beyond the end of " + file);
       const std::uint64_t address = memory_.address_of(file) + within;
@@ -101,7 +103,8 @@ OutputReport compare(const fs::path& directory, const json& output, const Buffer
   OutputReport report;
   report.file = output.at("file");
   const std::string dtype = output.at("dtype");
-  const Bytes &actual = buffers[report.file], expected = read_file(directory / output.at("expected").get<std::string>());
+  const Bytes &actual = buffers[report.file],
+              expected = read_file(directory / output.at("expected").get<std::string>());
   const auto shape = output.at("shape").get<std::vector<std::int64_t>>();
   std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
@@ -122,7 +125,8 @@ OutputReport compare(const fs::path& directory, const json& output, const Buffer
     std::int64_t at = 0, rest = i;
     for (std::size_t d = shape.size(); d-- > 0; rest /= shape[d]) at += rest % shape[d] * strides[d];
     const std::size_t byte = static_cast<std::size_t>(at) * size_of(dtype);
-    if (at < 0 || byte + size_of(dtype) > actual.size()) throw Error(report.file + ": the shape reaches beyond its end");
+    if (at < 0 || byte + size_of(dtype) > actual.size())
+      throw Error(report.file + ": the shape reaches beyond its end");
     const double value = element(dtype, actual.data() + byte), wanted = load_bytes<float>(expected.data() + 4 * i);
     double error = value == wanted ? 0 : std::fabs(value - wanted);  // equal infinities are equal
     if (std::isnan(error)) error = INFINITY;
@@ -175,7 +179,8 @@ BundleReport run(const fs::path& directory, const json& bundle, const BundleOpti
     for (const json& output : bundle.at("outputs")) {
       const std::string file = output.at("file");
       std::ofstream out(fs::path(options.write_outputs) / file, std::ios::binary);
-      out.write(reinterpret_cast<const char*>(buffers[file].data()), static_cast<std::streamsize>(buffers[file].size()));
+      out.write(reinterpret_cast<const char*>(buffers[file].data()),
+                static_cast<std::streamsize>(buffers[file].size()));
       if (!out) throw Error("cannot write " + file);
     }
   }
@@ -187,7 +192,8 @@ BundleReport run(const fs::path& directory, const json& bundle, const BundleOpti
 }  // namespace
 
 bool BundleReport::pass() const {
-  return std::all_of(outputs.begin(), outputs.end(), [](const auto& o) { return o.outside == 0 && o.rows_outside == 0; });
+  return std::all_of(outputs.begin(), outputs.end(),
+                     [](const auto& o) { return o.outside == 0 && o.rows_outside == 0; });
 }
 
 nlohmann::ordered_json BundleReport::to_json() const {

@@ -22,11 +22,11 @@ struct LaunchReport {
 struct OutputReport {
   std::string file;
   std::uint64_t elements = 0;
-  std::uint64_t outside = 0;     // elements beyond atol + rtol * |expected|
+  std::uint64_t outside = 0;       // elements beyond atol + rtol * |expected|
   std::uint64_t rows_outside = 0;  // rows (last dimension) whose l2 error is beyond row_rtol of the row's norm
-  double max_abs_err = 0;        // inf if something is not a number
-  double max_row_err = 0;        // l2 norm of a row's error / l2 norm of the row
-  std::string first;             // the first finding, empty if there is none
+  double max_abs_err = 0;          // inf if something is not a number
+  double max_row_err = 0;          // l2 norm of a row's error / l2 norm of the row
+  std::string first;               // the first finding, empty if there is none
 };
 
 struct BundleReport {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Bundles: outputs are compared as the bundle says, and a broken bundle is one clear error.
+#include "bundle.hpp"
+
 #include <unistd.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 #include <fstream>
 #include <functional>
 
-#include "bundle.hpp"
 #include "test/catch_compat.hpp"
 
 namespace {
@@ -44,24 +45,38 @@ struct TwoAdds {
       json pointers;
       int offset = 0;
       for (const char* file : {x, y, z}) {
-        pointers.push_back({{"offset", offset}, {"file", file}, {"file_offset", 0}, {"bytes", 1200}, {"direction", "in"}});
+        pointers.push_back(
+            {{"offset", offset}, {"file", file}, {"file_offset", 0}, {"bytes", 1200}, {"direction", "in"}});
         offset += 8;
       }
-      return json{{"name", name},          {"code_object", "toys.co"},  {"kernel", "vector_add"},
-                  {"symbol", "vector_add.kd"}, {"grid_blocks", {2, 1, 1}}, {"block", {256, 1, 1}},
-                  {"dynamic_lds_bytes", 0}, {"static_lds_bytes", 0},      {"kernarg_bytes", 28},
-                  {"kernarg_hex", kernarg}, {"pointers", pointers}};
+      return json{{"name", name},
+                  {"code_object", "toys.co"},
+                  {"kernel", "vector_add"},
+                  {"symbol", "vector_add.kd"},
+                  {"grid_blocks", {2, 1, 1}},
+                  {"block", {256, 1, 1}},
+                  {"dynamic_lds_bytes", 0},
+                  {"static_lds_bytes", 0},
+                  {"kernarg_bytes", 28},
+                  {"kernarg_hex", kernarg},
+                  {"pointers", pointers}};
     };
     const auto buffer = [](const char* file, const char* direction) {
       return json{{"file", file}, {"bytes", 1200}, {"direction", direction}};
     };
-    bundle = {{"schema", "tilewave-bundle/1"},
-              {"arch", "gfx950"},
-              {"launches", {launch("first", "a.bin", "b.bin", "t.bin"), launch("second", "t.bin", "a.bin", "c.bin")}},
-              {"buffers", {buffer("a.bin", "in"), buffer("b.bin", "in"), buffer("t.bin", "scratch"), buffer("c.bin", "out")}},
-              {"outputs",
-               {{{"file", "c.bin"}, {"expected", "c.expected.bin"}, {"dtype", "f32"}, {"shape", {3, 100}},
-                 {"atol", 1e-3}, {"rtol", 0.0}, {"row_rtol", 1e-3}}}}};
+    bundle = {
+        {"schema", "tilewave-bundle/1"},
+        {"arch", "gfx950"},
+        {"launches", {launch("first", "a.bin", "b.bin", "t.bin"), launch("second", "t.bin", "a.bin", "c.bin")}},
+        {"buffers", {buffer("a.bin", "in"), buffer("b.bin", "in"), buffer("t.bin", "scratch"), buffer("c.bin", "out")}},
+        {"outputs",
+         {{{"file", "c.bin"},
+           {"expected", "c.expected.bin"},
+           {"dtype", "f32"},
+           {"shape", {3, 100}},
+           {"atol", 1e-3},
+           {"rtol", 0.0},
+           {"row_rtol", 1e-3}}}}};
   }
   ~TwoAdds() { fs::remove_all(directory); }
 
@@ -98,7 +113,8 @@ TEST_CASE("launches run in order on the same buffers") {
   CHECK(report.launches[1].counts.loaded.at(4) == 2 * 1200);
   CHECK(report.to_json()["outputs"][0]["outside"] == 0);
   std::vector<float> written(300);
-  std::ifstream(two.directory / "written" / "c.bin", std::ios::binary).read(reinterpret_cast<char*>(written.data()), 1200);
+  std::ifstream(two.directory / "written" / "c.bin", std::ios::binary)
+      .read(reinterpret_cast<char*>(written.data()), 1200);
   CHECK(written == two.expected);
 }
 
@@ -161,10 +177,12 @@ TEST_CASE("a broken bundle is one clear error") {
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["symbol"] = "nothing.kd"; }), "nothing.kd"));
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["kernarg_hex"] = "00"; }), "kernarg_bytes"));
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["pointers"][0]["file"] = "z.bin"; }), "z.bin"));
-  CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["pointers"][0]["offset"] = 24; }), "outside the kernel arg"));
+  CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["pointers"][0]["offset"] = 24; }),
+              "outside the kernel arg"));
   CHECK(holds(error_of([](TwoAdds& t) { t.expected.pop_back(); }), "do not fit together"));
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["outputs"] = json::array(); }), "no outputs"));
   // A pointer one element in: the last lane falls off the end.
-  CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["pointers"][0]["file_offset"] = 4; }), "nearest is a.bin"));
+  CHECK(holds(error_of([](TwoAdds& t) { t.bundle["launches"][0]["pointers"][0]["file_offset"] = 4; }),
+              "nearest is a.bin"));
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["buffers"][3]["direction"] = "in"; }), "c.bin"));
 }

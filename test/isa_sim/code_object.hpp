@@ -36,7 +36,7 @@ struct Program {
 
 struct CodeObject {
   Arch arch = Arch::gfx950;
-  std::vector<std::uint8_t> image;  // virtual addresses 0 .. size
+  std::vector<std::uint8_t> image;                  // virtual addresses 0 .. size
   std::map<std::string, KernelDescriptor> kernels;  // by descriptor symbol, `name.kd`
   Program program;
 };

@@ -53,15 +53,24 @@ struct NamedRegister {
   std::uint64_t value = 0;  // of a constant
 };
 constexpr NamedRegister named_registers[] = {
-    {"vcc", Kind::scalar, vcc_lo, 2},          {"vcc_lo", Kind::scalar, vcc_lo, 1},
-    {"vcc_hi", Kind::scalar, vcc_lo + 1, 1},   {"exec", Kind::scalar, exec_lo, 2},
-    {"exec_lo", Kind::scalar, exec_lo, 1},     {"exec_hi", Kind::scalar, exec_lo + 1, 1},
-    {"m0", Kind::scalar, m0, 1},               {"flat_scratch", Kind::scalar, 102, 2},
-    {"flat_scratch_lo", Kind::scalar, 102, 1}, {"flat_scratch_hi", Kind::scalar, 103, 1},
-    {"xnack_mask", Kind::scalar, 104, 2},      {"off", Kind::absent, 0, 0},
-    {"src_scc", Kind::scc, 0, 1},              {"scc", Kind::scc, 0, 1},
-    {"src_vccz", Kind::vccz, 0, 1},            {"vccz", Kind::vccz, 0, 1},
-    {"src_execz", Kind::execz, 0, 1},          {"execz", Kind::execz, 0, 1},
+    {"vcc", Kind::scalar, vcc_lo, 2},
+    {"vcc_lo", Kind::scalar, vcc_lo, 1},
+    {"vcc_hi", Kind::scalar, vcc_lo + 1, 1},
+    {"exec", Kind::scalar, exec_lo, 2},
+    {"exec_lo", Kind::scalar, exec_lo, 1},
+    {"exec_hi", Kind::scalar, exec_lo + 1, 1},
+    {"m0", Kind::scalar, m0, 1},
+    {"flat_scratch", Kind::scalar, 102, 2},
+    {"flat_scratch_lo", Kind::scalar, 102, 1},
+    {"flat_scratch_hi", Kind::scalar, 103, 1},
+    {"xnack_mask", Kind::scalar, 104, 2},
+    {"off", Kind::absent, 0, 0},
+    {"src_scc", Kind::scc, 0, 1},
+    {"scc", Kind::scc, 0, 1},
+    {"src_vccz", Kind::vccz, 0, 1},
+    {"vccz", Kind::vccz, 0, 1},
+    {"src_execz", Kind::execz, 0, 1},
+    {"execz", Kind::execz, 0, 1},
     {"null", Kind::absent, 0, 0},
     {"src_shared_base", Kind::constant, 0, 2, shared_aperture},
     {"src_private_base", Kind::constant, 0, 2, private_aperture},
@@ -238,9 +247,9 @@ bool apply_modifier(std::string_view word, Op& op, Sdwa& sdwa) {
     sdwa.unused = value == "UNUSED_PAD" ? Unused::pad : value == "UNUSED_SEXT" ? Unused::sext : Unused::preserve;
     return true;
   }
-  constexpr std::string_view dpp_words[] = {"quad_perm", "row_shl", "row_shr", "row_ror", "wave_shl", "wave_rol",
-                                            "wave_shr", "wave_ror", "row_mirror", "row_half_mirror", "row_bcast",
-                                            "row_newbcast", "row_mask", "bank_mask", "bound_ctrl"};
+  constexpr std::string_view dpp_words[] = {"quad_perm", "row_shl",      "row_shr",  "row_ror",    "wave_shl",
+                                            "wave_rol",  "wave_shr",     "wave_ror", "row_mirror", "row_half_mirror",
+                                            "row_bcast", "row_newbcast", "row_mask", "bank_mask",  "bound_ctrl"};
   return op.dpp && std::find(std::begin(dpp_words), std::end(dpp_words), key) != std::end(dpp_words);
 }
 

@@ -31,9 +31,9 @@ struct Shape {
 
 // The slice: each row of a spec's entries takes the next ones, so every class meets every architecture and dtype.
 constexpr Shape slice_shapes[] = {
-    {64, 2, 300, 8, 1, true, true, 0, 3},       {16, 1, 519, 8, 1, false, true, 0, 1},
-    {1024, 4, 1027, 16, 2, true, false, 0, 4},  {128, 3, 700, 10, 1, false, true, 128, 2},
-    {16, 4, 130, 64, 2, true, true, 0, 1},      {1024, 1, 1027, 4, 4, false, true, 0, 5},
+    {64, 2, 300, 8, 1, true, true, 0, 3},        {16, 1, 519, 8, 1, false, true, 0, 1},
+    {1024, 4, 1027, 16, 2, true, false, 0, 4},   {128, 3, 700, 10, 1, false, true, 128, 2},
+    {16, 4, 130, 64, 2, true, true, 0, 1},       {1024, 1, 1027, 4, 4, false, true, 0, 5},
     {64, 2, 1027, 32, 4, false, false, 1023, 3}, {128, 1, 33, 16, 1, true, true, 7, 2},
 };
 
@@ -100,7 +100,8 @@ bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAtt
       seconds += launch.seconds;
       instructions += static_cast<double>(launch.counts.total());
     }
-    std::printf("%s %s: %.0f instructions, %.3f s", report.pass() ? "ok  " : "FAIL", name.c_str(), instructions, seconds);
+    std::printf("%s %s: %.0f instructions, %.3f s", report.pass() ? "ok  " : "FAIL", name.c_str(), instructions,
+                seconds);
     for (const auto& output : report.outputs)
       std::printf(", %s %.2g%s%s", output.file.c_str(), output.max_abs_err, output.first.empty() ? "" : " ",
                   output.first.c_str());

@@ -81,7 +81,8 @@ void add_integer(InstructionTable& t, const std::string& type) {
   add("t", [](T, T) { return true; });
 }
 
-/// Mask bits: 0 signalling NaN, 1 quiet NaN, 2 -inf, 3 -normal, 4 -denormal, 5 -0, 6 +0, 7 +denormal, 8 +normal, 9 +inf.
+/// Mask bits: 0 signalling NaN, 1 quiet NaN, 2 -inf, 3 -normal, 4 -denormal, 5 -0, 6 +0, 7 +denormal, 8 +normal,
+/// 9 +inf.
 template <class T>
 bool in_class(T x, u32 mask) {
   const bool negative = std::signbit(x);

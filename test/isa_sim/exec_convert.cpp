@@ -156,8 +156,8 @@ void run_encode_pair(Wave& w, const Op& op) {
   read_words(w, op.arg[0], 0, nullptr, old);
   const bool saturate = w.mode.fp16_overflow, upper = op.op_sel >> 3 & 1;
   for (int l = 0; l < wave_lanes; ++l) {
-    const u32 pair = fp8_encode(format<bf8, ocp>, a[l], saturate) |
-                     u32{fp8_encode(format<bf8, ocp>, b[l], saturate)} << 8;
+    const u32 pair = fp8_encode(format<bf8, ocp>, a[l], saturate) | u32{fp8_encode(format<bf8, ocp>, b[l], saturate)}
+                                                                        << 8;
     out[l] = upper ? (old[l] & 0xffffu) | pair << 16 : (old[l] & 0xffff0000u) | pair;
   }
   write(w, op, out);

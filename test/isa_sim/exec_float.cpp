@@ -133,7 +133,7 @@ void add_half(InstructionTable& t) {
   t["v_log_f16"] = valu([](Half x) { return Half(std::log2(f32(x))); });
 }
 
-// Division: v_div_scale, a Newton iteration in v_fma, v_div_fmas, v_div_fixup (CDNA3 ISA guide, pseudo-code of the three).
+// Division: v_div_scale, a Newton iteration in v_fma, v_div_fmas, v_div_fixup (CDNA3 ISA guide, pseudo-code of these).
 // Where reciprocal and quotient are both denormal the guide scales the denominator by 2^64, which overflows; only 2^-64
 // gives the right quotients.
 struct Scaled {

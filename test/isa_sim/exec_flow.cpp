@@ -84,11 +84,13 @@ void add_waits(InstructionTable& t) {
                         },
                     .cls = Class::wait};
   t["s_endpgm"] = {.run = [](Wave& w, const Op&) { w.status = WaveStatus::ended; }, .cls = Class::other};
-  for (const char* name : {"s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_inst_prefetch",
-                           "s_dcache_inv", "s_dcache_wb", "s_incperflevel", "s_decperflevel", "s_code_end"})
+  for (const char* name : {"s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_inst_prefetch", "s_dcache_inv",
+                           "s_dcache_wb", "s_incperflevel", "s_decperflevel", "s_code_end"})
     t[name] = {.run = [](Wave&, const Op&) {}, .cls = Class::other};
-  t["s_trap"] = {.run = [](Wave&, const Op& op) { throw Error("the kernel trapped (s_trap " + std::to_string(op.simm16()) + ")"); },
-                 .cls = Class::other};
+  t["s_trap"] = {
+      .run = [](Wave&,
+                const Op& op) { throw Error("the kernel trapped (s_trap " + std::to_string(op.simm16()) + ")"); },
+      .cls = Class::other};
 }
 
 void add_immediates(InstructionTable& t) {
@@ -149,7 +151,8 @@ void add_flow_instructions(InstructionTable& t) {
   add_branches(t);
   add_waits(t);
   add_immediates(t);
-  t["s_setreg_b32"] = {.run = [](Wave& w, const Op& op) { set_mode(w, op, scalar_word(w, op.arg[1])); }, .cls = Class::salu};
+  t["s_setreg_b32"] = {.run = [](Wave& w, const Op& op) { set_mode(w, op, scalar_word(w, op.arg[1])); },
+                       .cls = Class::salu};
   t["s_setreg_imm32_b32"] = {.run = [](Wave& w, const Op& op) { set_mode(w, op, op.code[1]); }, .cls = Class::salu};
   for (const u32 words : {1u, 2u, 4u, 8u, 16u})
     t[std::string("s_load_dword") + (words == 1 ? "" : "x") + (words == 1 ? "" : std::to_string(words))] = {

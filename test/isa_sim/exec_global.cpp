@@ -35,8 +35,8 @@ void issue(Wave& w) {
 std::uint8_t* scratch_at(Wave& w, u32 address, u32 bytes, int lane) {
   Block& block = *w.block;
   if (address > block.scratch_bytes || block.scratch_bytes - address < bytes)
-    throw Error("scratch address " + std::to_string(address) + " is outside the " + std::to_string(block.scratch_bytes) +
-                " bytes of a lane");
+    throw Error("scratch address " + std::to_string(address) + " is outside the " +
+                std::to_string(block.scratch_bytes) + " bytes of a lane");
   return block.scratch.data() + (u64{static_cast<u32>(w.id)} * wave_lanes + lane) * block.scratch_bytes + address;
 }
 
@@ -196,8 +196,10 @@ void add_global_instructions(InstructionTable& t, Arch arch) {
   }
   add_atomics(t);
   // Cache control: memory here is coherent. A write-back counts in vmcnt, an invalidation does not.
-  add("buffer_inv", [](Wave&, const Op&) {}, false, 0);
-  add("buffer_wbl2", [](Wave& w, const Op&) { ++w.vm.issued; }, false, 0);
+  add(
+      "buffer_inv", [](Wave&, const Op&) {}, false, 0);
+  add(
+      "buffer_wbl2", [](Wave& w, const Op&) { ++w.vm.issued; }, false, 0);
 }
 
 }  // namespace isa_sim

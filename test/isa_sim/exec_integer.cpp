@@ -131,8 +131,7 @@ void add_short(InstructionTable& t) {
   t["v_sub_u16"] = valu([](u16 a, u16 b) { return static_cast<u16>(a - b); });
   t["v_subrev_u16"] = valu([](u16 a, u16 b) { return static_cast<u16>(b - a); });
   t["v_mul_lo_u16"] = valu([](u16 a, u16 b) { return static_cast<u16>(u32{a} * b); });
-  t["v_mad_legacy_u16"] = t["v_mad_u16"] =
-      valu([](u16 a, u16 b, u16 c) { return static_cast<u16>(u32{a} * b + c); });
+  t["v_mad_legacy_u16"] = t["v_mad_u16"] = valu([](u16 a, u16 b, u16 c) { return static_cast<u16>(u32{a} * b + c); });
   t["v_max_u16"] = valu([](u16 a, u16 b) { return std::max(a, b); });
   t["v_min_u16"] = valu([](u16 a, u16 b) { return std::min(a, b); });
   t["v_max_i16"] = valu([](i16 a, i16 b) { return std::max(a, b); });

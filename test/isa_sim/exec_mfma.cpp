@@ -4,7 +4,8 @@
 //   A: lane holds row l % M, k = E (l / M) + e for its E = K M / 64 elements, packed low first
 //   B: lane holds column l % M, same k
 //   C, D: lane holds column l % M; 16x16: row 4 (l / 16) + r; 32x32: row 8 (r / 4) + 4 (l / 32) + r % 4
-// EXEC is ignored. Sums run over k in order with one f32 rounding each; products of 16-bit and smaller elements are exact.
+// EXEC is ignored. Sums run over k in order with one f32 rounding each; products of 16-bit and smaller elements are
+// exact.
 #include "fp8.hpp"
 #include "lanes.hpp"
 
@@ -38,7 +39,8 @@ template <class Element>
 float element(const Wave& w, const Operand& a, int lane, int e) {
   constexpr int per_word = 32 / Element::bits;
   const u32 word = w.v[a.reg + e / per_word][lane];
-  return Element::value(word >> Element::bits * (e % per_word) & (Element::bits == 32 ? ~0u : (1u << Element::bits) - 1));
+  return Element::value(word >> Element::bits * (e % per_word) &
+                        (Element::bits == 32 ? ~0u : (1u << Element::bits) - 1));
 }
 
 template <int M>
@@ -73,8 +75,8 @@ void run_mfma(Wave& w, const Op& op) {
 template <int M, int K, class EA, class EB>
 void add(InstructionTable& t, const std::string& type) {
   const std::string m = std::to_string(M);
-  t["v_mfma_f32_" + m + "x" + m + "x" + std::to_string(K) + "_" + type] = {
-      .run = run_mfma<M, K, EA, EB>, .cls = Class::mfma};
+  t["v_mfma_f32_" + m + "x" + m + "x" + std::to_string(K) + "_" + type] = {.run = run_mfma<M, K, EA, EB>,
+                                                                           .cls = Class::mfma};
 }
 
 template <bool ocp>

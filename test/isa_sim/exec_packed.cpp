@@ -96,7 +96,8 @@ void run_dot2(Wave& w, const Op& op) {
     const u32 bits = half ? word >> 16 : word & 0xffffu;
     return bf16 ? std::bit_cast<float>(bits << 16) : static_cast<float>(Half::from_bits(static_cast<u16>(bits)));
   };
-  if (op.op_sel || (op.op_sel_hi & 3) != 3 || op.neg_lo || op.neg_hi) throw Error("v_dot2 with modifiers is not simulated");
+  if (op.op_sel || (op.op_sel_hi & 3) != 3 || op.neg_lo || op.neg_hi)
+    throw Error("v_dot2 with modifiers is not simulated");
   read(w, op, 1, a);
   read(w, op, 2, b);
   if (op.operands > 3)
@@ -110,7 +111,9 @@ void run_dot2(Wave& w, const Op& op) {
 
 template <class F>
 Instruction packed_f32(F, bool three) {
-  return {.run = three ? run_packed_f32<F, 3> : run_packed_f32<F, 2>, .cls = Class::valu, .integer_result = false,
+  return {.run = three ? run_packed_f32<F, 3> : run_packed_f32<F, 2>,
+          .cls = Class::valu,
+          .integer_result = false,
           .accepts_op_sel = true};
 }
 template <class T, class F>

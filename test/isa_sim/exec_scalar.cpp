@@ -70,13 +70,35 @@ void logic(InstructionTable& t, const std::string& name, F32 f32, F64 f64) {
 }
 
 void add_arithmetic(InstructionTable& t) {
-  t["s_add_u32"] = salu([](bool& c, u32 a, u32 b) { u64 r = u64{a} + b; c = r >> 32; return static_cast<u32>(r); });
-  t["s_addc_u32"] =
-      salu([](bool& c, u32 a, u32 b) { u64 r = u64{a} + b + c; c = r >> 32; return static_cast<u32>(r); });
-  t["s_sub_u32"] = salu([](bool& c, u32 a, u32 b) { c = b > a; return a - b; });
-  t["s_subb_u32"] = salu([](bool& c, u32 a, u32 b) { u32 r = a - b - c; c = u64{b} + c > a; return r; });
-  t["s_add_i32"] = salu([](bool& c, i32 a, i32 b) { i32 r; c = __builtin_add_overflow(a, b, &r); return r; });
-  t["s_sub_i32"] = salu([](bool& c, i32 a, i32 b) { i32 r; c = __builtin_sub_overflow(a, b, &r); return r; });
+  t["s_add_u32"] = salu([](bool& c, u32 a, u32 b) {
+    u64 r = u64{a} + b;
+    c = r >> 32;
+    return static_cast<u32>(r);
+  });
+  t["s_addc_u32"] = salu([](bool& c, u32 a, u32 b) {
+    u64 r = u64{a} + b + c;
+    c = r >> 32;
+    return static_cast<u32>(r);
+  });
+  t["s_sub_u32"] = salu([](bool& c, u32 a, u32 b) {
+    c = b > a;
+    return a - b;
+  });
+  t["s_subb_u32"] = salu([](bool& c, u32 a, u32 b) {
+    u32 r = a - b - c;
+    c = u64{b} + c > a;
+    return r;
+  });
+  t["s_add_i32"] = salu([](bool& c, i32 a, i32 b) {
+    i32 r;
+    c = __builtin_add_overflow(a, b, &r);
+    return r;
+  });
+  t["s_sub_i32"] = salu([](bool& c, i32 a, i32 b) {
+    i32 r;
+    c = __builtin_sub_overflow(a, b, &r);
+    return r;
+  });
   t["s_mul_i32"] = salu([](u32 a, u32 b) { return a * b; });
   t["s_mul_hi_u32"] = salu([](u32 a, u32 b) { return static_cast<u32>(u64{a} * b >> 32); });
   t["s_mul_hi_i32"] = salu([](i32 a, i32 b) { return static_cast<i32>(i64{a} * b >> 32); });
@@ -85,10 +107,22 @@ void add_arithmetic(InstructionTable& t) {
     return static_cast<u32>(d < 0 ? -d : d);
   });
   t["s_abs_i32"] = salu_nz([](i32 a) { return a < 0 ? 0u - static_cast<u32>(a) : static_cast<u32>(a); });
-  t["s_min_i32"] = salu([](bool& c, i32 a, i32 b) { c = a < b; return std::min(a, b); });
-  t["s_min_u32"] = salu([](bool& c, u32 a, u32 b) { c = a < b; return std::min(a, b); });
-  t["s_max_i32"] = salu([](bool& c, i32 a, i32 b) { c = a > b; return std::max(a, b); });
-  t["s_max_u32"] = salu([](bool& c, u32 a, u32 b) { c = a > b; return std::max(a, b); });
+  t["s_min_i32"] = salu([](bool& c, i32 a, i32 b) {
+    c = a < b;
+    return std::min(a, b);
+  });
+  t["s_min_u32"] = salu([](bool& c, u32 a, u32 b) {
+    c = a < b;
+    return std::min(a, b);
+  });
+  t["s_max_i32"] = salu([](bool& c, i32 a, i32 b) {
+    c = a > b;
+    return std::max(a, b);
+  });
+  t["s_max_u32"] = salu([](bool& c, u32 a, u32 b) {
+    c = a > b;
+    return std::max(a, b);
+  });
   t["s_lshl1_add_u32"] = salu([](bool& c, u32 a, u32 b) { return shift_add<1>(c, a, b); });
   t["s_lshl2_add_u32"] = salu([](bool& c, u32 a, u32 b) { return shift_add<2>(c, a, b); });
   t["s_lshl3_add_u32"] = salu([](bool& c, u32 a, u32 b) { return shift_add<3>(c, a, b); });
@@ -96,16 +130,26 @@ void add_arithmetic(InstructionTable& t) {
 }
 
 void add_bits(InstructionTable& t) {
-  logic(t, "s_and", [](u32 a, u32 b) { return a & b; }, [](u64 a, u64 b) { return a & b; });
-  logic(t, "s_or", [](u32 a, u32 b) { return a | b; }, [](u64 a, u64 b) { return a | b; });
-  logic(t, "s_xor", [](u32 a, u32 b) { return a ^ b; }, [](u64 a, u64 b) { return a ^ b; });
-  logic(t, "s_andn2", [](u32 a, u32 b) { return a & ~b; }, [](u64 a, u64 b) { return a & ~b; });
-  logic(t, "s_orn2", [](u32 a, u32 b) { return a | ~b; }, [](u64 a, u64 b) { return a | ~b; });
-  logic(t, "s_nand", [](u32 a, u32 b) { return ~(a & b); }, [](u64 a, u64 b) { return ~(a & b); });
-  logic(t, "s_nor", [](u32 a, u32 b) { return ~(a | b); }, [](u64 a, u64 b) { return ~(a | b); });
-  logic(t, "s_xnor", [](u32 a, u32 b) { return ~(a ^ b); }, [](u64 a, u64 b) { return ~(a ^ b); });
-  logic(t, "s_lshl", [](u32 a, u32 b) { return a << (b & 31); }, [](u64 a, u32 b) { return a << (b & 63); });
-  logic(t, "s_lshr", [](u32 a, u32 b) { return a >> (b & 31); }, [](u64 a, u32 b) { return a >> (b & 63); });
+  logic(
+      t, "s_and", [](u32 a, u32 b) { return a & b; }, [](u64 a, u64 b) { return a & b; });
+  logic(
+      t, "s_or", [](u32 a, u32 b) { return a | b; }, [](u64 a, u64 b) { return a | b; });
+  logic(
+      t, "s_xor", [](u32 a, u32 b) { return a ^ b; }, [](u64 a, u64 b) { return a ^ b; });
+  logic(
+      t, "s_andn2", [](u32 a, u32 b) { return a & ~b; }, [](u64 a, u64 b) { return a & ~b; });
+  logic(
+      t, "s_orn2", [](u32 a, u32 b) { return a | ~b; }, [](u64 a, u64 b) { return a | ~b; });
+  logic(
+      t, "s_nand", [](u32 a, u32 b) { return ~(a & b); }, [](u64 a, u64 b) { return ~(a & b); });
+  logic(
+      t, "s_nor", [](u32 a, u32 b) { return ~(a | b); }, [](u64 a, u64 b) { return ~(a | b); });
+  logic(
+      t, "s_xnor", [](u32 a, u32 b) { return ~(a ^ b); }, [](u64 a, u64 b) { return ~(a ^ b); });
+  logic(
+      t, "s_lshl", [](u32 a, u32 b) { return a << (b & 31); }, [](u64 a, u32 b) { return a << (b & 63); });
+  logic(
+      t, "s_lshr", [](u32 a, u32 b) { return a >> (b & 31); }, [](u64 a, u32 b) { return a >> (b & 63); });
   t["s_ashr_i32"] = salu_nz([](i32 a, u32 b) { return a >> (b & 31); });
   t["s_ashr_i64"] = salu_nz([](i64 a, u32 b) { return a >> (b & 63); });
   t["s_bfm_b32"] = salu([](u32 a, u32 b) { return mask_of<u32>(a & 31) << (b & 31); });
@@ -125,8 +169,16 @@ void add_bits(InstructionTable& t) {
       if (a >> i & 15) r |= u64{15} << i;
     return r;
   });
-  t["s_brev_b32"] = salu([](u32 a) { u32 r = 0; for (int i = 0; i < 32; ++i) r |= (a >> i & 1) << (31 - i); return r; });
-  t["s_brev_b64"] = salu([](u64 a) { u64 r = 0; for (int i = 0; i < 64; ++i) r |= (a >> i & 1) << (63 - i); return r; });
+  t["s_brev_b32"] = salu([](u32 a) {
+    u32 r = 0;
+    for (int i = 0; i < 32; ++i) r |= (a >> i & 1) << (31 - i);
+    return r;
+  });
+  t["s_brev_b64"] = salu([](u64 a) {
+    u64 r = 0;
+    for (int i = 0; i < 64; ++i) r |= (a >> i & 1) << (63 - i);
+    return r;
+  });
   t["s_bcnt1_i32_b32"] = salu_nz([](u32 a) { return static_cast<u32>(std::popcount(a)); });
   t["s_bcnt1_i32_b64"] = salu_nz([](u64 a) { return static_cast<u32>(std::popcount(a)); });
   t["s_bcnt0_i32_b32"] = salu_nz([](u32 a) { return static_cast<u32>(std::popcount(~a)); });
@@ -146,8 +198,11 @@ void add_bits(InstructionTable& t) {
   t["s_sext_i32_i16"] = salu([](u32 a) { return static_cast<i32>(static_cast<std::int16_t>(a)); });
   for (const bool set : {false, true}) {
     t[set ? "s_bitset1_b32" : "s_bitset0_b32"] = {
-        .run = set ? Handler{[](Wave& w, const Op& op) { w.s[op.arg[0].reg] |= 1u << (scalar_word(w, op.arg[1]) & 31); }}
-                   : Handler{[](Wave& w, const Op& op) { w.s[op.arg[0].reg] &= ~(1u << (scalar_word(w, op.arg[1]) & 31)); }},
+        .run =
+            set ? Handler{[](Wave& w, const Op& op) { w.s[op.arg[0].reg] |= 1u << (scalar_word(w, op.arg[1]) & 31); }}
+                : Handler{[](Wave& w, const Op& op) {
+                    w.s[op.arg[0].reg] &= ~(1u << (scalar_word(w, op.arg[1]) & 31));
+                  }},
         .cls = Class::salu};
   }
 }
@@ -167,7 +222,8 @@ void add_moves(InstructionTable& t) {
     };
   };
   t["s_cmov_b32"] = {.run = cmov(std::false_type{}), .cls = Class::salu};
-  t["s_cmov_b64"] = {.run = cmov(std::true_type{}), .cls = Class::salu,
+  t["s_cmov_b64"] = {.run = cmov(std::true_type{}),
+                     .cls = Class::salu,
                      .widths = {Width::bits64, Width::bits64, Width::bits64, Width::bits64}};
   t["s_and_saveexec_b64"] = saveexec([](u64 s, u64 e) { return s & e; });
   t["s_or_saveexec_b64"] = saveexec([](u64 s, u64 e) { return s | e; });

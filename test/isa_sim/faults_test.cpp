@@ -75,8 +75,10 @@ TEST_CASE("LDS exchanged between waves without order is reported") {
   fails("exchange_overwritten", {"LDS race", "ds_read", "written by wave 1"}, 256, {.reverse = true});
   fails("broadcast_late_barrier", {"LDS race", "ds_read", "written by wave 0"}, 256);
   fails("broadcast_late_barrier", {"LDS race", "ds_write", "read by another wave"}, 256, {.reverse = true});
-  passes("broadcast_right", [](int i) { return 100 + i % 64; }, 256);
-  passes("exchange_right", [](int i) { return 100 + (i ^ 64); }, 256);
+  passes(
+      "broadcast_right", [](int i) { return 100 + i % 64; }, 256);
+  passes(
+      "exchange_right", [](int i) { return 100 + (i ^ 64); }, 256);
 }
 
 TEST_CASE("a copy to LDS is only there after its wait") {
@@ -85,7 +87,8 @@ TEST_CASE("a copy to LDS is only there after its wait") {
 }
 
 TEST_CASE("accesses outside memory are reported with lane and address") {
-  fails("load_past_end", {"lane 63", "global_load_dword", "outside every buffer", "nearest is buffer 0: offset 256 of 256"});
+  fails("load_past_end",
+        {"lane 63", "global_load_dword", "outside every buffer", "nearest is buffer 0: offset 256 of 256"});
   fails("store_to_input", {"lane 0", "buffer 0, which is read-only"});
   fails("lds_past_end", {"LDS address 4096", "outside the block's 0 bytes"});
 }
@@ -101,7 +104,7 @@ TEST_CASE("what is not simulated stops the run when it is executed") {
 TEST_CASE("a launch that does not fit the kernel is refused") {
   for (const Arch arch : both) {
     std::vector<int> out(64);
-    CHECK_THROWS_AS(Toy(arch, "faults").out(out).run("endless"), Error);                        // one argument short
+    CHECK_THROWS_AS(Toy(arch, "faults").out(out).run("endless"), Error);  // one argument short
     CHECK_THROWS_AS(Toy(arch, "faults").out(out).out(out).run("no_such_kernel"), Error);
     CHECK_THROWS_AS(Toy(arch, "faults").out(out).out(out).run("endless", {1, 1, 1}, {2048, 1, 1}), Error);
   }

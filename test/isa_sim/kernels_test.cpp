@@ -214,7 +214,8 @@ TEST_CASE("the 32x32 and fp8 matrix instructions multiply as the ISA guide says"
       for (int r = 0; r < 4; ++r) {
         double sum = c[l * 4 + r];
         for (int k = 0; k < 32; ++k)
-          sum += value(a8[(4 * (l / 16) + r + 16 * (k / 8)) * 8 + k % 8]) * value(b8[(l % 16 + 16 * (k / 8)) * 8 + k % 8]);
+          sum +=
+              value(a8[(4 * (l / 16) + r + 16 * (k / 8)) * 8 + k % 8]) * value(b8[(l % 16 + 16 * (k / 8)) * 8 + k % 8]);
         worst = std::max(worst, std::fabs(sum - out[l * 4 + r]));
       }
     CHECK(worst < 1e-5);

@@ -65,9 +65,7 @@ std::uint64_t write_mask(const Wave& w, const Op& op) {
 
 namespace {
 
-constexpr int shift_of(Select s) {
-  return s <= Select::byte3 ? 8 * static_cast<int>(s) : s == Select::word1 ? 16 : 0;
-}
+constexpr int shift_of(Select s) { return s <= Select::byte3 ? 8 * static_cast<int>(s) : s == Select::word1 ? 16 : 0; }
 constexpr int bits_of(Select s) { return s <= Select::byte3 ? 8 : s == Select::dword ? 32 : 16; }
 
 }  // namespace

@@ -182,7 +182,8 @@ Counts run_launch(const CodeObject& object, const Launch& launch, Memory& memory
     Counts counts;
     try {
       for (std::uint64_t i = next++; i < blocks; i = next++) {
-        const std::uint64_t n = options.reverse ? blocks - 1 - i : i, x = launch.grid_blocks[0], y = launch.grid_blocks[1];
+        const std::uint64_t n = options.reverse ? blocks - 1 - i : i, x = launch.grid_blocks[0],
+                            y = launch.grid_blocks[1];
         block.id = {static_cast<std::uint32_t>(n % x), static_cast<std::uint32_t>(n / x % y),
                     static_cast<std::uint32_t>(n / (x * y))};
         run_block(c, block, counts);

@@ -56,7 +56,9 @@ int main(int argc, char** argv) {
   app.add_flag("--decode", only_decode, "run nothing: list the instructions of a code object that are not simulated");
   app.add_flag("--json", as_json, "print one JSON object instead of text");
   app.add_option("--objdump", options.objdump, "llvm-objdump to disassemble with")->capture_default_str();
-  app.add_option("--threads", options.machine.threads, "blocks simulated at a time")->capture_default_str()->check(CLI::Range(1, 256));
+  app.add_option("--threads", options.machine.threads, "blocks simulated at a time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
   app.add_flag("--reverse", options.machine.reverse, "run blocks, and waves between barriers, from last to first");
   app.add_option("--max-wave-instructions", options.machine.max_wave_instructions, "give a wave up after this many")
       ->capture_default_str();

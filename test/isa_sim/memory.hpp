@@ -24,7 +24,7 @@ struct Region {
 
 class Memory {
  public:
-  /// Place `size` bytes of the caller's memory at a new address, 4 KiB aligned, with at least 8 GiB of nothing around it.
+  /// Place `size` bytes of the caller's memory at a new address, 4 KiB aligned, 10 GiB from the next.
   std::uint64_t map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable);
   /// Forget every region from index `count` on.
   void truncate(std::size_t count) { regions_.resize(count); }

@@ -24,11 +24,20 @@ constexpr int vector_registers = 512;  // v0..v255, then a0..a255
 constexpr int first_agpr = 256;
 // Scalar registers by their encoding, so that vcc, m0 and exec are ordinary numbers (CDNA3 ISA guide, "SGPR operands").
 constexpr int scalar_registers = 128;
-// Flat addresses whose high word is one of these mean LDS and scratch. The hardware's values differ; code asks for them.
+// Flat addresses whose high word is one of these mean LDS and scratch. Code asks for the values, so they may be ours.
 constexpr std::uint64_t shared_aperture = 0x0001'0000'0000'0000, private_aperture = 0x0002'0000'0000'0000;
 constexpr int vcc_lo = 106, m0 = 124, exec_lo = 126;
 
-enum class Kind : std::uint8_t { none, vector, scalar, constant, scc, vccz, execz, absent /* printed as `off` or null */ };
+enum class Kind : std::uint8_t {
+  none,
+  vector,
+  scalar,
+  constant,
+  scc,
+  vccz,
+  execz,
+  absent /* printed as `off` or null */
+};
 
 /// How a printed constant becomes bits: `1.0` is 0x3f800000 to a 32-bit operand, 0x3c00 to a 16-bit one.
 enum class Width : std::uint8_t { half, word, real64, int64, bits64 };
@@ -75,12 +84,12 @@ using Handler = void (*)(Wave&, const Op&);
 struct Instruction {
   Handler run = nullptr;
   Class cls = Class::other;
-  std::uint8_t first_source = 1;                    // operand number the widths below start at
+  std::uint8_t first_source = 1;  // operand number the widths below start at
   std::array<Width, 4> widths{Width::word, Width::word, Width::word, Width::word};
-  bool integer_result = true;                       // clamp and omod are then refused
+  bool integer_result = true;  // clamp and omod are then refused
   bool accepts_dpp = false, accepts_sdwa = false, accepts_op_sel = false;
   bool fills_first = false;
-  std::uint32_t parameter = 0;                      // family member, e.g. bytes of a load
+  std::uint32_t parameter = 0;  // family member, e.g. bytes of a load
 };
 
 constexpr int max_operands = 6;
@@ -91,12 +100,12 @@ struct Op {
   std::uint8_t operands = 0;
   std::uint8_t bytes = 4;  // encoded size
   bool clamp = false;
-  std::uint8_t omod = 0;              // 1: *2, 2: *4, 3: /2
+  std::uint8_t omod = 0;  // 1: *2, 2: *4, 3: /2
   std::uint8_t op_sel = 0, op_sel_hi = 0xff, neg_lo = 0, neg_hi = 0;
   std::uint32_t parameter = 0;
-  std::int32_t offset = 0;            // instruction offset in bytes, signed
+  std::int32_t offset = 0;  // instruction offset in bytes, signed
   std::int32_t offset0 = 0, offset1 = 0;
-  std::int32_t target = -1;           // branch target as an index into the program
+  std::int32_t target = -1;             // branch target as an index into the program
   std::array<std::uint32_t, 2> code{};  // first two encoded words
   std::uint64_t address = 0;
   bool float_result = false;

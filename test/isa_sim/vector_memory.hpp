@@ -17,7 +17,9 @@ struct Access {
   bool high = false;  // ... and uses the high half
 
   constexpr std::uint32_t pack() const { return bytes | sign_extend << 8 | d16 << 9 | high << 10; }
-  static constexpr Access unpack(std::uint32_t x) { return {x & 0xff, (x >> 8 & 1) != 0, (x >> 9 & 1) != 0, (x >> 10 & 1) != 0}; }
+  static constexpr Access unpack(std::uint32_t x) {
+    return {x & 0xff, (x >> 8 & 1) != 0, (x >> 9 & 1) != 0, (x >> 10 & 1) != 0};
+  }
 };
 
 inline constexpr std::array<std::pair<const char*, Access>, 14> load_kinds{{{"ubyte", {1}},

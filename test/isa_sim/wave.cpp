@@ -15,7 +15,9 @@ void Counts::add(const Counts& other) {
   barriers += other.barriers;
 }
 
-std::uint64_t Counts::total() const { return std::accumulate(instructions.begin(), instructions.end(), std::uint64_t{0}); }
+std::uint64_t Counts::total() const {
+  return std::accumulate(instructions.begin(), instructions.end(), std::uint64_t{0});
+}
 
 void Wave::wait(std::uint32_t vmcnt, std::uint32_t lgkmcnt) {
   if (vm.outstanding() > vmcnt) vm.done = vm.issued - vmcnt;
@@ -26,7 +28,8 @@ void Wave::wait(std::uint32_t vmcnt, std::uint32_t lgkmcnt) {
     lgkm.done = lgkm.issued - lgkmcnt;  // LDS alone returns in order; mixed with scalar loads nothing is certain
   }
   if (!copies.empty() && copies.front().ticket <= vm.done) {
-    const auto end = std::find_if(copies.begin(), copies.end(), [&](const auto& copy) { return copy.ticket > vm.done; });
+    const auto end =
+        std::find_if(copies.begin(), copies.end(), [&](const auto& copy) { return copy.ticket > vm.done; });
     std::for_each(copies.begin(), end, [&](const auto& copy) { block->land(copy); });
     copies.erase(copies.begin(), end);
   }
@@ -53,7 +56,8 @@ void Wave::check_waits(const Op& op) const {
     const Operand& arg = op.arg[i];
     if (arg.kind == Kind::vector) {
       // Loads of one kind return in order, so a later one may overwrite (or fill the other half of) a destination.
-      const bool own_vm = i == 0 && op.cls == Class::vmem && op.fills_first, own_lds = i == 0 && op.cls == Class::lds && op.fills_first;
+      const bool own_vm = i == 0 && op.cls == Class::vmem && op.fills_first,
+                 own_lds = i == 0 && op.cls == Class::lds && op.fills_first;
       for (int r = arg.reg; r < arg.reg + arg.words; ++r) {
         if (!vm_clear && !own_vm && v_vm[r] > vm.done) missing_wait(true, r, "vmcnt");
         if (!lgkm_clear && !own_lds && v_lgkm[r] > lgkm.done) missing_wait(true, r, "lgkmcnt");

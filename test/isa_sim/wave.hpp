@@ -51,8 +51,8 @@ struct LdsShadow {
   std::uint32_t read_epoch = 0;  // barriers passed when `readers` read it
   std::uint16_t readers = 0;     // waves
   std::int8_t writer = -1;
-  bool copied = false;           // ticket counts vmcnt: the write was a global-to-LDS copy
-  bool in_flight = false;        // ... which nobody has waited for yet
+  bool copied = false;     // ticket counts vmcnt: the write was a global-to-LDS copy
+  bool in_flight = false;  // ... which nobody has waited for yet
   bool atomic = false;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One function per kind of arithmetic, compiled for the chip and for the test: the simulator must agree with the CPU bit
-// for bit. Only operations that both round the same way (no contraction, no transcendentals).
+// One function per kind of arithmetic, compiled for the chip and for the test: the simulator must agree with the CPU
+// bit for bit. Only operations that both round the same way (no contraction, no transcendentals).
 #pragma once
 
 using u32 = unsigned;
@@ -55,12 +55,13 @@ BOTH u64 floats(float a, float b, float c) {
   h = h * 41 + float_bits(__builtin_floorf(a)) + float_bits(__builtin_ceilf(b)) + float_bits(__builtin_truncf(c));
   h = h * 41 + float_bits(__builtin_rintf(a)) + float_bits(__builtin_fabsf(b)) + float_bits(-c);
   h = h * 41 + float_bits(__builtin_copysignf(a, c));
-  h = h * 41 + (a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a >= b) + 32 * (a > b) +
-      64 * !(a < c) + 128 * __builtin_isnan(a - c);
+  h = h * 41 + (a < b) + 2 * (a <= b) + 4 * (a == b) + 8 * (a != b) + 16 * (a >= b) + 32 * (a > b) + 64 * !(a < c) +
+      128 * __builtin_isnan(a - c);
   h = h * 41 + float_bits(a < b ? c : a) + static_cast<u32>(b > 0 ? 3 : 5);
   const float small = __builtin_fabsf(a) < 1e9f ? a : 1.0f;
   h = h * 41 + static_cast<u32>(static_cast<i32>(small)) + static_cast<u32>(__builtin_fabsf(small));
-  h = h * 41 + float_bits(static_cast<float>(float_bits(a))) + float_bits(static_cast<float>(static_cast<i32>(float_bits(b))));
+  h = h * 41 + float_bits(static_cast<float>(float_bits(a))) +
+      float_bits(static_cast<float>(static_cast<i32>(float_bits(b))));
   h = h * 41 + float_bits(static_cast<float>(u64{float_bits(a)} << 32 | float_bits(b)));
   return h;
 }

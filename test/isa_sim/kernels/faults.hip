@@ -15,20 +15,28 @@ __global__ void vector_load_unwaited(const int* in, int* out) {
 }
 __global__ void vector_load_waited(const int* in, int* out) {
   int x;
-  asm volatile("global_load_dword %0, %1, off\n s_waitcnt vmcnt(0)\n v_add_u32 %0, %0, 1" : "=&v"(x) : "v"(in + lane()));
+  asm volatile("global_load_dword %0, %1, off\n s_waitcnt vmcnt(0)\n v_add_u32 %0, %0, 1"
+               : "=&v"(x)
+               : "v"(in + lane()));
   out[lane()] = x;
 }
 // Two loads in flight: one wait too few, or just enough.
 __global__ void second_load_unwaited(const int* in, int* out) {
   int x, y;
-  asm volatile("global_load_dword %0, %2, off\n global_load_dword %1, %2, off offset:4\n s_waitcnt vmcnt(1)\n v_add_u32 %0, %0, %1"
-               : "=&v"(x), "=&v"(y) : "v"(in + lane()));
+  asm volatile(
+      "global_load_dword %0, %2, off\n global_load_dword %1, %2, off offset:4\n"
+      "s_waitcnt vmcnt(1)\n v_add_u32 %0, %0, %1"
+      : "=&v"(x), "=&v"(y)
+      : "v"(in + lane()));
   out[lane()] = x;
 }
 __global__ void first_load_waited(const int* in, int* out) {
   int x, y;
-  asm volatile("global_load_dword %0, %2, off\n global_load_dword %1, %2, off offset:4\n s_waitcnt vmcnt(1)\n v_add_u32 %0, %0, 1\n s_waitcnt vmcnt(0)"
-               : "=&v"(x), "=&v"(y) : "v"(in + lane()));
+  asm volatile(
+      "global_load_dword %0, %2, off\n global_load_dword %1, %2, off offset:4\n"
+      "s_waitcnt vmcnt(1)\n v_add_u32 %0, %0, 1\n s_waitcnt vmcnt(0)"
+      : "=&v"(x), "=&v"(y)
+      : "v"(in + lane()));
   out[lane()] = x;
 }
 __global__ void scalar_load_unwaited(const int* in, int* out) {
@@ -44,8 +52,11 @@ __global__ void scalar_load_waited(const int* in, int* out) {
 // Scalar loads return out of order: waiting for one of two is no wait for either.
 __global__ void scalar_load_counted(const int* in, int* out) {
   int x, y;
-  asm volatile("s_load_dword %0, %2, 0x0\n s_load_dword %1, %2, 0x4\n s_waitcnt lgkmcnt(1)\n s_add_u32 %0, %0, 1\n s_waitcnt lgkmcnt(0)"
-               : "=&s"(x), "=&s"(y) : "s"(in));
+  asm volatile(
+      "s_load_dword %0, %2, 0x0\n s_load_dword %1, %2, 0x4\n"
+      "s_waitcnt lgkmcnt(1)\n s_add_u32 %0, %0, 1\n s_waitcnt lgkmcnt(0)"
+      : "=&s"(x), "=&s"(y)
+      : "s"(in));
   out[lane()] = x;
 }
 __global__ void lds_read_unwaited(const int* in, int* out) {
@@ -98,7 +109,10 @@ __device__ inline void direct_copy(const int* in, int* out) {
   __builtin_amdgcn_global_load_lds((Global*)const_cast<int*>(in + lane()), (Shared*)room, 4, 0, 0);
   int x;
   if constexpr (waits)
-    asm volatile("s_waitcnt vmcnt(0)\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)" : "=&v"(x) : "v"(lane() * 4) : "memory");
+    asm volatile("s_waitcnt vmcnt(0)\n ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)"
+                 : "=&v"(x)
+                 : "v"(lane() * 4)
+                 : "memory");
   else
     asm volatile("ds_read_b32 %0, %1\n s_waitcnt lgkmcnt(0)" : "=&v"(x) : "v"(lane() * 4) : "memory");
   out[lane()] = x;

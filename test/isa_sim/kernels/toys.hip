@@ -27,8 +27,10 @@ __global__ void vector_add(const float* a, const float* b, float* c, int n) {
 
 // Block (x, y) of a 3-D grid with 3-D work-item ids.
 __global__ void ids(u32* out) {
-  const u32 x = __builtin_amdgcn_workitem_id_x(), y = __builtin_amdgcn_workitem_id_y(), z = __builtin_amdgcn_workitem_id_z();
-  const u32 block = (__builtin_amdgcn_workgroup_id_z() * 3 + __builtin_amdgcn_workgroup_id_y()) * 2 + __builtin_amdgcn_workgroup_id_x();
+  const u32 x = __builtin_amdgcn_workitem_id_x(), y = __builtin_amdgcn_workitem_id_y(),
+            z = __builtin_amdgcn_workitem_id_z();
+  const u32 block = (__builtin_amdgcn_workgroup_id_z() * 3 + __builtin_amdgcn_workgroup_id_y()) * 2 +
+                    __builtin_amdgcn_workgroup_id_x();
   out[block * 240 + (z * 5 + y) * 16 + x] = block << 24 | z << 16 | y << 8 | x;
 }
 
@@ -157,7 +159,8 @@ __global__ void widths(const unsigned char* in, unsigned char* out) {
   const int i = lane();
   out[i] = static_cast<unsigned char>(in[i] + 1);
   reinterpret_cast<short*>(out + 64)[i] = static_cast<short>(reinterpret_cast<const signed char*>(in)[i] - 300);
-  reinterpret_cast<unsigned short*>(out + 192)[i] = static_cast<unsigned short>(reinterpret_cast<const unsigned short*>(in)[i] ^ 0x5a5a);
+  reinterpret_cast<unsigned short*>(out + 192)[i] =
+      static_cast<unsigned short>(reinterpret_cast<const unsigned short*>(in)[i] ^ 0x5a5a);
   reinterpret_cast<Float2*>(out + 320)[i] = reinterpret_cast<const Float2*>(in)[i] * 3.0f;
   reinterpret_cast<Float4*>(out + 832)[i] = reinterpret_cast<const Float4*>(in)[i] + 1.0f;
 }

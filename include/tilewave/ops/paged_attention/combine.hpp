@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Combine the partial results of the splits: out = sum_p w_p o_p with w_p = exp(lse_p - lse). Grid: one wave per output
-// row (sequence, mtp token, head), `waves` rows a block. No LDS, no barrier. Bound: the partials' bytes, from cache.
+// row (sequence, mtp token, head), `waves` rows a block. No LDS, no barrier. Bound: latency of two dependent reads, so a lane
+// holds the weights of its own splits and partials are read `batch` at a time.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
 
 namespace tilewave {
@@ -18,7 +20,9 @@ struct PagedAttentionCombine {
   static constexpr int block_threads = waves * lanes;
   static constexpr int waves_per_simd = 2;
   static constexpr int columns = head_size / lanes;  // head dimensions of one lane
-  static_assert(columns * lanes == head_size);
+  static constexpr int held = ceil_div(max_splits, lanes);  // weights of one lane
+  static constexpr int batch = 8;
+  static_assert(columns * lanes == head_size && lanes % batch == 0);
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t row = B::block_id() * waves + B::wave_id();
@@ -27,19 +31,40 @@ struct PagedAttentionCombine {
     const float* partial_lse = a.partial_lse + std::int64_t{row} * splits;
     const float* partial_out = a.partial_out + std::int64_t{row} * splits * head_size + column;
 
-    float maximum = -__builtin_inff();
-    for (int p = 0; p < splits; ++p) maximum = __builtin_fmaxf(maximum, B::load(partial_lse + p));
-    const float reference = maximum == -__builtin_inff() ? 0.0f : maximum;  // no split saw a token
-    float sum = 0.0f;
-    Vec<float, columns> out{};
-    for (int p = 0; p < splits; ++p) {
-      const float lse = B::load(partial_lse + p);
-      const float weight = B::exp2((lse - reference) * log2_e);
-      const auto partial = load_columns(partial_out + std::int64_t{p} * head_size);
-      sum += weight;
-      TILEWAVE_UNROLL
-      for (int c = 0; c < columns; ++c) out[c] += weight * partial[c];
+    constexpr float minus_infinity = -__builtin_inff();
+    float weight[held], maximum = minus_infinity;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < held; ++i) {
+      const int p = i * lanes + B::lane_id();
+      weight[i] = p < splits ? B::load(partial_lse + p) : minus_infinity;
+      maximum = __builtin_fmaxf(maximum, weight[i]);
     }
+    maximum = over_wave(maximum, [](float x, float y) { return __builtin_fmaxf(x, y); });
+    const float reference = maximum == minus_infinity ? 0.0f : maximum;  // no split saw a token
+    float sum = 0.0f;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < held; ++i) {
+      weight[i] = B::exp2((weight[i] - reference) * log2_e);
+      sum += weight[i];
+    }
+    sum = over_wave(sum, [](float x, float y) { return x + y; });
+
+    Vec<float, columns> out{};
+    static_for<held>([&](auto i) {
+      for (int first = i * lanes; first < min_of(splits, (i + 1) * lanes); first += batch) {
+        Vec<float, columns> partial[batch];
+        TILEWAVE_UNROLL
+        for (int j = 0; j < batch; ++j) {  // past the last split: the last one again, with a weight of zero
+          partial[j] = load_columns(partial_out + std::int64_t{min_of(first + j, splits - 1)} * head_size);
+        }
+        TILEWAVE_UNROLL
+        for (int j = 0; j < batch; ++j) {
+          const float w = B::shuffle(weight[i], (first + j) % lanes);
+          TILEWAVE_UNROLL
+          for (int c = 0; c < columns; ++c) out[c] += w * partial[j][c];
+        }
+      }
+    });
     const float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
 
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
@@ -51,6 +76,13 @@ struct PagedAttentionCombine {
   }
 
  private:
+  template <class F>
+  TILEWAVE_DEVICE static float over_wave(float x, F combine) {
+    TILEWAVE_UNROLL
+    for (int mask = 1; mask < lanes; mask *= 2) x = combine(x, B::shuffle_xor(x, mask));
+    return x;
+  }
+
   static constexpr int piece = columns < 4 ? columns : 4;  // one access is at most 16 bytes
 
   TILEWAVE_DEVICE static Vec<float, columns> load_columns(const float* from) {

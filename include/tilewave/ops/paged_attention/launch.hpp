@@ -12,9 +12,6 @@
 
 namespace tilewave {
 
-/// Most splits of one sequence's context.
-inline constexpr int max_splits = 128;
-
 namespace detail {
 
 inline bool aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }

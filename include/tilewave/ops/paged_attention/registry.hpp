@@ -85,24 +85,27 @@ inline std::string name_of(const PagedAttentionPlan& plan) {
   return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
 }
 
-/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only. A split costs its
-/// share of tokens, rounded up to whole rounds of resident blocks, plus a fixed start and merge; more than one split
-/// adds the combine launch.
+/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only.
+/// The unit is one block tile while memory is not yet the limit. A round of blocks costs its tiles, stretched once more than
+/// 60 % of the resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch.
+/// (Constants fitted to the decode sweep on an H200, 2026-11-21.)
 inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                   const ArchFacts& facts) {
+  constexpr double saturation = 0.6, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 16;
   const std::int64_t base = paged_attention_grid(p, policy, 1);
-  const std::int64_t resident = std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd /
-                                policy.waves_per_block();
+  const std::int64_t resident =
+      std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd / policy.waves_per_block();
   const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
-  const std::int64_t window = p.sliding_window > 0 ? p.sliding_window + p.mtp : capacity;
-  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(min_of(capacity, window), policy.block_tokens(p.spec)));
-  // In units of one block tile: starting a block costs about two, queueing combine about four.
-  constexpr std::int64_t block_cost = 2, combine_cost = 4;
+  const std::int64_t attended = p.sliding_window > 0 ? min_of<std::int64_t>(capacity, p.sliding_window + p.mtp) : capacity;
+  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(attended, policy.block_tokens(p.spec)));
   int best = 1;
-  std::int64_t best_cost = std::numeric_limits<std::int64_t>::max();
+  double best_cost = std::numeric_limits<double>::max();
   for (int splits = 1; splits <= max_splits && splits <= tiles; ++splits) {
-    const std::int64_t rounds = ceil_div(base * splits, resident);
-    const std::int64_t cost = rounds * (ceil_div<std::int64_t>(tiles, splits) + block_cost) + (splits > 1 ? combine_cost : 0);
+    const double rounds = static_cast<double>(ceil_div(base * splits, resident));
+    const double busy = static_cast<double>(min_of(base * splits, resident)) / static_cast<double>(resident);
+    const double tile_cost = max_of(1.0, busy / saturation);
+    const double cost = rounds * (static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile_cost + block_cost) +
+                        (splits > 1 ? combine_cost + combine_cost_per_split * splits : 0.0);
     if (cost < best_cost) {
       best_cost = cost;
       best = splits;

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// The entries of this build, as tests go through them, and the lengths worth testing each with.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bench/harness/entries.hpp"
+#include "bench/harness/paged_attention_case.hpp"
+#include "test/catch_compat.hpp"
+
+namespace tilewave::test {
+
+using bench::PagedAttentionCase;
+
+/// `gfx950/q_bf16.kv_bf16.none.h64/t128.r1.w1x4.p1x2`
+inline std::string describe(const PagedAttentionEntry& e) {
+  return std::string(name_of(e.arch)) + "/" + name_of(e.spec) + "/" + name_of(e.policy, e.spec);
+}
+
+/// Whether this build is instrumented by ThreadSanitizer, which makes a switch between lanes a thousand times slower.
+#if TILEWAVE_ON_GPU_COMPILER
+inline constexpr bool under_tsan = false;
+#else
+inline constexpr bool under_tsan = host::under_tsan;
+#endif
+
+/// Then says so in the test's output.
+inline bool too_slow_here() {
+  if (under_tsan) skip_test("kernels are too slow under ThreadSanitizer; bugclass 14 runs them all on small shapes");
+  return under_tsan;
+}
+
+/// Calls f(entry) for every entry of this build; a failure inside names the entry.
+template <class F>
+void each_entry(F f) {
+  if (too_slow_here()) return;
+  for (const PagedAttentionEntry* e : all_paged_attention_entries()) {
+    INFO("entry " << describe(*e));
+    f(*e);
+  }
+}
+/// The same for the entries of head_size 64: the head size changes trip counts only, so most tests need no other.
+template <class F>
+void each_small_entry(F f) {
+  each_entry([&](const PagedAttentionEntry& e) {
+    if (e.spec.head_size == 64) f(e);
+  });
+}
+/// One entry of each architecture, for tests of what no policy or spec changes.
+template <class F>
+void each_arch(F f) {
+  const PagedAttentionEntry* last = nullptr;
+  each_small_entry([&](const PagedAttentionEntry& e) {
+    if (last == nullptr || last->arch != e.arch) f(e);
+    last = &e;
+  });
+}
+
+/// The tokens a block, a wave and a lane advance by.
+inline int tile_of(const PagedAttentionEntry& e) { return e.policy.block_tokens(e.spec); }
+inline int wave_tile_of(const PagedAttentionEntry& e) { return AtomFacts::groups * e.spec.unit(); }
+
+/// Lengths around every boundary of the entry's tiles, several tiles, and a prime.
+inline std::vector<std::int32_t> boundary_lengths(const PagedAttentionEntry& e) {
+  const int unit = e.spec.unit(), wave = wave_tile_of(e), tile = tile_of(e);
+  return {0,        1,        2,    3,        unit - 1,     unit,     unit + 1,     wave - 1,     wave,
+          wave + 1, tile - 1, tile, tile + 1, 2 * tile - 1, 2 * tile, 2 * tile + 1, 3 * tile + 5, 521};
+}
+
+/// A case of the entry's spec for these lengths: every page used once, in a random order, tables as long as needed.
+inline PagedAttentionCase case_for(const PagedAttentionEntry& e, const std::vector<std::int32_t>& lengths) {
+  PagedAttentionCase c;
+  c.arch = e.arch;
+  c.kv = e.spec.kv;
+  c.quant = e.spec.quant;
+  c.head_size = e.spec.head_size;
+  c.block_size = 16;
+  c.batch = static_cast<int>(lengths.size());
+  c.context_length = std::max(1, lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end()));
+  c.distinct_pages = true;
+  return c;
+}
+
+}  // namespace tilewave::test
