@@ -144,6 +144,23 @@ TEST_CASE("every width of load and store") {
   }
 }
 
+TEST_CASE("offsets of global and LDS accesses") {
+  for (const Arch arch : both) {
+    Patterns random(16);
+    std::vector<u32> in(128), out(128, 0);
+    for (u32& x : in) x = random.next();
+    constexpr int n = 20;
+    Toy(arch).in(in).out(out).value(n).run("offsets");
+    int wrong = 0;
+    for (int l = 0; l < 64; ++l) {
+      wrong += out[l] != in[n + (l ^ 1) - 7] * 3 + in[n + (l ^ 1) + 9];
+      const u32 x = in[63 - l];
+      wrong += out[64 + l] != x + (x + 1) * 5 + (x + 3) * 7;
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("private arrays live in scratch memory") {
   for (const Arch arch : both) {
     Patterns random(15);

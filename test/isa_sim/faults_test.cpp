@@ -16,7 +16,7 @@ struct Outcome {
 };
 
 Outcome launch(Arch arch, const std::string& kernel, std::uint32_t threads = 64, MachineOptions options = {}) {
-  std::vector<int> in(threads + (kernel == "load_past_end" ? 0 : 1));
+  std::vector<int> in(threads + (kernel.starts_with("load_") ? 0 : 1));
   for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<int>(100 + i);
   Outcome outcome;
   outcome.out.assign(threads, -1);
@@ -89,6 +89,7 @@ TEST_CASE("a copy to LDS is only there after its wait") {
 TEST_CASE("accesses outside memory are reported with lane and address") {
   fails("load_past_end",
         {"lane 63", "global_load_dword", "outside every buffer", "nearest is buffer 0: offset 256 of 256"});
+  fails("load_across_end", {"lane 63", "global_load_dwordx2", "(8 bytes)", "offset 252 of 256"});
   fails("store_to_input", {"lane 0", "buffer 0, which is read-only"});
   fails("lds_past_end", {"LDS address 4096", "outside the block's 0 bytes"});
 }

@@ -74,7 +74,7 @@ TEST_CASE("a tile is transposed through LDS") {
 TEST_CASE("lanes exchange values as the ISA guides say") {
   for (const Arch arch : both) {
     Patterns random(2);
-    std::vector<u32> in(64), out(22 * 64, 0xabcdu);
+    std::vector<u32> in(64), out(27 * 64, 0xabcdu);
     for (u32& x : in) x = random.next() | 1u;
     Toy(arch).in(in).out(out).run("lane_exchanges");
     const auto check = [&](int row, auto expected) {
@@ -107,11 +107,29 @@ TEST_CASE("lanes exchange values as the ISA guides say") {
     });
     // Lanes 0, 3, 6, ... are switched off: they keep -7 and read as 0; the first active lane is 1.
     check(17, [&](int l) { return l % 3 ? ((l + 1) % 64 % 3 ? in[(l + 1) % 64] : 0u) + in[1] : static_cast<u32>(-7); });
+    // An inactive source lane counts as outside the row, and does not vote.
+    check(18, [&](int l) {
+      if (l % 3 == 0) return static_cast<u32>(-7);
+      return l % 16 && (l - 1) % 3 ? in[l - 1] : static_cast<u32>(-9);
+    });
+    check(26, [&](int l) {
+      if (l % 3 == 0) return static_cast<u32>(-7);
+      return l % 16 && (l - 1) % 3 ? in[l - 1] : 0u;
+    });
+    u32 votes = 0;
+    for (int l = 0; l < 64; ++l) votes += l % 3 && (in[l] & 4);
+    check(19, [&](int l) { return l % 3 ? votes : static_cast<u32>(-7); });
+    check(20, [&](int l) { return 0xff000000u | (in[l ^ 1] >> 8 & 0xff) << 8 | in[l] >> 24; });
+    check(21, [&](int l) {
+      const u32 own = in[l], other = in[l ^ 1];
+      const auto sign = [](u32 x, int bit) { return x >> bit & 1 ? 0xffu : 0u; };
+      return sign(other, 15) << 24 | sign(own, 15) << 16 | sign(own, 31) << 8 | sign(other, 31);
+    });
     if (arch == Arch::gfx950) {
-      check(18, [&](int l) { return l < 32 ? in[l] : 0u - in[l - 32]; });
-      check(19, [&](int l) { return l < 32 ? in[l + 32] : 0u - in[l]; });
-      check(20, [&](int l) { return l / 16 % 2 == 0 ? in[l] : 0u - in[l - 16]; });
-      check(21, [&](int l) { return l / 16 % 2 == 0 ? in[l + 16] : 0u - in[l]; });
+      check(22, [&](int l) { return l < 32 ? in[l] : 0u - in[l - 32]; });
+      check(23, [&](int l) { return l < 32 ? in[l + 32] : 0u - in[l]; });
+      check(24, [&](int l) { return l / 16 % 2 == 0 ? in[l] : 0u - in[l - 16]; });
+      check(25, [&](int l) { return l / 16 % 2 == 0 ? in[l + 16] : 0u - in[l]; });
     }
   }
 }

@@ -15,7 +15,7 @@ namespace tilewave::test {
 namespace {
 
 struct ReadKernel {
-  static constexpr int block_threads = 64, waves_per_simd = 1;
+  static constexpr int block_threads = 64;
   struct Args {
     const std::uint32_t* in;
     int offset;

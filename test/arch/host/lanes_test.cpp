@@ -8,7 +8,7 @@ namespace {
 
 template <class B>
 struct ExchangeKernel {
-  static constexpr int waves = 2, block_threads = waves * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int waves = 2, block_threads = waves * B::facts.wave_lanes;
   struct Results {
     float rotated, swapped, first_of_group;
     int any_lane_5, any_none, uniform, integer;
@@ -37,7 +37,7 @@ enum class Fault { none, two_kinds, two_masks, two_lines, returns, at_barrier, a
 
 template <class B, Fault fault>
 struct FaultyKernel {
-  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = 2 * B::facts.wave_lanes;
   struct Args {
     float* out;
   };

@@ -14,7 +14,7 @@ namespace {
 
 template <class B, int waves>
 struct IdKernel {
-  static constexpr int block_threads = waves * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = waves * B::facts.wave_lanes;
   struct Args {
     int* out;  // [grid, block_threads]
   };
@@ -27,7 +27,7 @@ struct IdKernel {
 
 template <std::size_t bytes>
 struct SharedKernel {
-  static constexpr int block_threads = 64, waves_per_simd = 1;
+  static constexpr int block_threads = 64;
   struct Args {
     int* out;
   };
@@ -42,7 +42,7 @@ struct SharedKernel {
 
 /// Fails in blocks 3 and above that are multiples of 3.
 struct FailingKernel {
-  static constexpr int block_threads = 64, waves_per_simd = 1;
+  static constexpr int block_threads = 64;
   struct Args {};
   using Shared = NoShared;
   static void run(const Args&, Shared&) {
@@ -55,7 +55,7 @@ struct FailingKernel {
 /// Sums over the wave and the block with everything the room offers, in f32 with rounding.
 template <class B>
 struct SumKernel {
-  static constexpr int waves = 4, block_threads = waves * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int waves = 4, block_threads = waves * B::facts.wave_lanes;
   struct Args {
     const float* in;  // [grid, block_threads]
     float* out;       // [grid]
@@ -198,7 +198,8 @@ TEST_CASE("an error goes to stderr in one line with schedule and seed") {
   REQUIRE(length > 0);
   INFO(text);
   CHECK(std::string(text).find('\n') == static_cast<std::size_t>(length - 1));
-  for (const char* part : {"tilewave host room: block ", "wave 0", "lane ", "only 63 of 64", "schedule random, seed 77"}) {
+  for (const char* part :
+       {"tilewave host room: block ", "wave 0", "lane ", "only 63 of 64", "schedule random, seed 77"}) {
     CHECK(contains(text, part));
   }
 }

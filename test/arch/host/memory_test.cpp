@@ -10,7 +10,7 @@ namespace {
 
 template <class B>
 struct CopyKernel {
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = B::facts.wave_lanes;
   struct Args {
     const Chunk* in;  // [grid, block_threads]
     Chunk* out;
@@ -33,7 +33,7 @@ enum class Fault { misaligned_load, misaligned_store, misaligned_stream, null_lo
 
 template <class B, Fault fault>
 struct FaultyKernel {
-  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = 2 * B::facts.wave_lanes;
   struct Args {
     std::byte* bytes;  // [block_threads, 16], aligned to 16
   };
@@ -44,9 +44,7 @@ struct FaultyKernel {
     switch (fault) {
       case Fault::misaligned_load: (void)B::load(reinterpret_cast<const float*>(mine + (odd ? 2 : 0))); break;
       case Fault::misaligned_store: B::store(reinterpret_cast<Chunk*>(mine + (odd ? 8 : 0)), Chunk{}); break;
-      case Fault::misaligned_stream:
-        (void)B::load_stream(reinterpret_cast<const Chunk*>(mine + (odd ? 4 : 0)));
-        break;
+      case Fault::misaligned_stream: (void)B::load_stream(reinterpret_cast<const Chunk*>(mine + (odd ? 4 : 0))); break;
       case Fault::null_load: (void)B::load(odd ? static_cast<const int*>(nullptr) : reinterpret_cast<int*>(mine));
     }
   }
@@ -55,7 +53,7 @@ struct FaultyKernel {
 /// Two groups of copies, all but `pending` of them waited for (-1: no wait at all), then what shared memory holds.
 template <class B, int pending>
 struct AsyncKernel {
-  static constexpr int lanes = B::facts.wave_lanes, block_threads = 2 * lanes, waves_per_simd = 1;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = 2 * lanes;
   struct Args {
     const Chunk* in;  // [2, block_threads]
     Chunk* out;       // [2, block_threads]
@@ -80,7 +78,7 @@ enum class AsyncFault { none, uncommitted, outside, scattered, short_commit, too
 
 template <class B, AsyncFault fault>
 struct FaultyAsyncKernel {
-  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes, waves_per_simd = 1;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes;
   struct Args {
     const Chunk* in;  // [2 * lanes]
     Chunk* out;       // [lanes]
@@ -125,7 +123,7 @@ struct FaultyAsyncKernel {
 /// Reads shared memory that nobody wrote, then fills it for a next block to find, should it not be poisoned again.
 template <class B>
 struct PoisonKernel {
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = B::facts.wave_lanes;
   struct Args {
     std::uint32_t* out;  // [grid, block_threads]
   };

@@ -16,7 +16,7 @@ struct MmaKernel {
     float* acc;                 // [rows, kv], in and out
   };
   using Shared = NoShared;
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = B::facts.wave_lanes;
 
   static void run(const Args& args, Shared&) {
     constexpr AtomFacts a = B::atom;
@@ -57,7 +57,7 @@ struct ChainedKernel {
     float* out;              // [rows, kv]
   };
   using Shared = NoShared;
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = B::facts.wave_lanes;
 
   static void run(const Args& args, Shared&) {
     constexpr int R = a.rows_per_lane, C = a.kv_per_lane, E = a.k_per_lane;

@@ -30,7 +30,7 @@ int id() {
 /// The block reverses values through shared memory twice.
 template <class B, bool right>
 struct ReversalKernel {
-  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = 2 * B::facts.wave_lanes;
   struct Args {
     float* values;  // [grid, block_threads]
   };
@@ -51,7 +51,7 @@ struct ReversalKernel {
 /// A wave passes values through its own part of shared memory; any collective orders that.
 template <class B, bool right>
 struct WaveKernel {
-  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes, waves_per_simd = 1;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes;
   struct Args {
     float* values;  // [grid, lanes]
   };
@@ -69,7 +69,7 @@ struct WaveKernel {
 /// A collective of one wave orders nothing in the other.
 template <class B, bool right>
 struct TwoWavesKernel {
-  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = 2 * B::facts.wave_lanes;
   struct Args {
     float* values;
   };
@@ -87,7 +87,7 @@ struct TwoWavesKernel {
 /// Blocks are never ordered: all writing one word is a race, however they share a thread.
 template <class B, bool right>
 struct BlocksKernel {
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = B::facts.wave_lanes;
   struct Args {
     float* values;
   };
@@ -100,7 +100,7 @@ struct BlocksKernel {
 /// An async copy is this lane's own: others read it only after a barrier.
 template <class B, bool right>
 struct AsyncKernel {
-  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes, waves_per_simd = 1;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes;
   struct Args {
     float* values;  // [grid, 4 * lanes]
   };

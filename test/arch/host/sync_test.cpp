@@ -9,7 +9,7 @@ namespace {
 /// Reverses the block's values through shared memory, several times over, so that a barrier too few breaks it.
 template <class B, bool with_barriers>
 struct ReversalKernel {
-  static constexpr int waves = 3, block_threads = waves * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int waves = 3, block_threads = waves * B::facts.wave_lanes;
   struct Args {
     float* values;  // [grid, block_threads], in and out
     int rounds;
@@ -43,7 +43,7 @@ enum class Fault { returns, whole_wave_returns, two_lines, one_more };
 
 template <class B, Fault fault>
 struct FaultyKernel {
-  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
+  static constexpr int block_threads = 2 * B::facts.wave_lanes;
   struct Args {};
   using Shared = NoShared;
 

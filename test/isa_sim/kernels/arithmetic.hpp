@@ -41,6 +41,9 @@ BOTH u64 wide_integers(u64 a, u64 b, u32 c) {
   h = h * 37 + (sa < sb ? a : b) + (a > b ? a - b : b - a);
   h = h * 37 + (b >> 32 ? a / (b >> 32) : 11) + (b ? a % b : 13);
   h = h * 37 + static_cast<u64>(i64{static_cast<i32>(c)} * static_cast<i32>(a >> 7));
+  h = h * 37 + (a << 4) + b + ((b << 3) + a) * 5 + ((a << 1) + (b << 2)) * 7;
+  const auto wide = (static_cast<unsigned __int128>(a) << 64 | b) - (static_cast<unsigned __int128>(b) << 64 | c);
+  h = h * 37 + static_cast<u64>(wide >> 64) + static_cast<u64>((wide + a) >> 64) * 3;
   h = h * 37 + u64{c} * static_cast<u32>(b) + static_cast<u64>(__builtin_popcountll(a)) +
       (a ? static_cast<u64>(__builtin_clzll(a) + __builtin_ctzll(a)) : 0);
   return h;

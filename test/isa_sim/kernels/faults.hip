@@ -122,6 +122,11 @@ __global__ void direct_copy_unwaited(const int* in, int* out) { direct_copy<fals
 
 // One element past the end in lane 63.
 __global__ void load_past_end(const int* in, int* out) { out[lane()] = in[lane() + 1]; }
+__global__ void load_across_end(const int* in, int* out) {
+  using Int2 = int __attribute__((ext_vector_type(2), aligned(4)));
+  const Int2 x = *reinterpret_cast<const Int2*>(in + lane());
+  out[lane()] = x[0] ^ x[1];
+}
 __global__ void store_to_input(const int* in, int* out) { const_cast<int*>(in)[lane()] = out[lane()]; }
 __global__ void lds_past_end(const int*, int* out) {
   int x;

@@ -67,13 +67,22 @@ __global__ void lane_exchanges(const u32* in, u32* out) {
   int divergent = -7;
   if (lane() % 3) divergent = __builtin_amdgcn_ds_bpermute((lane() + 1) * 4, x) + __builtin_amdgcn_readfirstlane(x);
   put(17, divergent);
+  int masked = -7;
+  if (lane() % 3) masked = __builtin_amdgcn_update_dpp(-9, x, 0x111, 0xf, 0xf, false);  // row_shr:1
+  put(18, masked);
+  if (lane() % 3) masked = __builtin_popcountll(__builtin_amdgcn_ballot_w64((x & 4) != 0));
+  put(19, masked);
+  put(20, static_cast<int>(__builtin_amdgcn_perm(in[lane()], in[lane() ^ 1], 0x0d0c0107)));
+  put(21, static_cast<int>(__builtin_amdgcn_perm(in[lane()], in[lane() ^ 1], 0x080a0b09)));
+  if (lane() % 3) masked = __builtin_amdgcn_update_dpp(-9, x, 0x111, 0xf, 0xf, true);
+  put(26, masked);
 #if defined(__gfx950__)
   const auto wide = __builtin_amdgcn_permlane32_swap(x, -x, false, false);
-  put(18, static_cast<int>(wide[0]));
-  put(19, static_cast<int>(wide[1]));
+  put(22, static_cast<int>(wide[0]));
+  put(23, static_cast<int>(wide[1]));
   const auto half = __builtin_amdgcn_permlane16_swap(x, -x, false, false);
-  put(20, static_cast<int>(half[0]));
-  put(21, static_cast<int>(half[1]));
+  put(24, static_cast<int>(half[0]));
+  put(25, static_cast<int>(half[1]));
 #endif
 }
 
@@ -163,6 +172,20 @@ __global__ void widths(const unsigned char* in, unsigned char* out) {
       static_cast<unsigned short>(reinterpret_cast<const unsigned short*>(in)[i] ^ 0x5a5a);
   reinterpret_cast<Float2*>(out + 320)[i] = reinterpret_cast<const Float2*>(in)[i] * 3.0f;
   reinterpret_cast<Float4*>(out + 832)[i] = reinterpret_cast<const Float4*>(in)[i] + 1.0f;
+}
+
+// Offsets in front of and behind a pointer, and LDS in pairs that are a word or 64 elements apart.
+__global__ void offsets(const u32* in, u32* out, int n) {
+  const u32* middle = in + n;
+  __shared__ u32 words[64 * 3 + 1];
+  __shared__ u64 wide[64 * 4];
+  words[lane() * 3 + 1] = middle[lane() - 7];
+  words[lane() * 3 + 2] = middle[lane() + 9];
+  for (int i = 0; i < 4; ++i) wide[lane() + 64 * i] = u64{in[lane()]} * 0x100000001u + static_cast<u32>(i);
+  barrier();
+  out[lane()] = words[(lane() ^ 1) * 3 + 1] * 3 + words[(lane() ^ 1) * 3 + 2];
+  out[64 + lane()] = static_cast<u32>(wide[63 - lane()] >> 32) + static_cast<u32>(wide[63 - lane() + 64] * 5) +
+                     static_cast<u32>(wide[63 - lane() + 192] * 7);
 }
 
 // A private array with run-time indices lives in scratch memory.

@@ -56,8 +56,8 @@ TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const v
     fail(self, "the target of copy_async is not in shared memory at %s:%d", where.base_name(), where.line);
   }
   if (lane_linear) {
-    agree(self, {"copy_async to the wave's offset", static_cast<std::int64_t>(to - begin) - async_copy_bytes * self.index,
-                 where});
+    agree(self, {"copy_async to the wave's offset",
+                 static_cast<std::int64_t>(to - begin) - async_copy_bytes * self.index, where});
   }
   AsyncQueue& queue = self.queue;
   if (queue.end - queue.first == AsyncQueue::capacity) {

@@ -109,15 +109,16 @@ TILEWAVE_HOST_UNTRACKED inline void wave_mma(const KvOperand& kv, const RowsOper
   Lane& self = *current_lane;
   float* const tile = self.wave->tile;
   const int lane = self.index;
+  const auto& acc_at = Dense::acc_at[lane];
   spread<Dense::rows_per_operand>(tile, Dense::rows_at[lane], rows);
   spread<Dense::A.k_per_lane>(tile, Dense::kv_at[lane], kv);
-  for (int i = 0; i < Dense::acc_per_lane; ++i) tile[Dense::acc_at[lane][i]] = acc[i];
+  for (int i = 0; i < Dense::acc_per_lane; ++i) tile[acc_at[i]] = acc[i];
   if (meet(self, {CollectiveKind::mma, Dense::A.k, where})) {
     multiply_dense<Id>(tile);
     ++self.block->counters.mma;
     complete(self);
   }
-  for (int i = 0; i < Dense::acc_per_lane; ++i) acc[i] = tile[Dense::acc_at[lane][i]];
+  for (int i = 0; i < Dense::acc_per_lane; ++i) acc[i] = tile[acc_at[i]];
 }
 
 }  // namespace detail

@@ -102,8 +102,9 @@ inline Status parse_options(const char* threads, const char* schedule, const cha
       known = true;
     }
     if (!known) {
-      return {StatusCode::bad_value, "TILEWAVE_HOST_SCHEDULE is none of lockstep, reverse, first_wave_ahead, "
-                                     "last_wave_ahead, random"};
+      return {StatusCode::bad_value,
+              "TILEWAVE_HOST_SCHEDULE is none of lockstep, reverse, first_wave_ahead, "
+              "last_wave_ahead, random"};
     }
   }
   if (seed != nullptr) {

@@ -22,7 +22,8 @@ TILEWAVE_HOST_UNTRACKED inline int next_below(std::uint64_t mask, int before) {
   return 63 - std::countl_zero(below != 0 ? below : mask);
 }
 TILEWAVE_HOST_UNTRACKED inline int any_of(std::uint64_t mask, std::uint64_t random) {
-  for (std::uint64_t skip = random % static_cast<std::uint64_t>(std::popcount(mask)); skip > 0; --skip) mask &= mask - 1;
+  for (std::uint64_t skip = random % static_cast<std::uint64_t>(std::popcount(mask)); skip > 0; --skip)
+    mask &= mask - 1;
   return std::countr_zero(mask);
 }
 

@@ -90,7 +90,7 @@ struct alignas(64) Lane {
   LaneStack stack;
   Wave* wave = nullptr;
   Block* block = nullptr;
-  int index = 0;  // in the wave
+  int index = 0;                // in the wave
   std::int64_t agreements = 0;  // statements made in this block
   AsyncQueue queue;
 
@@ -161,8 +161,9 @@ inline thread_local constinit Lane* current_lane = nullptr;
                                                                                             const char* format, ...) {
   Block& block = *self.block;
   const std::string_view schedule = name_of(block.options.schedule);
-  int length = std::snprintf(block.error, sizeof(block.error), "block %lld wave %d lane %d: ",
-                             static_cast<long long>(block.id), self.wave->index, self.index);
+  int length =
+      std::snprintf(block.error, sizeof(block.error), "block %lld wave %d lane %d: ", static_cast<long long>(block.id),
+                    self.wave->index, self.index);
   std::va_list list;
   va_start(list, format);
   length += std::vsnprintf(block.error + length, sizeof(block.error) - length, format, list);

@@ -87,11 +87,11 @@ inline std::string name_of(const PagedAttentionPlan& plan) {
 
 /// Splits that keep the chip busy: the number that minimises modelled time, from capacities only.
 /// The unit is one block tile while memory is not yet the limit. A round of blocks costs its tiles, stretched once more than
-/// 60 % of the resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch.
+/// 90 % of the resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch.
 /// (Constants fitted to the decode sweep on an H200, 2026-11-21.)
 inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                   const ArchFacts& facts) {
-  constexpr double saturation = 0.6, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 16;
+  constexpr double saturation = 0.9, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 8;
   const std::int64_t base = paged_attention_grid(p, policy, 1);
   const std::int64_t resident =
       std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd / policy.waves_per_block();
