@@ -91,7 +91,7 @@ TEST_CASE("atom maps agree with the instruction manuals") {
   CHECK(sm90_atom.accumulator(13, 2).index == 11);
 }
 
-// Scores of tile j (KV row p = token x*g + C*j + c for p = C*g + c) are, element C*j + c of lane group g, what the second
+// Scores of tile j (KV row p = C*g + c is token x*g + C*j + c) are, element C*j + c of lane group g, what the second
 // product reads as ROWS element e: same row, and a k that both operands give the same token.
 TEST_CASE("accumulators of score tiles are the rows operand of the next product") {
   for (const AtomFacts& a : atoms) {

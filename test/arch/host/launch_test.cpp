@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "test/arch/host/host_room.hpp"
 #include "test/catch_compat.hpp"
@@ -49,6 +51,22 @@ struct FailingKernel {
     const int block = Gfx950::block_id();
     if (block > 0 && block % 3 == 0 && Gfx950::lane_id() == block % 64) return;
     Gfx950::barrier();
+  }
+};
+
+/// Blocks 3 and 6 fail, 3 not before 6 has begun: so both fail, on two threads.
+struct TwoFailuresKernel {
+  static constexpr int block_threads = 64;
+  struct Args {
+    std::atomic<bool>* six_runs;
+  };
+  using Shared = NoShared;
+  static void run(const Args& args, Shared&) {
+    const int block = Gfx950::block_id();
+    if (block != 3 && block != 6) return;
+    if (block == 6) args.six_runs->store(true, std::memory_order_relaxed);
+    while (!args.six_runs->load(std::memory_order_relaxed)) std::this_thread::yield();
+    (void)Gfx950::shuffle(0, 64);
   }
 };
 
@@ -176,6 +194,17 @@ TEST_CASE("the first failing block in running order is reported on any number of
   }
   CHECK(contains(reason(2, host::Schedule::lockstep).c_str(), "block 3 "));
   CHECK(contains(reason(2, host::Schedule::reverse).c_str(), "block 39 "));
+}
+
+TEST_CASE("of two failures on two threads the first in running order is reported") {
+  const WithOptions with({.threads = 2});
+  for (int i = 0; i < 20; ++i) {
+    std::atomic<bool> six_runs = false;
+    const Status status = launch<Gfx950, TwoFailuresKernel>(7, {&six_runs});
+    INFO(status.reason);
+    CHECK(contains(status.reason, "block 3 "));
+    CHECK(six_runs.load());
+  }
 }
 
 TEST_CASE("an error goes to stderr in one line with schedule and seed") {

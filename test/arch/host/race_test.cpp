@@ -84,6 +84,39 @@ struct TwoWavesKernel {
   }
 };
 
+/// Between two barriers, and between two collectives, lanes are not ordered, although one may reach the second while
+/// another has yet to leave the first.
+template <class B, bool right>
+struct BetweenBarriersKernel {
+  static constexpr int block_threads = 2 * B::facts.wave_lanes;
+  struct Args {
+    float* values;
+  };
+  struct Shared {
+    float values[block_threads];
+  };
+  static void run(const Args&, Shared& shared) {
+    B::barrier();
+    shared.values[right ? id<B>() : 0] = 1.0f;
+    B::barrier();
+  }
+};
+template <class B, bool right>
+struct BetweenCollectivesKernel {
+  static constexpr int block_threads = B::facts.wave_lanes;
+  struct Args {
+    float* values;
+  };
+  struct Shared {
+    float values[block_threads];
+  };
+  static void run(const Args&, Shared& shared) {
+    (void)B::any(true);
+    shared.values[right ? id<B>() : 0] = 1.0f;
+    (void)B::any(true);
+  }
+};
+
 /// Blocks are never ordered: all writing one word is a race, however they share a thread.
 template <class B, bool right>
 struct BlocksKernel {
@@ -179,6 +212,8 @@ TEMPLATE_TEST_CASE("ThreadSanitizer reports races between lanes, and nothing els
   SECTION("shared memory reused without a barrier") { check<B, ReversalKernel>(); }
   SECTION("within a wave") { check<B, WaveKernel>(); }
   SECTION("between waves") { check<B, TwoWavesKernel>(); }
+  SECTION("between barriers") { check<B, BetweenBarriersKernel>(); }
+  SECTION("between collectives") { check<B, BetweenCollectivesKernel>(); }
   SECTION("between blocks") { check<B, BlocksKernel>(); }
   SECTION("async copies") { check<B, AsyncKernel>(); }
 }

@@ -121,17 +121,17 @@ struct Memory {
     std::memcpy(p, &value, sizeof(T));
   }
 
-  /// Queues a copy of 16 bytes into shared memory; where facts.copies_lane_linear, lane l's target is 16 * l behind lane
-  /// 0's. It is performed by the `wait` that needs it and not before: a missing wait leaves what was there, the poison.
-  /// Copies still queued when the lane returns are dropped and counted (LaunchCounters::async_dropped_bytes) but no
-  /// error, as hardware lets a wave end with loads in flight.
+  /// Queues a copy of 16 bytes into shared memory; where facts.copies_lane_linear, lane l's target is 16 * l behind
+  /// lane 0's. It is performed by the `wait` that needs it and not before: a missing wait leaves what was there, the
+  /// poison. Copies still queued when the lane returns are dropped and counted (LaunchCounters::async_dropped_bytes)
+  /// but no error, as hardware lets a wave end with loads in flight.
   static void copy_async(Chunk* shared, const Chunk* global, Where where = {}) {
     detail::queue_copy(*current_lane, shared, global, facts_of(Id).copies_lane_linear, where);
   }
   /// Closes the group of the copies since the last commit.
   static void commit() { detail::close_group(*current_lane); }
-  /// Performs this lane's oldest groups until at most `pending` closed ones are left. Chips that count copies instead of
-  /// groups need each of those to hold `copies_per_commit` copies or more.
+  /// Performs this lane's oldest groups until at most `pending` closed ones are left. Chips that count copies instead
+  /// of groups need each of those to hold `copies_per_commit` copies or more.
   template <int pending, int copies_per_commit = 1>
   static void wait(Where where = {}) {
     static_assert(pending >= 0 && copies_per_commit >= 0);

@@ -161,7 +161,7 @@ TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
          where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
          wave.barrier.line);
   }
-  // Two addresses in turn: a lane that already arrived at the next barrier must not order a lane still leaving this one.
+  // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
   char* const ordered = &block.ordered[block.parity];
   order_release(ordered);
   wave.at_barrier |= self.bit();
