@@ -60,6 +60,12 @@ constexpr std::array wrong_extents{
     Wrong{"num_pages -1", C::bad_extent, [](P& p) { p.num_pages = -1; }},
     Wrong{"2^31 tokens a sequence", C::bad_extent, [](P& p) { p.table_row_stride = p.table_columns = 1 << 27; }},
     Wrong{"2^31 output rows", C::bad_extent, [](P& p) { p.batch = 1 << 29; }},
+    Wrong{"2^64 output rows", C::bad_extent,
+          [](P& p) {
+            p.batch = p.num_q_heads = int_max;
+            p.num_kv_heads = 1;
+            p.mtp = 4;
+          }},
     Wrong{"softmax_scale NaN", C::bad_value, [](P& p) { p.softmax_scale = nan; }},
     Wrong{"softmax_scale inf", C::bad_value, [](P& p) { p.softmax_scale = inf; }},
     Wrong{"sliding_window -1", C::bad_value, [](P& p) { p.sliding_window = -1; }},
@@ -283,6 +289,24 @@ TEST_CASE("lengths beyond the block table: a status on the host, NaN rows on the
           wrong += !(std::abs(answer.lse[i] - expected.lse[i]) < 1e-3);
       }
       CHECK(wrong == 0);
+    }
+  });
+}
+
+TEST_CASE("a block table without columns: empty sequences are fine, others are beyond it") {
+  each_small_entry([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{1, 1};
+    Call call(case_for(e, lengths), lengths);
+    call.fill();
+    call.p.table_columns = 0;
+    call.lengths = {0, 1};
+    for (const int n : {1, 3}) {
+      CAPTURE(n);
+      const Answer answer = call.run(e, n);
+      CHECK(answer.at(0, 0, 0) == 0);
+      CHECK(answer.lse_at(0, 0) == -inf);
+      CHECK(std::isnan(answer.at(1, 0, 0)));
+      CHECK(std::isnan(answer.lse_at(1, 0)));
     }
   });
 }

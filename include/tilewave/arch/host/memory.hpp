@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "tilewave/arch/facts.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 #include "tilewave/core/vec.hpp"
 
