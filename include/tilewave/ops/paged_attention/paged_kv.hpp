@@ -6,6 +6,7 @@
 // that the scores a lane ends up with are the tokens of its own V unit (see arch/atom.hpp, "chained").
 #pragma once
 
+#include "tilewave/arch/backend.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
 
 namespace tilewave {
