@@ -136,6 +136,29 @@ TEST_CASE("bugclass 23: splits are merged by their natural logs") {
   });
 }
 
+TEST_CASE("bugclass 23: every split keeps its own weight, however many there are") {
+  // Counts around the widths of waves; enough tiles that no split is empty, and logits that differ from tile to tile.
+  each_arch([](const PagedAttentionEntry& e) {
+    const int tile = tile_of(e);
+    const std::vector<std::int32_t> lengths{max_splits * tile, 70 * tile + 5};
+    PagedAttentionCase c = case_for(e, lengths);
+    c.block_size = 64;
+    c.num_q_heads = 3;
+    Call call(c, lengths);
+    call.p.softmax_scale = 1;
+    call.set_q([](int, int head, int d) { return d == 0 ? 1.0f + 0.25f * static_cast<float>(head) : 0.0f; });
+    call.set_k([&](int, int, int t, int) { return 0.25f * static_cast<float>(t / tile * 37 % 23); });
+    call.set_v(
+        [&](int b, int h, int t, int d) { return drawn('v', b, h, t / tile, d) + 0.25f * drawn('w', b, h, t, d); });
+    const reference::PagedAttentionResult expected = call.expected();
+    for (const int splits : {7, 8, 9, 31, 32, 33, 63, 64, 65, 97, 127, 128}) {
+      const bench::Verdict verdict = call.verify(call.run(e, splits), expected);
+      INFO("splits " << splits << ": " << verdict.reason);
+      CHECK(verdict.pass);
+    }
+  });
+}
+
 TEST_CASE("bugclass 26: the page size does not matter, to the last bit, whether or not it divides the tile") {
   each_small_entry([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{15, 49, 130, tile_of(e) + 1, 1030};

@@ -84,6 +84,21 @@ TEST_CASE("scalar arithmetic agrees with the CPU") {
   }
 }
 
+TEST_CASE("shift and add sets the carry") {
+  Patterns random(17);
+  std::vector<u32> in(128), out(64, 9);
+  for (u32& x : in) x = random.next() >> (random.next() % 4);
+  for (const Arch arch : both) {
+    Toy(arch).in(in).out(out).run("shift_add_carries", {64, 1, 1});
+    int wrong = 0;
+    for (int i = 0; i < 64; ++i) {
+      const u64 one = (u64{in[2 * i]} << 1) + in[2 * i + 1], three = (u64{in[2 * i]} << 3) + in[2 * i + 1];
+      wrong += out[i] != (one >> 32 != 0) + 2u * (three >> 32 != 0);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("exp2, log2, rcp and rsq are within an ulp and flush denormals") {
   for (const Arch arch : both) {
     Patterns random(13);

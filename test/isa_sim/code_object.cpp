@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "memory.hpp"
 
@@ -70,7 +71,27 @@ KernelDescriptor read_descriptor(const std::uint8_t* kd, std::uint64_t address, 
   return k;
 }
 
-/// Load segments, relocations and kernel descriptors.
+/// NT_AMDGPU_METADATA is MessagePack.
+void read_metadata(const std::vector<std::uint8_t>& file, std::uint64_t at, std::uint64_t end, CodeObject& object) {
+  constexpr std::uint32_t amdgpu_metadata = 32;
+  const auto padded = [](std::uint64_t n) { return (n + 3) / 4 * 4; };
+  while (at + 12 <= end && end <= file.size()) {
+    const std::uint64_t name = load_bytes<std::uint32_t>(&file[at]), size = load_bytes<std::uint32_t>(&file[at + 4]);
+    const std::uint64_t content = at + 12 + padded(name);
+    if (content + size > end) break;
+    if (load_bytes<std::uint32_t>(&file[at + 8]) == amdgpu_metadata) {
+      const auto note = nlohmann::json::from_msgpack(file.begin() + content, file.begin() + content + size);
+      for (const auto& kernel : note.at("amdhsa.kernels")) {
+        auto& arguments = object.arguments[kernel.at(".symbol")];
+        for (const auto& argument : kernel.value(".args", nlohmann::json::array()))
+          arguments.push_back({argument.at(".value_kind"), argument.at(".offset"), argument.at(".size")});
+      }
+    }
+    at = content + padded(size);
+  }
+}
+
+/// Load segments, relocations, kernel descriptors and argument lists.
 void read_elf(const std::string& path, CodeObject& object) {
   const std::vector<std::uint8_t> file = read_file(path);
   const Elf elf{file, path};
@@ -88,9 +109,12 @@ void read_elf(const std::string& path, CodeObject& object) {
   const auto segments = elf.at<std::uint64_t>(32), sections = elf.at<std::uint64_t>(40);
   for (int i = 0; i < elf.at<std::uint16_t>(56); ++i) {
     const std::uint64_t p = segments + 56u * i;
-    if (elf.at<std::uint32_t>(p) != 1) continue;  // PT_LOAD
+    const auto type = elf.at<std::uint32_t>(p);
     const auto offset = elf.at<std::uint64_t>(p + 8), address = elf.at<std::uint64_t>(p + 16);
     const auto in_file = elf.at<std::uint64_t>(p + 32), in_memory = elf.at<std::uint64_t>(p + 40);
+    constexpr std::uint32_t pt_load = 1, pt_note = 4;
+    if (type == pt_note) read_metadata(file, offset, offset + in_file, object);
+    if (type != pt_load) continue;
     if (in_file > in_memory || offset + in_file > file.size()) throw Error(path + ": bad segment");
     if (object.image.size() < address + in_memory) object.image.resize(address + in_memory);
     std::copy_n(file.begin() + offset, in_file, object.image.begin() + address);

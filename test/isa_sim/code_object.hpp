@@ -26,6 +26,12 @@ struct KernelDescriptor {
   int preload_words = 0, preload_offset = 0;  // kernel arguments copied to SGPRs, in dwords
 };
 
+/// One entry of the kernel argument segment, as the metadata note lists it.
+struct KernelArgument {
+  std::string kind;  // by_value, global_buffer, hidden_block_count_x, ...
+  std::size_t offset = 0, bytes = 0;
+};
+
 struct Program {
   std::vector<Op> ops;
   std::unordered_map<std::uint64_t, std::int32_t> index;  // virtual address -> op
@@ -36,8 +42,9 @@ struct Program {
 
 struct CodeObject {
   Arch arch = Arch::gfx950;
-  std::vector<std::uint8_t> image;                  // virtual addresses 0 .. size
-  std::map<std::string, KernelDescriptor> kernels;  // by descriptor symbol, `name.kd`
+  std::vector<std::uint8_t> image;                               // virtual addresses 0 .. size
+  std::map<std::string, KernelDescriptor> kernels;               // by descriptor symbol, `name.kd`
+  std::map<std::string, std::vector<KernelArgument>> arguments;  // by descriptor symbol
   Program program;
 };
 

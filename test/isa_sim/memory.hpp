@@ -26,6 +26,10 @@ class Memory {
  public:
   /// Place `size` bytes of the caller's memory at a new address, 4 KiB aligned, 10 GiB from the next.
   std::uint64_t map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable);
+  /// The same at the address the memory has on this machine.
+  void map_in_place(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
+    regions_.push_back({reinterpret_cast<std::uint64_t>(data), size, data, writable, std::move(name)});
+  }
   /// Forget every region from index `count` on.
   void truncate(std::size_t count) { regions_.resize(count); }
   std::size_t count() const { return regions_.size(); }

@@ -7,6 +7,7 @@
 
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/status.hpp"
 #include "tilewave/core/vec.hpp"
 
 namespace tilewave {
@@ -22,7 +23,7 @@ struct AtomRegisters {
 
 /// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
 ///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_id() in the 1-D grid
-///   memory      load<T>(p), store(p, v): one access of sizeof(T) <= 16 bytes, aligned to its size;
+///   memory      load<T>(p), store(p, v): one access of 2, 4, 8 or 16 bytes of device memory, aligned to its size;
 ///               load_stream(p): 16 bytes that will not be read again
 ///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
 ///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit(); wait<pending, copies_per_commit = 1>() returns when at
@@ -68,5 +69,13 @@ struct LaunchShape {
   std::int64_t grid;  // blocks
   int block;          // lanes
 };
+
+/// What every room launches: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts lanes in
+/// 32 bits). Errors: bad_extent.
+inline Status check_launch(LaunchShape shape) {
+  if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31) blocks"};
+  if (shape.grid * shape.block > 0xffffffff) return {StatusCode::bad_extent, "grid of 2^32 lanes or more"};
+  return {};
+}
 
 }  // namespace tilewave

@@ -133,6 +133,7 @@ TEST_CASE("bad geometry is named before any work") {
   CHECK(host::last_launch_counters() == host::LaunchCounters{});
   CHECK(code(-1, 128) == StatusCode::bad_extent);
   CHECK(code(std::int64_t{1} << 31, 128) == StatusCode::bad_extent);
+  CHECK(code(std::int64_t{1} << 25, 128) == StatusCode::bad_extent);  // 2^32 lanes
   CHECK(code(1, 64) == StatusCode::bad_extent);
   CHECK(code(1, 0) == StatusCode::bad_extent);
   using Uneven = IdKernel<Sm90, 1>;  // 32 lanes are half a wave of gfx950

@@ -149,6 +149,15 @@ __global__ void scalar_arithmetic(const u32* in, u64* out) {
   out[3 * i + 2] = divergent(a, b);
 }
 
+// The carry of a shift and add, which the compiler never reads.
+__global__ void shift_add_carries(const u32* in, u32* out) {
+  const u32 a = in[2 * __builtin_amdgcn_workgroup_id_x()], b = in[2 * __builtin_amdgcn_workgroup_id_x() + 1];
+  u32 one, three;
+  asm("s_lshl1_add_u32 %0, %1, %2\n s_cselect_b32 %0, 1, 0" : "=&s"(one) : "s"(a), "s"(b) : "scc");
+  asm("s_lshl3_add_u32 %0, %1, %2\n s_cselect_b32 %0, 1, 0" : "=&s"(three) : "s"(a), "s"(b) : "scc");
+  out[__builtin_amdgcn_workgroup_id_x()] = one + 2 * three;
+}
+
 __global__ void exponentials(const float* in, float* out) {
   const float x = in[lane()];
   out[lane() * 4 + 0] = __builtin_amdgcn_exp2f(x);

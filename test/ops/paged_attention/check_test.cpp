@@ -241,7 +241,7 @@ TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
 
 TEST_CASE("lengths of 0 and below give rows of 0 with lse -inf") {
   each_entry([](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths{0, -1, 19, std::numeric_limits<std::int32_t>::min()};
+    const std::vector<std::int32_t> lengths{0, -1, 19, -1000, std::numeric_limits<std::int32_t>::min()};
     PagedAttentionCase c = case_for(e, lengths);
     c.mtp = 2;
     Call call(c, lengths);

@@ -19,7 +19,7 @@ TILEWAVE_DEVICE const Args& kernarg(const Args&) {
 
 template <class Args>
 Status launch(void (*entry)(Args), LaunchShape shape, const Args& args, hipStream_t stream) {
-  if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31)"};
+  if (Status s = check_launch(shape); !s.ok()) return s;
   if (shape.grid == 0) return {};
   entry<<<dim3(static_cast<unsigned>(shape.grid)), dim3(static_cast<unsigned>(shape.block)), 0, stream>>>(args);
   const hipError_t error = hipGetLastError();

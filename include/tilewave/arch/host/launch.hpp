@@ -104,9 +104,7 @@ struct Launch {
     using Shared = typename K::Shared;
     static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>);
     static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
-    if (shape.grid < 0) return {StatusCode::bad_extent, "the grid is negative"};
-    if (shape.grid > std::numeric_limits<std::int32_t>::max())
-      return {StatusCode::bad_extent, "the grid exceeds 2^31 - 1"};
+    if (Status s = check_launch(shape); !s.ok()) return s;
     if (shape.block != K::block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
     if (shape.block <= 0 || shape.block > max_block_lanes || shape.block % facts.wave_lanes != 0) {
       return {StatusCode::bad_extent, "the block is not a whole number of waves of at most 1024 lanes"};

@@ -35,7 +35,7 @@ struct Launch {
   /// Queue kernel K on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {
-    if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31)"};
+    if (Status s = check_launch(shape); !s.ok()) return s;
     if (shape.grid == 0) return {};
     constexpr int shared_bytes = sizeof(typename K::Shared);
     static_assert(shared_bytes <= sm90_facts.lds_bytes);

@@ -50,7 +50,8 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   if (std::int64_t{p.table_columns} * p.block_size > int_max - 65536) {
     return {StatusCode::bad_extent, "table_columns * block_size must stay below 2^31 - 65536"};
   }
-  if (std::int64_t{p.batch} * p.mtp * p.num_q_heads > int_max - 65536) {
+  const std::int64_t rows_per_head = std::int64_t{p.batch} * p.mtp;
+  if (rows_per_head > int_max || rows_per_head * p.num_q_heads > int_max - 65536) {
     return {StatusCode::bad_extent, "batch * mtp * num_q_heads must stay below 2^31 - 65536"};
   }
   if (!std::isfinite(p.softmax_scale)) return {StatusCode::bad_value, "softmax_scale must be finite"};
@@ -134,11 +135,14 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   if (needed > 0 && !detail::aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
 
   using Decode = PagedAttentionDecode<B, S, P>;
-  const PagedAttentionArgs args = paged_attention_args(p, P, num_splits);
-  const Status decoded = B::template launch<Decode>({paged_attention_grid(p, P, num_splits), Decode::block_threads}, args, stream);
-  if (!decoded.ok() || num_splits == 1) return decoded;
   using Combine = PagedAttentionCombine<B, S.head_size>;
-  return B::template launch<Combine>({ceil_div(args.output_rows, Combine::waves), Combine::block_threads}, args, stream);
+  const PagedAttentionArgs args = paged_attention_args(p, P, num_splits);
+  const LaunchShape decode{paged_attention_grid(p, P, num_splits), Decode::block_threads};
+  const LaunchShape combine{ceil_div(args.output_rows, Combine::waves), Combine::block_threads};
+  if (Status s = check_launch(decode); !s.ok()) return s;
+  if (Status s = check_launch(combine); num_splits > 1 && !s.ok()) return s;
+  const Status decoded = B::template launch<Decode>(decode, args, stream);
+  return decoded.ok() && num_splits > 1 ? B::template launch<Combine>(combine, args, stream) : decoded;
 }
 
 }  // namespace tilewave
