@@ -15,13 +15,18 @@ struct Memory : gfx9::Memory {
     const auto address = reinterpret_cast<std::uint64_t>(global);
     const int lane = gfx9::Lanes::lane_id();
     auto* base = (gfx9::Shared<std::uint32_t>*)(shared - lane);
+    const gfx9::Global<std::uint32_t>* words[4];
     TILEWAVE_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int from = 16 * i + lane / 4;
       const std::uint64_t low = gfx9::Lanes::shuffle(static_cast<std::uint32_t>(address), from);
       const std::uint64_t high = gfx9::Lanes::shuffle(static_cast<std::uint32_t>(address >> 32), from);
-      auto* word = (gfx9::Global<std::uint32_t>*)((high << 32 | low) + 4 * (lane % 4));
-      __builtin_amdgcn_global_load_lds(word, base + 64 * i, 4, 0, 0);
+      words[i] = (gfx9::Global<std::uint32_t>*)((high << 32 | low) + 4 * (lane % 4));
+    }
+    before_copy();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      __builtin_amdgcn_global_load_lds(const_cast<gfx9::Global<std::uint32_t>*>(words[i]), base + 64 * i, 4, 0, 0);
     }
   }
   TILEWAVE_DEVICE static void commit() {}

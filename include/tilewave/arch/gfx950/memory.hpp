@@ -13,6 +13,7 @@ struct Memory : gfx9::Memory {
   /// reject the size when they parse it.)
   TILEWAVE_DEVICE static void copy_async([[maybe_unused]] Chunk* shared, [[maybe_unused]] const Chunk* global) {
 #if defined(__gfx950__)
+    before_copy();
     __builtin_amdgcn_global_load_lds((gfx9::Global<Chunk>*)const_cast<Chunk*>(global),
                                      (gfx9::Shared<Chunk>*)(shared - gfx9::Lanes::lane_id()), 16, 0, 0);
 #else

@@ -96,7 +96,8 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
   const std::int64_t resident =
       std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd / policy.waves_per_block();
   const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
-  const std::int64_t attended = p.sliding_window > 0 ? min_of<std::int64_t>(capacity, p.sliding_window + p.mtp) : capacity;
+  const std::int64_t attended =
+      p.sliding_window > 0 ? min_of(capacity, std::int64_t{p.sliding_window} + p.mtp) : capacity;
   const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(attended, policy.block_tokens(p.spec)));
   int best = 1;
   double best_cost = std::numeric_limits<double>::max();
