@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -231,14 +232,15 @@ class Call {
     return answer;
   }
 
-  /// Runs the entry and requires that it says ok and leaves the gaps in out alone.
+  /// Runs the entry; fails the test unless it says ok and leaves the gaps in out alone. (By exceptions: nvcc 13 hangs on
+  /// Catch2 3's macros in an inline member function.)
   Answer run(const PagedAttentionEntry& entry, int splits = 1, hipStream_t stream = {}) {
     const Prepared d = prepare(splits);
     const Status status = entry.launch(d.p, splits, stream);
-    INFO("splits " << splits << ", " << name_of(status.code) << ": " << status.reason);
-    REQUIRE(status.ok());
+    const std::string who = describe(entry) + " with " + std::to_string(splits) + " splits: ";
+    if (!status.ok()) throw std::runtime_error(who + std::string(name_of(status.code)) + ", " + status.reason);
     Answer answer = collect(d);
-    REQUIRE(answer.padding_kept);
+    if (!answer.padding_kept) throw std::runtime_error(who + "wrote between the rows or heads of out");
     return answer;
   }
 
