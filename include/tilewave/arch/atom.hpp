@@ -62,14 +62,32 @@ struct AtomFacts {
 };
 
 // v_mfma_f32_16x16x16_bf16: KV is A, ROWS is B, so a lane's accumulators are 4 kv values of one row.
-inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942, .rows = 16, .kv = 16, .k = 16, .lanes = 64,
-                                       .k_per_lane = 4, .rows_per_lane = 1, .kv_per_lane = 4};
+inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942,
+                                       .rows = 16,
+                                       .kv = 16,
+                                       .k = 16,
+                                       .lanes = 64,
+                                       .k_per_lane = 4,
+                                       .rows_per_lane = 1,
+                                       .kv_per_lane = 4};
 // v_mfma_f32_16x16x32_bf16: the double-K shape that runs at CDNA4's full rate.
-inline constexpr AtomFacts gfx950_atom{.arch = ArchId::gfx950, .rows = 16, .kv = 16, .k = 32, .lanes = 64,
-                                       .k_per_lane = 8, .rows_per_lane = 1, .kv_per_lane = 4};
+inline constexpr AtomFacts gfx950_atom{.arch = ArchId::gfx950,
+                                       .rows = 16,
+                                       .kv = 16,
+                                       .k = 32,
+                                       .lanes = 64,
+                                       .k_per_lane = 8,
+                                       .rows_per_lane = 1,
+                                       .kv_per_lane = 4};
 // mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: ROWS is A, KV is B.
-inline constexpr AtomFacts sm90_atom{.arch = ArchId::sm90, .rows = 16, .kv = 8, .k = 16, .lanes = 32,
-                                     .k_per_lane = 4, .rows_per_lane = 2, .kv_per_lane = 2};
+inline constexpr AtomFacts sm90_atom{.arch = ArchId::sm90,
+                                     .rows = 16,
+                                     .kv = 8,
+                                     .k = 16,
+                                     .lanes = 32,
+                                     .k_per_lane = 4,
+                                     .rows_per_lane = 2,
+                                     .kv_per_lane = 2};
 
 /// The maps of a room's atom as kernels use them. (A local constexpr copy: device code may not refer to a static member
 /// object of host memory.)

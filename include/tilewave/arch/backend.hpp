@@ -36,8 +36,9 @@ struct AtomRegisters {
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
 ///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
-concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, float x, std::uint32_t word,
-                           typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
+concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, float x,
+                           std::uint32_t word, typename B::KvOperand kv, typename B::RowsOperand rows,
+                           typename B::Accumulator acc) {
   { B::facts.wave_lanes } -> std::convertible_to<int>;
   { B::atom.k } -> std::convertible_to<int>;
   { B::is_this_pass } -> std::convertible_to<bool>;

@@ -23,47 +23,83 @@ constexpr std::string_view name_of(ArchId id) {
 /// Static facts of one architecture. Rates are per device at the boost clock, dense.
 struct ArchFacts {
   ArchId id;
-  int wave_lanes;            // lanes of one wave (warp on sm90)
-  int lds_bytes;             // shared memory one block may use
-  int compute_units;         // CUs, or SMs
-  int simds_per_cu;          // schedulers a block's waves spread over
-  int max_waves_per_simd;    // hardware limit
-  int registers_per_lane;    // most vector registers (VGPR + AGPR, or R) one lane can address
-  int register_file_lanes;   // vector registers per lane slot of one SIMD: waves = this / registers
-  int register_granule;      // allocation step of the register count
-  int max_load_bytes;        // widest load of one lane
+  int wave_lanes;           // lanes of one wave (warp on sm90)
+  int lds_bytes;            // shared memory one block may use
+  int compute_units;        // CUs, or SMs
+  int simds_per_cu;         // schedulers a block's waves spread over
+  int max_waves_per_simd;   // hardware limit
+  int registers_per_lane;   // most vector registers (VGPR + AGPR, or R) one lane can address
+  int register_file_lanes;  // vector registers per lane slot of one SIMD: waves = this / registers
+  int register_granule;     // allocation step of the register count
+  int max_load_bytes;       // widest load of one lane
   int lds_banks;
-  bool copies_lane_linear;   // async copies: a wave's LDS targets are lane 0's plus 16 bytes a lane, nothing else
+  bool copies_lane_linear;  // async copies: a wave's LDS targets are lane 0's plus 16 bytes a lane, nothing else
   std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
   double hbm_bytes_per_second;          // data-sheet peak
   double bf16_flops;                    // dense matrix peak
   double fp8_flops;
-  DType fp8;                 // the flavour the matrix and convert instructions take
+  DType fp8;  // the flavour the matrix and convert instructions take
 };
 
 // MI300X: 304 CUs, 64 KiB LDS, 5.3 TB/s, 256 MB Infinity Cache, 1307 / 2615 TFLOP/s (AMD MI300X data sheet and
 // rocm.docs.amd.com "gpu-arch-specs"); 512-entry unified register file, granule 8 (LLVM AMDGPU usage, gfx90a+).
-inline constexpr ArchFacts gfx942_facts{
-    .id = ArchId::gfx942, .wave_lanes = 64, .lds_bytes = 64 * 1024, .compute_units = 304, .simds_per_cu = 4,
-    .max_waves_per_simd = 8, .registers_per_lane = 512, .register_file_lanes = 512, .register_granule = 8,
-    .max_load_bytes = 16, .lds_banks = 32, .copies_lane_linear = true, .last_level_cache_bytes = 256LL << 20, .hbm_bytes_per_second = 5.3e12,
-    .bf16_flops = 1307e12, .fp8_flops = 2615e12, .fp8 = DType::fp8_e4m3fnuz};
+inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
+                                        .wave_lanes = 64,
+                                        .lds_bytes = 64 * 1024,
+                                        .compute_units = 304,
+                                        .simds_per_cu = 4,
+                                        .max_waves_per_simd = 8,
+                                        .registers_per_lane = 512,
+                                        .register_file_lanes = 512,
+                                        .register_granule = 8,
+                                        .max_load_bytes = 16,
+                                        .lds_banks = 32,
+                                        .copies_lane_linear = true,
+                                        .last_level_cache_bytes = 256LL << 20,
+                                        .hbm_bytes_per_second = 5.3e12,
+                                        .bf16_flops = 1307e12,
+                                        .fp8_flops = 2615e12,
+                                        .fp8 = DType::fp8_e4m3fnuz};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
 // (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1).
-inline constexpr ArchFacts gfx950_facts{
-    .id = ArchId::gfx950, .wave_lanes = 64, .lds_bytes = 160 * 1024, .compute_units = 256, .simds_per_cu = 4,
-    .max_waves_per_simd = 8, .registers_per_lane = 512, .register_file_lanes = 512, .register_granule = 8,
-    .max_load_bytes = 16, .lds_banks = 64, .copies_lane_linear = true, .last_level_cache_bytes = 256LL << 20, .hbm_bytes_per_second = 8.0e12,
-    .bf16_flops = 2307e12, .fp8_flops = 4614e12, .fp8 = DType::fp8_e4m3fn};
+inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
+                                        .wave_lanes = 64,
+                                        .lds_bytes = 160 * 1024,
+                                        .compute_units = 256,
+                                        .simds_per_cu = 4,
+                                        .max_waves_per_simd = 8,
+                                        .registers_per_lane = 512,
+                                        .register_file_lanes = 512,
+                                        .register_granule = 8,
+                                        .max_load_bytes = 16,
+                                        .lds_banks = 64,
+                                        .copies_lane_linear = true,
+                                        .last_level_cache_bytes = 256LL << 20,
+                                        .hbm_bytes_per_second = 8.0e12,
+                                        .bf16_flops = 2307e12,
+                                        .fp8_flops = 4614e12,
+                                        .fp8 = DType::fp8_e4m3fn};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s,
 // 989 / 1979 TFLOP/s (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0).
-inline constexpr ArchFacts sm90_facts{
-    .id = ArchId::sm90, .wave_lanes = 32, .lds_bytes = 227 * 1024, .compute_units = 132, .simds_per_cu = 4,
-    .max_waves_per_simd = 16, .registers_per_lane = 255, .register_file_lanes = 512, .register_granule = 8,
-    .max_load_bytes = 16, .lds_banks = 32, .copies_lane_linear = false, .last_level_cache_bytes = 60LL << 20, .hbm_bytes_per_second = 4.8e12,
-    .bf16_flops = 989e12, .fp8_flops = 1979e12, .fp8 = DType::fp8_e4m3fn};
+inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
+                                      .wave_lanes = 32,
+                                      .lds_bytes = 227 * 1024,
+                                      .compute_units = 132,
+                                      .simds_per_cu = 4,
+                                      .max_waves_per_simd = 16,
+                                      .registers_per_lane = 255,
+                                      .register_file_lanes = 512,
+                                      .register_granule = 8,
+                                      .max_load_bytes = 16,
+                                      .lds_banks = 32,
+                                      .copies_lane_linear = false,
+                                      .last_level_cache_bytes = 60LL << 20,
+                                      .hbm_bytes_per_second = 4.8e12,
+                                      .bf16_flops = 989e12,
+                                      .fp8_flops = 1979e12,
+                                      .fp8 = DType::fp8_e4m3fn};
 
 constexpr const ArchFacts& facts_of(ArchId id) {
   return id == ArchId::gfx942 ? gfx942_facts : id == ArchId::gfx950 ? gfx950_facts : sm90_facts;

@@ -10,7 +10,9 @@ namespace tilewave::gfx942 {
 struct Lanes : gfx9::Lanes {
   /// CDNA3 has no bf16 convert: adding half an ulp rounds to nearest with ties away from zero, in 3 operations a pair.
   TILEWAVE_DEVICE static std::uint32_t pack_bf16(float low, float high) {
-    const auto rounded = [](float x) { return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) + 0x8000u); };
+    const auto rounded = [](float x) {
+      return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) + 0x8000u);
+    };
     return high_halves(rounded(low), rounded(high));
   }
 };

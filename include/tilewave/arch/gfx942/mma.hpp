@@ -12,9 +12,9 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
   TILEWAVE_DEVICE static Accumulator mma(KvOperand kv, RowsOperand rows, Accumulator acc) {
     using Shorts = short __attribute__((ext_vector_type(4)));
     using Floats = float __attribute__((ext_vector_type(4)));
-    return __builtin_bit_cast(
-        Accumulator, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(Shorts, kv), __builtin_bit_cast(Shorts, rows),
-                                                       __builtin_bit_cast(Floats, acc), 0, 0, 0));
+    return __builtin_bit_cast(Accumulator, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+                                               __builtin_bit_cast(Shorts, kv), __builtin_bit_cast(Shorts, rows),
+                                               __builtin_bit_cast(Floats, acc), 0, 0, 0));
   }
 };
 

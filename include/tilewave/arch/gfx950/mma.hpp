@@ -12,9 +12,9 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
   TILEWAVE_DEVICE static Accumulator mma(KvOperand kv, RowsOperand rows, Accumulator acc) {
     using Bf16s = __bf16 __attribute__((ext_vector_type(8)));
     using Floats = float __attribute__((ext_vector_type(4)));
-    return __builtin_bit_cast(
-        Accumulator, __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(Bf16s, kv), __builtin_bit_cast(Bf16s, rows),
-                                                     __builtin_bit_cast(Floats, acc), 0, 0, 0));
+    return __builtin_bit_cast(Accumulator, __builtin_amdgcn_mfma_f32_16x16x32_bf16(
+                                               __builtin_bit_cast(Bf16s, kv), __builtin_bit_cast(Bf16s, rows),
+                                               __builtin_bit_cast(Floats, acc), 0, 0, 0));
   }
 };
 

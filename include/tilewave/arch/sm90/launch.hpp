@@ -18,10 +18,12 @@ inline constexpr bool this_pass = false;
 
 // Waves per SIMD is the portable claim; CUDA counts resident blocks: 4 schedulers share a block's waves.
 template <class K>
-inline constexpr int blocks_per_sm = K::waves_per_simd * sm90_facts.simds_per_cu * sm90_facts.wave_lanes / K::block_threads;
+inline constexpr int blocks_per_sm =
+    K::waves_per_simd* sm90_facts.simds_per_cu* sm90_facts.wave_lanes / K::block_threads;
 
 template <class K>
-__global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>) entry(const __grid_constant__ typename K::Args args) {
+__global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
+    entry(const __grid_constant__ typename K::Args args) {
   if constexpr (K::Room::is_this_pass) {
     extern __shared__ __align__(16) unsigned char bytes[];
     K::run(args, *reinterpret_cast<typename K::Shared*>(bytes));
@@ -40,7 +42,8 @@ struct Launch {
     constexpr int shared_bytes = sizeof(typename K::Shared);
     static_assert(shared_bytes <= sm90_facts.lds_bytes);
     if constexpr (shared_bytes > 48 * 1024) {
-      const cudaError_t error = cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+      const cudaError_t error =
+          cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
       if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
     entry<K><<<static_cast<unsigned>(shape.grid), static_cast<unsigned>(shape.block), shared_bytes, stream>>>(args);

@@ -22,13 +22,13 @@ struct PagedAttentionArgs {
   const void* k;
   const void* v;
   void* out;
-  float* lse;                           // may be null
+  float* lse;  // may be null
   const float* k_scale;
   const float* v_scale;
   const std::int32_t* block_table;
   const std::int32_t* context_lengths;
-  float* partial_out;                   // [batch * mtp, num_q_heads, splits, head_size], each normalised
-  float* partial_lse;                   // [batch * mtp, num_q_heads, splits], natural log
+  float* partial_out;  // [batch * mtp, num_q_heads, splits, head_size], each normalised
+  float* partial_lse;  // [batch * mtp, num_q_heads, splits], natural log
 
   std::int64_t q_row_stride, q_head_stride;
   std::int64_t out_row_stride, out_head_stride;
@@ -38,16 +38,16 @@ struct PagedAttentionArgs {
   std::int64_t table_row_stride;
 
   FastDiv block_size;
-  FastDiv group;                        // query heads per kv head
+  FastDiv group;  // query heads per kv head
   FastDiv splits;
-  FastDiv row_groups;                   // blocks that share a (sequence, kv head, split) and differ in query rows
+  FastDiv row_groups;  // blocks that share a (sequence, kv head, split) and differ in query rows
   FastDiv kv_heads;
-  std::int32_t mtp, rows;               // rows = mtp * group
+  std::int32_t mtp, rows;  // rows = mtp * group
   std::int32_t num_q_heads;
-  std::int32_t capacity;                // tokens the block table can hold
-  std::int32_t window;                  // sliding window, or int32 max for none
-  std::int32_t output_rows;             // batch * mtp * num_q_heads
-  float scale_log2;                     // softmax scale * log2(e)
+  std::int32_t capacity;     // tokens the block table can hold
+  std::int32_t window;       // sliding window, or int32 max for none
+  std::int32_t output_rows;  // batch * mtp * num_q_heads
+  float scale_log2;          // softmax scale * log2(e)
 };
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.

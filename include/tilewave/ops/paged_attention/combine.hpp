@@ -19,7 +19,7 @@ struct PagedAttentionCombine {
   static constexpr int lanes = B::facts.wave_lanes, waves = 4;
   static constexpr int block_threads = waves * lanes;
   static constexpr int waves_per_simd = 2;
-  static constexpr int columns = head_size / lanes;  // head dimensions of one lane
+  static constexpr int columns = head_size / lanes;         // head dimensions of one lane
   static constexpr int held = ceil_div(max_splits, lanes);  // weights of one lane
   static constexpr int batch = 8;
   static_assert(columns * lanes == head_size && lanes % batch == 0);

@@ -137,11 +137,13 @@ struct PagedAttentionDecode {
   TILEWAVE_DEVICE static void prefetch(const Kv& kv, const Place& at, State& s) {
     static_for<L::tiles_ahead>([&](auto n) { s.cursors[n] = kv.cursor(kv.pages(tile_token(at, n))); });
     s.pages = kv.pages(tile_token(at, L::tiles_ahead));
-    static_for<L::stages>([&](auto f) { load_slice<f % L::slices_per_tile>(kv, s.cursors[f / L::slices_per_tile], s.ring[f]); });
+    static_for<L::stages>(
+        [&](auto f) { load_slice<f % L::slices_per_tile>(kv, s.cursors[f / L::slices_per_tile], s.ring[f]); });
   }
 
   template <int slice>
-  TILEWAVE_DEVICE static void load_slice(const Kv& kv, const typename Kv::Cursor& cursor, Chunk (&ring)[L::slice_chunks]) {
+  TILEWAVE_DEVICE static void load_slice(const Kv& kv, const typename Kv::Cursor& cursor,
+                                         Chunk (&ring)[L::slice_chunks]) {
     constexpr int first = (slice % L::slices) * L::slice_chunks;
     TILEWAVE_UNROLL
     for (int i = 0; i < L::slice_chunks; ++i) {
@@ -183,13 +185,15 @@ struct PagedAttentionDecode {
   template <int u, int slice>
   TILEWAVE_DEVICE static void load_ahead(const Kv& kv, State& s) {
     constexpr int ahead = slice + L::stages;
-    load_slice<ahead % L::slices_per_tile>(kv, s.cursors[ahead / L::slices_per_tile], s.ring[(u * L::slices_per_tile + slice) % L::stages]);
+    load_slice<ahead % L::slices_per_tile>(kv, s.cursors[ahead / L::slices_per_tile],
+                                           s.ring[(u * L::slices_per_tile + slice) % L::stages]);
   }
 
   /// scores[row][token] += Q[row][d] K[token][d] over the head dimensions of one slice.
   template <int slice>
   TILEWAVE_DEVICE static void multiply_k(const Place& at, const State& s, const Shared& shared,
-                                         const Chunk (&ring)[L::slice_chunks], Scores (&scores)[L::row_tiles][L::score_tiles]) {
+                                         const Chunk (&ring)[L::slice_chunks],
+                                         Scores (&scores)[L::row_tiles][L::score_tiles]) {
     TILEWAVE_UNROLL
     for (int i = 0; i < L::slice_chunks; ++i) {
       const int chunk = slice * L::slice_chunks + i, u = chunk / L::score_tiles, tile = chunk % L::score_tiles;
@@ -214,7 +218,8 @@ struct PagedAttentionDecode {
   /// out[row][d] += P[row][token] V[token][d] for the head dimensions of one slice.
   template <int slice>
   TILEWAVE_DEVICE static void multiply_v(const Kv& kv, const Place& at, std::int32_t token, bool edge, State& s,
-                                         Chunk (&ring)[L::slice_chunks], const RowsOperand (&probabilities)[L::row_tiles][L::steps]) {
+                                         Chunk (&ring)[L::slice_chunks],
+                                         const RowsOperand (&probabilities)[L::row_tiles][L::steps]) {
     if (edge) {
       TILEWAVE_UNROLL
       for (int i = 0; i < L::slice_chunks; ++i) zero_outside<S>(ring[i], token + L::unit * kv.group, at.first, at.end);

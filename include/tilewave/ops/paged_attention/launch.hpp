@@ -132,7 +132,8 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   const std::size_t needed = paged_attention_workspace_size(p, num_splits);
   if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see paged_attention_workspace_size"};
-  if (needed > 0 && !detail::aligned(p.workspace, 16)) return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+  if (needed > 0 && !detail::aligned(p.workspace, 16))
+    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
 
   using Decode = PagedAttentionDecode<B, S, P>;
   using Combine = PagedAttentionCombine<B, S.head_size>;

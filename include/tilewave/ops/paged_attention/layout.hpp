@@ -9,8 +9,8 @@
 namespace tilewave {
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-  requires(policy_fits(B::atom, S, P))
 struct PagedAttentionLayout {
+  static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec and the room's atom");
   using Room = B;
   using Kv = PagedKv<B, S>;
   using Map = LaneMap<B>;
@@ -25,19 +25,19 @@ struct PagedAttentionLayout {
   static constexpr int wave_rows = P.waves.rows, token_waves = P.waves.tokens, block_rows = P.block_rows();
   static constexpr int block_tokens = token_waves * wave_tokens;
   static constexpr int row_tiles = P.row_tiles, rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
-  static constexpr int score_tiles = unit / kv_per_lane;                          // per wave tile
-  static constexpr int steps = unit / atom.k_per_lane;                            // mma steps in one 16-byte unit
-  static constexpr int k_units = S.head_size / (AtomFacts::groups * unit);        // K units a lane reads per token
+  static constexpr int score_tiles = unit / kv_per_lane;                    // per wave tile
+  static constexpr int steps = unit / atom.k_per_lane;                      // mma steps in one 16-byte unit
+  static constexpr int k_units = S.head_size / (AtomFacts::groups * unit);  // K units a lane reads per token
   static constexpr int out_tiles = S.head_size / atom.kv;
   static constexpr int slices = P.prefetch.slices, stages = P.prefetch.stages;
-  static constexpr int slices_per_tile = 2 * slices;                              // K slices, then V slices
-  static constexpr int slice_chunks = out_tiles / slices;                         // 16-byte loads a lane, K and V alike
+  static constexpr int slices_per_tile = 2 * slices;       // K slices, then V slices
+  static constexpr int slice_chunks = out_tiles / slices;  // 16-byte loads a lane, K and V alike
   static constexpr int tiles_ahead = ceil_div(stages, slices_per_tile);
   static constexpr int unrolled_tiles = max_of(1, stages / slices_per_tile);
-  static constexpr bool stream = P.waves.rows == 1;                               // otherwise other waves re-read it
+  static constexpr bool stream = P.waves.rows == 1;  // otherwise other waves re-read it
   static_assert(k_units * score_tiles == out_tiles);
 
-  static constexpr int q_operands = k_units * steps;                              // per row tile
+  static constexpr int q_operands = k_units * steps;  // per row tile
   static constexpr float minus_infinity = -__builtin_inff();
 
   // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
@@ -64,17 +64,17 @@ struct PagedAttentionLayout {
     float row_sum[row_tiles][rows_per_lane];            // this lane's tokens only
     std::int32_t causal_end[row_tiles][rows_per_lane];  // first token the row may not see
     Chunk ring[stages][slice_chunks];
-    typename Kv::Cursor cursors[tiles_ahead + 1];       // the current tile and those being loaded
-    typename Kv::Pages pages;                           // looked up for the next cursor
+    typename Kv::Cursor cursors[tiles_ahead + 1];  // the current tile and those being loaded
+    typename Kv::Pages pages;                      // looked up for the next cursor
   };
 
   /// What this block and wave are.
   struct Place {
-    std::int32_t sequence, kv_head, split, first_row;   // first_row: of this wave, in [0, mtp * group)
+    std::int32_t sequence, kv_head, split, first_row;  // first_row: of this wave, in [0, mtp * group)
     std::int32_t wave_row, wave_token;
-    std::int32_t length, first, end;                    // attended tokens [first, end)
-    std::int32_t begin, tiles;                          // this wave's first token and number of tiles
-    std::int32_t full_first, full_end;                  // tiles inside are visible to every row
+    std::int32_t length, first, end;    // attended tokens [first, end)
+    std::int32_t begin, tiles;          // this wave's first token and number of tiles
+    std::int32_t full_first, full_end;  // tiles inside are visible to every row
     bool beyond_table;
   };
 

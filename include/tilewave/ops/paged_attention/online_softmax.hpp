@@ -17,8 +17,8 @@ struct OnlineSoftmax {
   static constexpr int unit = L::unit;
 
   /// `token` is the tile's first token; `edge` says that some token is hidden from some row.
-  TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge, float k_scale,
-                                  typename L::State& s, Tiles& scores, Probabilities& probabilities) {
+  TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge,
+                                  float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     const std::int32_t unit_token = token + unit * kv.group;  // a lane's score element e is token unit_token + e
     apply_scale(s.cursors[0], k_scale, scores);
     if (edge) {
@@ -40,12 +40,14 @@ struct OnlineSoftmax {
     });
   }
 
-  TILEWAVE_DEVICE static void mask(const typename L::State& s, std::int32_t unit_token, std::int32_t window, Tiles& scores) {
+  TILEWAVE_DEVICE static void mask(const typename L::State& s, std::int32_t unit_token, std::int32_t window,
+                                   Tiles& scores) {
     L::each_row([&](int t, int r) {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
         const std::int32_t behind = s.causal_end[t][r] - 1 - (unit_token + e);  // tokens back from the row's own
-        if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(window)) L::score(scores[t], r, e) = L::minus_infinity;
+        if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(window))
+          L::score(scores[t], r, e) = L::minus_infinity;
       }
     });
   }

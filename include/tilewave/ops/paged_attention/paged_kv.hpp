@@ -14,10 +14,10 @@ namespace tilewave {
 template <class B, PagedAttentionSpec S>
 struct PagedKv {
   static constexpr AtomFacts atom = B::atom;
-  static constexpr int unit = S.unit();                                     // x
-  static constexpr int kv_per_lane = atom.kv_per_lane;                      // C
+  static constexpr int unit = S.unit();                 // x
+  static constexpr int kv_per_lane = atom.kv_per_lane;  // C
   static constexpr int wave_tokens = AtomFacts::groups * unit;
-  static constexpr int scale_words = ceil_div(unit, int{atom.kv});          // per-token scales a lane loads of its unit
+  static constexpr int scale_words = ceil_div(unit, int{atom.kv});  // per-token scales a lane loads of its unit
   static constexpr bool per_token = S.quant == QuantMode::per_token;
   static constexpr int element = size_of(S.kv);
 
@@ -33,18 +33,18 @@ struct PagedKv {
   };
 
   const PagedAttentionArgs& a;
-  const std::int32_t* table;       // this sequence's row
-  const char* k_lane;              // K of this kv head, unit `group`, token offset of this lane's row
-  const char* v_lane;              // V of this kv head, dimension `position`
+  const std::int32_t* table;  // this sequence's row
+  const char* k_lane;         // K of this kv head, unit `group`, token offset of this lane's row
+  const char* v_lane;         // V of this kv head, dimension `position`
   const float* k_scale_head;
   const float* v_scale_head;
-  std::int64_t k_unit_step, k_tile_step, v_dim_step;   // bytes between units 4 apart, score tiles, output tiles
+  std::int64_t k_unit_step, k_tile_step, v_dim_step;  // bytes between units 4 apart, score tiles, output tiles
   std::int32_t group, k_group, position;
-  std::int32_t first_unit, last_unit;                  // token of the first and last unit that may be read
+  std::int32_t first_unit, last_unit;  // token of the first and last unit that may be read
 
   /// [first, end) are the tokens this sequence may attend; end > first.
-  TILEWAVE_DEVICE PagedKv(const PagedAttentionArgs& args, std::int32_t sequence, std::int32_t kv_head, std::int32_t first,
-                          std::int32_t end)
+  TILEWAVE_DEVICE PagedKv(const PagedAttentionArgs& args, std::int32_t sequence, std::int32_t kv_head,
+                          std::int32_t first, std::int32_t end)
       : a(args) {
     const int lane = B::lane_id();
     group = LaneMap<B>::group(lane);

@@ -26,11 +26,11 @@ struct PagedAttentionPrefetch {
 };
 
 struct PagedAttentionPolicy {
-  int row_tiles = 1;               // 16-row tiles of queries one wave holds
+  int row_tiles = 1;  // 16-row tiles of queries one wave holds
   PagedAttentionWaves waves{};
   PagedAttentionPrefetch prefetch{};
-  bool q_shared = false;           // keep Q fragments in LDS instead of registers
-  int waves_per_simd = 2;          // occupancy claimed: sets the register budget, checked on the compiled code
+  bool q_shared = false;   // keep Q fragments in LDS instead of registers
+  int waves_per_simd = 2;  // occupancy claimed: sets the register budget, checked on the compiled code
 
   friend constexpr bool operator==(const PagedAttentionPolicy&, const PagedAttentionPolicy&) = default;
 
@@ -52,8 +52,8 @@ inline std::string name_of(const PagedAttentionPolicy& p, const PagedAttentionSp
 
 /// Compile-time legality of a policy for a spec on an atom; the kernel requires it, so a bad entry does not compile.
 constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
-  const int chunks = s.head_size / (AtomFacts::groups * a.kv_per_lane);      // 16-byte V loads per lane and tile
-  const int k_chunks = s.head_size / (AtomFacts::groups * s.unit());         // head_size steps of K
+  const int chunks = s.head_size / (AtomFacts::groups * a.kv_per_lane);  // 16-byte V loads per lane and tile
+  const int k_chunks = s.head_size / (AtomFacts::groups * s.unit());     // head_size steps of K
   const int per_tile = 2 * p.prefetch.slices;
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % (AtomFacts::groups * s.unit()) == 0 &&

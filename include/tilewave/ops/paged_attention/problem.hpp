@@ -24,30 +24,30 @@ struct PagedValueStrides {
 
 struct PagedAttentionProblem {
   // tensors on the device
-  const void* q = nullptr;                       // [batch * mtp, num_q_heads, head_size], last dimension contiguous
-  const void* k = nullptr;                       // see PagedKeyStrides
-  const void* v = nullptr;                       // see PagedValueStrides
-  void* out = nullptr;                           // [batch * mtp, num_q_heads, head_size], last dimension contiguous
-  float* lse = nullptr;                          // optional [batch * mtp, num_q_heads]: natural log of the softmax sum
-  const float* k_scale = nullptr;                // per_tensor: [1]; per_token: [pages, kv_heads, block_size]
+  const void* q = nullptr;         // [batch * mtp, num_q_heads, head_size], last dimension contiguous
+  const void* k = nullptr;         // see PagedKeyStrides
+  const void* v = nullptr;         // see PagedValueStrides
+  void* out = nullptr;             // [batch * mtp, num_q_heads, head_size], last dimension contiguous
+  float* lse = nullptr;            // optional [batch * mtp, num_q_heads]: natural log of the softmax sum
+  const float* k_scale = nullptr;  // per_tensor: [1]; per_token: [pages, kv_heads, block_size]
   const float* v_scale = nullptr;
-  const std::int32_t* block_table = nullptr;     // [batch, table_columns], ids of pages; unused tail is never read
-  const std::int32_t* context_lengths = nullptr; // [batch], new tokens included; <= 0 is an empty sequence
-  void* workspace = nullptr;                     // paged_attention_workspace_size() bytes, contents irrelevant
+  const std::int32_t* block_table = nullptr;      // [batch, table_columns], ids of pages; unused tail is never read
+  const std::int32_t* context_lengths = nullptr;  // [batch], new tokens included; <= 0 is an empty sequence
+  void* workspace = nullptr;                      // paged_attention_workspace_size() bytes, contents irrelevant
   std::size_t workspace_bytes = 0;
 
   // what is asked
   PagedAttentionSpec spec{};
-  float softmax_scale = 0.0f;                    // multiplies q . k, typically 1 / sqrt(head_size)
-  std::int32_t sliding_window = 0;               // W > 0: query i of length L sees keys L - mtp - W + i .. L - mtp + i
+  float softmax_scale = 0.0f;       // multiplies q . k, typically 1 / sqrt(head_size)
+  std::int32_t sliding_window = 0;  // W > 0: query i of length L sees keys L - mtp - W + i .. L - mtp + i
 
   // capacities and extents
   std::int32_t batch = 0;
-  std::int32_t mtp = 1;                          // query tokens per sequence, the last mtp of the context
-  std::int32_t num_q_heads = 0;                  // query head h reads kv head h / (num_q_heads / num_kv_heads)
+  std::int32_t mtp = 1;          // query tokens per sequence, the last mtp of the context
+  std::int32_t num_q_heads = 0;  // query head h reads kv head h / (num_q_heads / num_kv_heads)
   std::int32_t num_kv_heads = 0;
-  std::int32_t block_size = 0;                   // tokens of one page
-  std::int32_t table_columns = 0;                // block table width: the longest context is columns * block_size
+  std::int32_t block_size = 0;     // tokens of one page
+  std::int32_t table_columns = 0;  // block table width: the longest context is columns * block_size
   std::int64_t num_pages = 0;
 
   // strides in elements
@@ -60,7 +60,8 @@ struct PagedAttentionProblem {
 };
 
 /// Packed strides of K [pages, kv_heads, D/x, block_size, x].
-constexpr PagedKeyStrides packed_key_strides(const PagedAttentionSpec& s, std::int64_t kv_heads, std::int64_t block_size) {
+constexpr PagedKeyStrides packed_key_strides(const PagedAttentionSpec& s, std::int64_t kv_heads,
+                                             std::int64_t block_size) {
   const std::int64_t head = block_size * s.head_size;
   return {kv_heads * head, head, block_size * s.unit(), s.unit()};
 }

@@ -43,12 +43,13 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
   if (arch == ArchId::sm90) {
     // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8, whose
     // tile is 64 tokens of scores, keeps half a tile in flight.
-    PagedAttentionPrefetch prefetch = wide              ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
+    PagedAttentionPrefetch prefetch = wide             ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
                                       : narrow || !fp8 ? one_tile
                                                        : PagedAttentionPrefetch{2, 2};
-    PagedAttentionPolicy widest = s.head_size == 128 && !fp8
-        ? PagedAttentionPolicy{.row_tiles = 2, .waves = {2, 2}, .prefetch = {4, 4}, .q_shared = true}
-        : PagedAttentionPolicy{.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true};
+    PagedAttentionPolicy widest =
+        s.head_size == 128 && !fp8
+            ? PagedAttentionPolicy{.row_tiles = 2, .waves = {2, 2}, .prefetch = {4, 4}, .q_shared = true}
+            : PagedAttentionPolicy{.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true};
     return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true},
              {.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true},
              widest}};
@@ -65,8 +66,12 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
 }
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-inline constexpr PagedAttentionEntry paged_attention_entry{
-    B::facts.id, B::emulated, S, P, &paged_attention_launch<B, S, P>, sizeof(typename PagedAttentionDecode<B, S, P>::Shared)};
+inline constexpr PagedAttentionEntry paged_attention_entry{B::facts.id,
+                                                           B::emulated,
+                                                           S,
+                                                           P,
+                                                           &paged_attention_launch<B, S, P>,
+                                                           sizeof(typename PagedAttentionDecode<B, S, P>::Shared)};
 
 /// All entries of one spec on one backend.
 template <class B, PagedAttentionSpec S>
@@ -117,8 +122,9 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 
 /// Pick the entry and the splits for a problem: among the candidates of its spec, the smallest that holds all query rows
 /// of a kv head, else the largest. Errors: those of paged_attention_check, or no_matching_entry.
-inline Status paged_attention_select(const PagedAttentionProblem& p, std::span<const PagedAttentionEntry* const> candidates,
-                                     const ArchFacts& facts, PagedAttentionPlan& plan) {
+inline Status paged_attention_select(const PagedAttentionProblem& p,
+                                     std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
+                                     PagedAttentionPlan& plan) {
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
   const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
   const PagedAttentionEntry* best = nullptr;
@@ -127,8 +133,8 @@ inline Status paged_attention_select(const PagedAttentionProblem& p, std::span<c
     const bool fits = e->policy.block_rows() >= rows;
     const bool best_fits = best != nullptr && best->policy.block_rows() >= rows;
     const bool smaller = best != nullptr && e->policy.block_rows() < best->policy.block_rows();
-    if (best == nullptr || (fits && !best_fits) || (fits == best_fits && fits == smaller &&
-                                                    e->policy.block_rows() != best->policy.block_rows())) {
+    if (best == nullptr || (fits && !best_fits) ||
+        (fits == best_fits && fits == smaller && e->policy.block_rows() != best->policy.block_rows())) {
       best = e;
     }
   }
