@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include <cmath>
+
+#include "tilewave/ops/norm/kernel.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+/// Every rule a problem must satisfy on an architecture.
+inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
+  const NormSpec& s = p.spec;
+  if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (s.weight != s.x && s.weight != DType::f32) return {StatusCode::unsupported_dtype, "weight must be x's type or f32"};
+  if (Status status = check_row_output(s.x, s.out, s.scale, facts); !status.ok()) return status;
+  if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
+  if (!(p.eps >= 0.0f) || !std::isfinite(p.eps)) return {StatusCode::bad_value, "eps must be finite and not negative"};
+  if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
+  if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
+  if (p.weight == nullptr) return {StatusCode::null_pointer, "weight is null"};
+  if (p.residual != nullptr && p.residual_out == nullptr) {
+    return {StatusCode::null_pointer, "a residual needs residual_out"};
+  }
+  for (const void* tensor : {p.x, p.residual, static_cast<const void*>(p.residual_out), p.smooth}) {
+    if (!element_aligned(tensor, s.x)) return {StatusCode::misaligned, "a tensor is not aligned to its elements"};
+  }
+  for (const void* tensor : {p.weight, p.bias}) {
+    if (!element_aligned(tensor, s.weight)) return {StatusCode::misaligned, "weight or bias is not aligned to its elements"};
+  }
+  for (const float* tensor : {p.mean, p.rstd}) {
+    if (!element_aligned(tensor, DType::f32)) return {StatusCode::misaligned, "statistics need 4-byte alignment"};
+  }
+  return check_row_output_tensors(p.out, p.scale, s.out, s.scale);
+}
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool norm_aligned(const NormProblem& p) {
+  const NormSpec& s = p.spec;
+  const RowStrides none{};
+  return rows_aligned(p.x, p.x_strides, p.inner_rows, s.x) &&
+         rows_aligned(p.residual, p.residual_strides, p.inner_rows, s.x) &&
+         rows_aligned(p.residual_out, p.residual_out_strides, p.inner_rows, s.x) &&
+         rows_aligned(p.out, p.out_strides, p.inner_rows, s.out) && rows_aligned(p.weight, none, 1, s.weight) &&
+         rows_aligned(p.bias, none, 1, s.weight) && rows_aligned(p.smooth, none, 1, s.x);
+}
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device.
+/// Errors: those of norm_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
+/// launch_failed with the runtime's reason.
+template <class B, NormSpec S, RowPolicy P>
+Status norm_launch(const NormProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = norm_check(p, B::facts); !s.ok()) return s;
+  if (!policy_takes(P, S.x, p.columns, norm_aligned(p))) {
+    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
+  }
+  if (p.rows == 0 || p.columns == 0) return {};
+  const NormArgs args{.x = p.x,
+                      .weight = p.weight,
+                      .bias = p.bias,
+                      .residual = p.residual,
+                      .residual_out = p.residual_out,
+                      .smooth = p.smooth,
+                      .mean = p.mean,
+                      .rstd = p.rstd,
+                      .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
+                      .x_strides = p.x_strides,
+                      .residual_strides = p.residual_strides,
+                      .residual_out_strides = p.residual_out_strides,
+                      .output = {p.out, p.scale, p.out_strides, p.scale_stride},
+                      .eps = p.eps,
+                      .per_column = 1.0f / static_cast<float>(p.columns)};
+  using Kernel = Norm<B, S, P>;
+  return B::template launch<Kernel>({ceil_div(p.rows, P.rows), Kernel::block_threads}, args, stream);
+}
+
+}  // namespace tilewave

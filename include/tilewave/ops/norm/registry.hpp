@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include <utility>
+
+#include "tilewave/ops/norm/launch.hpp"
+
+namespace tilewave {
+
+using NormEntry = RowEntry<NormSpec, NormProblem>;
+
+/// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others.
+constexpr std::array<NormSpec, 28> norm_specs(ArchId arch) {
+  std::array<NormSpec, 28> specs{};
+  const DType fp8 = facts_of(arch).fp8;
+  int n = 0;
+  for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
+    for (const auto& [x, weight] : {std::pair{DType::bf16, DType::bf16}, std::pair{DType::bf16, DType::f32},
+                                    std::pair{DType::f16, DType::f16}, std::pair{DType::f16, DType::f32},
+                                    std::pair{DType::f32, DType::f32}}) {
+      specs[n++] = {kind, x, weight, x, ScaleMode::none};
+      specs[n++] = {kind, x, weight, fp8, ScaleMode::per_token};
+    }
+    specs[n++] = {kind, DType::bf16, DType::bf16, fp8, ScaleMode::per_tensor};
+    specs[n++] = {kind, DType::bf16, DType::bf16, fp8, ScaleMode::per_group};
+    specs[n++] = {kind, DType::bf16, DType::bf16, DType::i8, ScaleMode::per_token};
+    specs[n++] = {kind, DType::bf16, DType::bf16, DType::i8, ScaleMode::per_tensor};
+  }
+  return specs;
+}
+
+/// All entries of one spec on one backend.
+template <class B, NormSpec S>
+inline constexpr auto norm_entries = []<std::size_t... i>(std::index_sequence<i...>) {
+  constexpr RowPolicies policies = row_policies(B::facts.id, S.x, S.out, S.scale);
+  return std::array{NormEntry{B::facts.id, B::emulated, S, policies.list[i], &norm_launch<B, S, policies.list[i]>,
+                              sizeof(typename Norm<B, S, policies.list[i]>::Shared)}...};
+}(std::make_index_sequence<row_policies(B::facts.id, S.x, S.out, S.scale).count>{});
+
+/// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
+/// Errors: those of norm_check, or no_matching_entry.
+inline Status norm_select(const NormProblem& p, std::span<const NormEntry* const> candidates, const ArchFacts& facts,
+                          const NormEntry*& entry) {
+  if (Status s = norm_check(p, facts); !s.ok()) return s;
+  entry = best_row_entry<NormSpec, NormProblem>(candidates, p.spec, p.rows, p.columns, norm_aligned(p), facts);
+  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
+  return {};
+}
+
+/// The entry for a problem on backend B for the one spec S that the caller compiles in.
+template <class B, NormSpec S>
+Status norm_plan(const NormProblem& p, const NormEntry*& entry) {
+  constexpr auto& entries = norm_entries<B, S>;
+  std::array<const NormEntry*, entries.size()> candidates{};
+  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return norm_select(p, candidates, B::facts, entry);
+}
+
+}  // namespace tilewave

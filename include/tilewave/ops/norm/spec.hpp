@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// What a normalisation computes: changing any of it changes the answer.
+#pragma once
+
+#include <string>
+
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave {
+
+enum class NormKind : int {
+  rms,    // x / sqrt(mean(x^2) + eps) * weight (+ bias)
+  layer,  // (x - mean(x)) / sqrt(var(x) + eps) * weight (+ bias), biased variance
+};
+
+constexpr const char* name_of(NormKind k) { return k == NormKind::rms ? "rmsnorm" : "layernorm"; }
+
+/// All arithmetic is f32. Residual, bias, smooth scale and the output of statistics are run-time choices of the Problem.
+struct NormSpec {
+  NormKind kind = NormKind::rms;
+  DType x = DType::bf16;       // f32, f16 or bf16: rows, residual and smooth scale
+  DType weight = DType::bf16;  // x, or f32: weight and bias
+  DType out = DType::bf16;     // x; or with a scale i8 or the architecture's fp8
+  ScaleMode scale = ScaleMode::none;
+
+  friend constexpr bool operator==(const NormSpec&, const NormSpec&) = default;
+};
+
+/// `rmsnorm.bf16.w_bf16.fp8_e4m3fn.per_token`.
+inline std::string name_of(const NormSpec& s) {
+  return std::string(name_of(s.kind)) + "." + std::string(name_of(s.x)) + ".w_" + std::string(name_of(s.weight)) + "." +
+         std::string(name_of(s.out)) + "." + name_of(s.scale);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include <cmath>
+
+#include "tilewave/ops/softmax/kernel.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+/// Every rule a problem must satisfy. Lengths live on the device and are not read; one beyond the columns is cut off.
+inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
+  const DType type = p.spec.x;
+  if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
+  if (p.rows_per_length < 1) return {StatusCode::bad_extent, "rows_per_length must be positive"};
+  if (p.causal_rows < 0) return {StatusCode::bad_extent, "causal_rows must be 0 (no causal mask) or positive"};
+  if (!std::isfinite(p.scale) || !std::isfinite(p.scale * log2_e)) return {StatusCode::bad_value, "scale must be finite"};
+  if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
+  if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
+  if (!element_aligned(p.x, type)) return {StatusCode::misaligned, "x is not aligned to its elements"};
+  if (!element_aligned(p.lse, DType::f32)) return {StatusCode::misaligned, "lse needs 4-byte alignment"};
+  if (!element_aligned(p.lengths, DType::f32)) return {StatusCode::misaligned, "lengths need 4-byte alignment"};
+  return check_row_output_tensors(p.out, nullptr, type, ScaleMode::none);
+}
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool softmax_aligned(const SoftmaxProblem& p) {
+  return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
+         rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.x);
+}
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device.
+/// Errors: those of softmax_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
+/// launch_failed with the runtime's reason.
+template <class B, SoftmaxSpec S, RowPolicy P>
+Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = softmax_check(p, B::facts); !s.ok()) return s;
+  if (!policy_takes(P, S.x, p.columns, softmax_aligned(p))) {
+    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
+  }
+  if (p.rows == 0 || p.columns == 0) return {};
+  const SoftmaxArgs args{.x = p.x,
+                         .lse = p.lse,
+                         .lengths = p.lengths,
+                         .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
+                         .x_strides = p.x_strides,
+                         .output = {p.out, nullptr, p.out_strides, 0},
+                         .rows_per_length = FastDiv::by(p.rows_per_length),
+                         .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
+                         .scale_log2 = p.scale * log2_e};
+  using Kernel = Softmax<B, S, P>;
+  return B::template launch<Kernel>({ceil_div(p.rows, P.rows), Kernel::block_threads}, args, stream);
+}
+
+}  // namespace tilewave

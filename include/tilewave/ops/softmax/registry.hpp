@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include <utility>
+
+#include "tilewave/ops/softmax/launch.hpp"
+
+namespace tilewave {
+
+using SoftmaxEntry = RowEntry<SoftmaxSpec, SoftmaxProblem>;
+
+/// The specs every architecture serves.
+constexpr std::array<SoftmaxSpec, 6> softmax_specs(ArchId) {
+  return {{{SoftmaxKind::softmax, DType::bf16},
+           {SoftmaxKind::softmax, DType::f16},
+           {SoftmaxKind::softmax, DType::f32},
+           {SoftmaxKind::log_softmax, DType::bf16},
+           {SoftmaxKind::log_softmax, DType::f16},
+           {SoftmaxKind::log_softmax, DType::f32}}};
+}
+
+/// All entries of one spec on one backend.
+template <class B, SoftmaxSpec S>
+inline constexpr auto softmax_entries = []<std::size_t... i>(std::index_sequence<i...>) {
+  constexpr RowPolicies policies = row_policies(B::facts.id, S.x, S.x, ScaleMode::none);
+  return std::array{SoftmaxEntry{B::facts.id, B::emulated, S, policies.list[i],
+                                 &softmax_launch<B, S, policies.list[i]>,
+                                 sizeof(typename Softmax<B, S, policies.list[i]>::Shared)}...};
+}(std::make_index_sequence<row_policies(B::facts.id, S.x, S.x, ScaleMode::none).count>{});
+
+/// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
+/// Errors: those of softmax_check, or no_matching_entry.
+inline Status softmax_select(const SoftmaxProblem& p, std::span<const SoftmaxEntry* const> candidates,
+                             const ArchFacts& facts, const SoftmaxEntry*& entry) {
+  if (Status s = softmax_check(p, facts); !s.ok()) return s;
+  entry = best_row_entry<SoftmaxSpec, SoftmaxProblem>(candidates, p.spec, p.rows, p.columns, softmax_aligned(p), facts);
+  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
+  return {};
+}
+
+/// The entry for a problem on backend B for the one spec S that the caller compiles in.
+template <class B, SoftmaxSpec S>
+Status softmax_plan(const SoftmaxProblem& p, const SoftmaxEntry*& entry) {
+  constexpr auto& entries = softmax_entries<B, S>;
+  std::array<const SoftmaxEntry*, entries.size()> candidates{};
+  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return softmax_select(p, candidates, B::facts, entry);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// Packed elements in registers: what one access of a lane moves, and its values in f32.
+#pragma once
+
+#include <cstdint>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/core/dtype.hpp"
+#include "tilewave/core/vec.hpp"
+
+namespace tilewave {
+
+namespace detail {
+template <int bytes>
+struct StorageOf;
+template <>
+struct StorageOf<1> {
+  using type = std::uint8_t;
+};
+template <>
+struct StorageOf<2> {
+  using type = std::uint16_t;
+};
+template <>
+struct StorageOf<4> {
+  using type = std::uint32_t;
+};
+}  // namespace detail
+
+/// The bits of one element of type T.
+template <DType T>
+using Storage = typename detail::StorageOf<size_of(T)>::type;
+
+/// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes.
+template <DType T, int n>
+using Packed = Vec<Storage<T>, n>;
+
+/// Values of packed f32, f16, bf16, fp8 or i8 elements; all exact.
+template <class B, DType T, int n>
+TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
+  Vec<float, n> values;
+  if constexpr (T == DType::f32) {
+    values = __builtin_bit_cast(Vec<float, n>, packed);
+  } else if constexpr (n == 1) {
+    const auto bits = static_cast<std::uint32_t>(packed[0]);
+    if constexpr (T == DType::bf16) {
+      values[0] = bf16_to_f32(packed[0]);
+    } else if constexpr (T == DType::f16) {
+      values[0] = B::widen_f16(bits)[0];
+    } else if constexpr (T == DType::i8) {
+      values[0] = static_cast<float>(static_cast<std::int8_t>(packed[0]));
+    } else {
+      values[0] = __builtin_bit_cast(float, B::widen_fp8(bits)[0] << 16);
+    }
+  } else {
+    constexpr int per_word = 4 / size_of(T);
+    const auto words = __builtin_bit_cast(Vec<std::uint32_t, n / per_word>, packed);
+    TILEWAVE_UNROLL
+    for (int w = 0; w < n / per_word; ++w) {
+      if constexpr (T == DType::f16) {
+        const Vec<float, 2> pair = B::widen_f16(words[w]);
+        values[2 * w] = pair[0];
+        values[2 * w + 1] = pair[1];
+      } else if constexpr (T == DType::i8) {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          values[4 * w + e] = static_cast<float>(static_cast<std::int32_t>(words[w] << (24 - 8 * e)) >> 24);
+        }
+      } else {
+        Vec<std::uint32_t, per_word / 2> pairs;
+        if constexpr (T == DType::bf16) {
+          pairs[0] = words[w];
+        } else {
+          pairs = B::widen_fp8(words[w]);
+        }
+        TILEWAVE_UNROLL
+        for (int p = 0; p < per_word / 2; ++p) {
+          values[per_word * w + 2 * p] = __builtin_bit_cast(float, pairs[p] << 16);
+          values[per_word * w + 2 * p + 1] = __builtin_bit_cast(float, pairs[p] & 0xffff0000u);
+        }
+      }
+    }
+  }
+  return values;
+}
+
+/// The other way: round to nearest even; fp8 saturates, i8 truncates and saturates at +-127.
+template <class B, DType T, int n>
+TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
+  using P = Packed<T, n>;
+  if constexpr (T == DType::f32) {
+    return __builtin_bit_cast(P, values);
+  } else {
+    constexpr int per_word = 4 / size_of(T), words = (n + per_word - 1) / per_word;
+    Vec<std::uint32_t, words> out;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < words; ++w) {
+      Vec<float, per_word> v;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < per_word; ++e) v[e] = per_word * w + e < n ? values[per_word * w + e < n ? per_word * w + e : 0] : 0.0f;
+      if constexpr (T == DType::bf16) {
+        out[w] = B::round_bf16(v[0], v[1]);
+      } else if constexpr (T == DType::f16) {
+        out[w] = B::pack_f16(v[0], v[1]);
+      } else if constexpr (T == DType::i8) {
+        out[w] = B::pack_i8(v[0], v[1], v[2], v[3]);
+      } else {
+        out[w] = B::pack_fp8(v[0], v[1], v[2], v[3]);
+      }
+    }
+    if constexpr (n % per_word == 0) {
+      return __builtin_bit_cast(P, out);
+    } else {
+      static_assert(n == 1);
+      P one;
+      one[0] = static_cast<Storage<T>>(out[0]);
+      return one;
+    }
+  }
+}
+
+}  // namespace tilewave

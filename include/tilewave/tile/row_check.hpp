@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Rules that every row operation checks on the host, and the choice among entries that hold a row differently.
+#pragma once
+
+#include <limits>
+#include <span>
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/core/status.hpp"
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave {
+
+/// A compiled row kernel: what it computes, how, and how to start it.
+template <class Spec, class Problem>
+struct RowEntry {
+  ArchId arch;
+  bool emulated;
+  Spec spec;
+  RowPolicy policy;
+  Status (*launch)(const Problem&, hipStream_t);
+  int lds_bytes;
+};
+
+/// Whether every row of a tensor starts on a multiple of 16 bytes. Null is fine.
+inline bool rows_aligned(const void* data, const RowStrides& s, std::int32_t inner_rows, DType type) {
+  const std::int64_t unit = 16 / size_of(type);
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
+         (data == nullptr || (s.outer % unit == 0 && (inner_rows == 1 || s.inner % unit == 0)));
+}
+inline bool element_aligned(const void* data, DType type) {
+  return reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0;
+}
+
+inline Status check_row_extent(std::int32_t rows, std::int32_t columns, std::int32_t inner_rows) {
+  constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();
+  if (rows < 0) return {StatusCode::bad_extent, "rows is negative"};
+  if (columns < 0) return {StatusCode::bad_extent, "columns is negative"};
+  // Column numbers run a block's tile past the end before they are compared.
+  if (columns > int_max - (1 << 20)) return {StatusCode::bad_extent, "columns must stay below 2^31 - 2^20"};
+  if (rows > int_max - 65536) return {StatusCode::bad_extent, "rows must stay below 2^31 - 65536"};
+  if (inner_rows < 1) return {StatusCode::bad_extent, "inner_rows must be positive"};
+  return {};
+}
+
+/// Whether the type of a row's elements is one the kernels compute on.
+constexpr bool is_row_type(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
+
+/// The rules of an output: type and scale mode, and that its tensors are there and aligned to their elements.
+inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFacts& facts) {
+  if (mode == ScaleMode::none) {
+    if (out != x) return {StatusCode::unsupported_dtype, "an output without a scale is of the input's type"};
+  } else if (out != DType::i8 && !is_fp8(out)) {
+    return {StatusCode::unsupported_dtype, "an output with a scale is i8 or fp8"};
+  } else if (is_fp8(out) && out != facts.fp8) {
+    return {StatusCode::unsupported_dtype, "fp8 flavour of the output is not this architecture's"};
+  }
+  return {};
+}
+inline Status check_row_output_tensors(const void* out, const float* scale, DType type, ScaleMode mode) {
+  if (out == nullptr) return {StatusCode::null_pointer, "out is null"};
+  if (!element_aligned(out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
+  if (mode != ScaleMode::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
+  if (!element_aligned(scale, DType::f32)) return {StatusCode::misaligned, "scale needs 4-byte alignment"};
+  return {};
+}
+
+/// Whether an entry of this policy takes rows of this many columns and this alignment.
+constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, bool aligned) {
+  return (p.vec < 16 || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
+}
+
+/// The better of two policies that take the rows: wide accesses, rows held, little of the tile idle; then few lanes where
+/// rows fill the chip, many where they do not.
+constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, std::int32_t rows, const ArchFacts& facts) {
+  if (a.vec != b.vec) return a.vec > b.vec;
+  if (a.held != b.held) return a.held;
+  if (a.columns(x) != b.columns(x)) return a.columns(x) < b.columns(x);
+  const std::int64_t slots = std::int64_t{facts.compute_units} * facts.simds_per_cu * facts.wave_lanes;
+  const bool fills = std::int64_t{rows} * max_of(a.lanes, b.lanes) > 2 * slots;
+  return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
+}
+
+/// The best of the candidates for a problem's spec and rows, or null.
+template <class Spec, class Problem>
+const RowEntry<Spec, Problem>* best_row_entry(std::span<const RowEntry<Spec, Problem>* const> candidates,
+                                              const Spec& spec, std::int32_t rows, std::int32_t columns, bool aligned,
+                                              const ArchFacts& facts) {
+  const RowEntry<Spec, Problem>* best = nullptr;
+  for (const auto* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == spec) || !policy_takes(e->policy, spec.x, columns, aligned)) continue;
+    if (best == nullptr || better_policy(e->policy, best->policy, spec.x, rows, facts)) best = e;
+  }
+  return best;
+}
+
+/// The policies of rows of type x, at most 16.
+struct RowPolicies {
+  std::array<RowPolicy, 16> list{};
+  int count = 0;
+};
+
+/// The policies that entries are built for, by rising columns. `span`: neighbouring chunks of a lane.
+constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mode) {
+  const ArchFacts& facts = facts_of(arch);
+  RowPolicies all;
+  const auto add = [&](RowPolicy p) {
+    if (policy_fits(facts, x, p) && output_fits(facts, x, mode, p)) all.list[all.count++] = p;
+  };
+  const int element = size_of(x);
+  // CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes as fast.
+  const int span = arch != ArchId::sm90 && size_of(out) < element ? element / size_of(out) : 1;
+  const auto vectors = [&](int lanes, int rows, int chunks, int waves) {
+    chunks = max_of(chunks, span);
+    add({.lanes = lanes, .rows = rows, .chunks = chunks, .span = span, .waves_per_simd = waves});
+  };
+  vectors(16, 16, 1, 8);
+  vectors(64, 4, 1, 8);
+  vectors(64, 4, 2, 8);
+  vectors(256, 1, 1, 8);
+  vectors(256, 1, 2, 8);
+  vectors(512, 1, 1, 8);
+  vectors(256, 1, 4, 8);
+  vectors(1024, 1, 1, 8);
+  vectors(512, 1, 4, 8);
+  vectors(1024, 1, 4, 8);
+  vectors(1024, 1, 8, arch == ArchId::sm90 ? 8 : 4);
+  add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = 8});
+  // Rows that are not aligned to 16 bytes: one element an access, eight neighbours a lane.
+  add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = 8});
+  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .waves_per_simd = 4});
+  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .held = false, .waves_per_simd = 4});
+  return all;
+}
+
+}  // namespace tilewave

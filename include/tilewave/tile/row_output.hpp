@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// The end of every row operation: values of a row in f32 become elements of the output, quantised or not.
+#pragma once
+
+#include "tilewave/tile/row.hpp"
+
+namespace tilewave {
+
+/// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
+/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is 0).
+enum class ScaleMode : int { none, per_tensor, per_token, per_group };
+
+inline constexpr int scale_group = 128;  // columns of one per_group scale
+
+constexpr const char* name_of(ScaleMode m) {
+  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group"};
+  return names[static_cast<int>(m)];
+}
+
+/// The largest magnitude that a quantised type holds.
+TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
+  return t == DType::i8 ? 127.0f : t == DType::fp8_e4m3fnuz ? 240.0f : 448.0f;
+}
+
+struct RowOutputArgs {
+  void* out;
+  float* scale;  // per_tensor: [1], read; per_token: [rows]; per_group: [rows, ceil(columns / 128)] with scale_stride
+  RowStrides strides;
+  std::int64_t scale_stride;
+};
+
+/// A group of columns lies inside a wave.
+constexpr bool output_fits(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
+  const int columns = p.vec / size_of(x) * p.span;
+  return mode != ScaleMode::per_group ||
+         (columns <= scale_group && columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) >= scale_group);
+}
+
+template <class B, DType X, DType Out, ScaleMode mode, RowPolicy P>
+struct RowOutput {
+  using Tile = Row<B, X, P>;
+  using Place = typename Tile::Place;
+  static_assert(output_fits(B::facts, X, mode, P));
+  static constexpr int unit = Tile::unit;
+  // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
+  static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(Out))));
+  static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
+
+  /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)` gives
+  /// a chunk's values then, in f32.
+  template <int reduction, int reductions, class Each, class Value>
+  TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
+                                    typename Tile::template Shared<reductions>& shared, const Each& each,
+                                    const Value& value) {
+    auto* row = static_cast<Storage<Out>*>(a.out) + extent.offset(at.row, a.strides);
+    float inverse = 1.0f;
+    if constexpr (mode == ScaleMode::per_tensor) {
+      inverse = 1.0f / B::load(a.scale);
+    } else if constexpr (mode == ScaleMode::per_token) {
+      float largest = 0.0f;
+      each([&](int from) {
+        TILEWAVE_UNROLL
+        for (int c = 0; c < P.chunks; ++c) {
+          if (from + Tile::column(at.lane, c) < extent.columns) largest = amax(largest, value(c, from));
+        }
+      });
+      largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
+      inverse = inverse_scale(largest);
+      if (at.active && at.lane == 0) B::store(a.scale + at.row, scale_of(largest));
+    }
+    each([&](int from) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; c += P.span) {
+        Vec<float, unit> values[P.span];
+        TILEWAVE_UNROLL
+        for (int s = 0; s < P.span; ++s) values[s] = value(c + s, from);
+        const int first = from + Tile::column(at.lane, c);
+        if constexpr (mode == ScaleMode::per_group) {
+          float largest = 0.0f;
+          TILEWAVE_UNROLL
+          for (int s = 0; s < P.span; ++s) {
+            if (first + s * unit < extent.columns) largest = amax(largest, values[s]);
+          }
+          largest = B::template reduce<group_lanes>(largest, Max{});
+          inverse = inverse_scale(largest);
+          if (at.active && first < extent.columns && at.lane % group_lanes == 0) {
+            B::store(a.scale + at.row * a.scale_stride + first / scale_group, scale_of(largest));
+          }
+        }
+        if (at.active) store(row, first, extent.columns, inverse, values);
+      }
+    });
+  }
+
+ private:
+  TILEWAVE_DEVICE static float amax(float largest, const Vec<float, unit>& values) {
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) largest = Max{}(largest, __builtin_fabsf(values[e]));
+    return largest;
+  }
+  TILEWAVE_DEVICE static float scale_of(float largest) {
+    return largest > 0.0f ? largest / largest_code(Out) : 1.0f;
+  }
+  TILEWAVE_DEVICE static float inverse_scale(float largest) {
+    return largest > 0.0f ? largest_code(Out) / largest : 1.0f;
+  }
+
+  TILEWAVE_DEVICE static void store(Storage<Out>* row, int first, int end, float inverse,
+                                    const Vec<float, unit> (&values)[P.span]) {
+    TILEWAVE_UNROLL
+    for (int s = 0; s < P.span; s += joined) {
+      const int column = first + s * unit;
+      Vec<float, joined * unit> scaled;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < joined * unit; ++e) {
+        scaled[e] = values[s + e / unit][e % unit];
+        if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
+      }
+      if (column + (joined - 1) * unit < end) {
+        put<joined * unit>(row + column, scaled);
+      } else if (column < end) {  // a row may end between the joined chunks
+        TILEWAVE_UNROLL
+        for (int j = 0; j + 1 < joined; ++j) {
+          Vec<float, unit> part;
+          TILEWAVE_UNROLL
+          for (int e = 0; e < unit; ++e) part[e] = scaled[j * unit + e];
+          if (column + j * unit < end) put<unit>(row + column + j * unit, part);
+        }
+      }
+    }
+  }
+  // One access, or as many of 16 bytes as it takes (an output wider than the input).
+  template <int n>
+  TILEWAVE_DEVICE static void put(Storage<Out>* to, const Vec<float, n>& values) {
+    constexpr int per_store = min_of(n, 16 / size_of(Out));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < n; i += per_store) {
+      Vec<float, per_store> part;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < per_store; ++e) part[e] = values[i + e];
+      const Packed<Out, per_store> packed = narrow<B, Out, per_store>(part);
+      if constexpr (sizeof(packed) == sizeof(Chunk)) {
+        B::store_stream(reinterpret_cast<Chunk*>(to + i), __builtin_bit_cast(Chunk, packed));
+      } else {
+        B::store(reinterpret_cast<Packed<Out, per_store>*>(to + i), packed);
+      }
+    }
+  }
+};
+
+}  // namespace tilewave
