@@ -3,17 +3,19 @@
 #include <benchmark/benchmark.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "bench/harness/bundle.hpp"
 #include "bench/harness/entries.hpp"
+#include "bench/harness/google_options.hpp"
 #include "bench/harness/paged_attention_runner.hpp"
 #include "bench/shapes/paged_attention.hpp"
 
@@ -30,6 +32,7 @@ struct Options {
   std::string policies = "selected";
   std::string inputs = "uniform";
   std::string export_bundle;
+  int every = 1;
   int splits = 0;
   std::uint64_t seed = 123;
   RunnerOptions runner;
@@ -40,12 +43,19 @@ int fail(const std::string& message) {
   return exit_usage;
 }
 
+/// CLI::Range lets NaN pass.
+std::string is_a_number(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : "";
+}
+
 void declare(CLI::App& app, Options& o) {
   app.add_option("--sweep", o.sweeps, "default, accuracy, decode, emulated, or a comma list (default: default)")
       ->delimiter(',')
       ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated"}));
   app.add_option("--arch", o.arch, "gfx942, gfx950 or sm90: what the emulated device impersonates (default: gfx950)")
       ->check(CLI::IsMember({"gfx942", "gfx950", "sm90"}));
+  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
+      ->check(CLI::Range(1, 9999));
   app.add_option("--policies", o.policies, "selected: the library's choice; all: every entry that serves the config")
       ->check(CLI::IsMember({"selected", "all"}));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
@@ -54,12 +64,14 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--inputs", o.inputs, "uniform, or varied: a different magnitude for every token")
       ->check(CLI::IsMember({"uniform", "varied"}));
   app.add_option("--max-seconds", o.runner.max_seconds, "time cap of a row's cold samples (default: 0.3)")
+      ->check(is_a_number)
       ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--threads", o.runner.threads, "of input generator and reference (default: one per core)")
       ->check(CLI::Range(1, 4096));
   app.add_option("--check-pairs", o.runner.check_pairs, "(sequence, kv head) pairs to verify per row (default: all)")
       ->check(CLI::Range(1, 1 << 30));
   app.add_option("--ceiling-gbps", o.runner.ceiling_gbps, "read ceiling to compare with, instead of measuring it")
+      ->check(is_a_number)
       ->check(CLI::Range(1.0, 1e9));
   app.add_option("--export-bundle", o.export_bundle, "write a repro bundle of the one matching row to this directory");
   app.add_flag("--inject-error", o.runner.inject_error)->group("");  // hidden: shows that verification works
@@ -133,30 +145,18 @@ std::vector<Row> rows_of(Sweep sweep, ArchId arch, const Options& o) {
   return rows;
 }
 
-/// Google Benchmark reports nothing while rows are only being matched against its filter.
-class SilentReporter : public benchmark::BenchmarkReporter {
- public:
-  bool ReportContext(const Context&) override { return true; }
-  void ReportRuns(const std::vector<Run>&) override {}
-};
-
-int export_matching_row(const std::vector<Row>& rows, const std::string& directory) {
-  std::vector<const Row*> matches;
-  for (const Row& row : rows) {
-    benchmark::RegisterBenchmark(row.name.c_str(),
-                                 [&matches, &row](benchmark::State& state) {
-                                   for (auto _ : state) state.SetIterationTime(1);
-                                   if (matches.empty() || matches.back() != &row) matches.push_back(&row);
-                                 })
-        ->UseManualTime()
-        ->Iterations(1);
+/// The rows of all sweeps that the filter and --every leave. What several sweeps have is one row, of the first of them.
+std::vector<Row> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
+  const auto wanted = row_filter(filter);
+  std::vector<Row> rows;
+  std::set<std::string> names;  // of what the filter leaves
+  for (const std::string& sweep : o.sweeps) {
+    for (Row& row : rows_of(*sweep_named(sweep), arch, o)) {
+      if (!wanted(row.name) || !names.insert(row.name).second) continue;
+      if ((names.size() - 1) % o.every == 0) rows.push_back(std::move(row));
+    }
   }
-  SilentReporter silent;
-  if (benchmark::RunSpecifiedBenchmarks(&silent) == 0) return exit_usage;  // it has said so
-  if (matches.size() != 1) {
-    return fail("--export-bundle takes one row, --benchmark_filter matches " + std::to_string(matches.size()));
-  }
-  return export_bundle(directory, matches[0]->config, matches[0]->plan);
+  return rows;
 }
 
 int run_rows(const std::vector<Row>& rows, const RunnerOptions& options) {
@@ -180,7 +180,8 @@ int run_rows(const std::vector<Row>& rows, const RunnerOptions& options) {
         ->Iterations(1)
         ->Unit(benchmark::kMicrosecond);
   }
-  if (benchmark::RunSpecifiedBenchmarks() == 0) return exit_usage;  // no row matches: it has said so
+  benchmark::RunSpecifiedBenchmarks(".");  // the rows are filtered already
+  if (!std::cout.flush()) return fail("cannot write to stdout");
   return all_ok ? 0 : exit_wrong;
 }
 
@@ -197,27 +198,39 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return fail(error.what());
   }
-  std::vector<std::string> rest = app.remaining();
-  for (const std::string& argument : rest) {
-    if (argument.rfind("--benchmark_", 0) != 0) return fail("unknown option " + argument);
+  if (std::set<std::string>(o.sweeps.begin(), o.sweeps.end()).size() < o.sweeps.size()) {
+    return fail("--sweep names a sweep twice");
   }
+  std::vector<std::string> rest = app.remaining();
+  check_google_options(rest);
+  const std::string output = output_file(rest);
   rest.insert(rest.begin(), "bench_pa");
   std::vector<char*> rest_argv;
   for (std::string& argument : rest) rest_argv.push_back(argument.data());
   rest_argv.push_back(nullptr);
   int rest_argc = static_cast<int>(rest.size());
-  benchmark::Initialize(&rest_argc, rest_argv.data());
+  benchmark::Initialize(&rest_argc, rest_argv.data(), [] {  // called for a bad value, in place of exit(0)
+    std::exit(fail("a --benchmark_ option has a value that Google Benchmark refuses"));
+  });
   if (rest_argc > 1) return fail(std::string("unknown option ") + rest_argv[1]);
 
+  const bool exporting = !o.export_bundle.empty();
+  if (exporting && !emulated_device) {
+    return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
+  }
   std::string error;
   const std::optional<ArchId> arch = choose_arch(o.arch, error);
   if (!arch) return fail(error);
-  std::vector<Row> rows;
-  for (const std::string& sweep : o.sweeps) {
-    for (Row& row : rows_of(*sweep_named(sweep), *arch, o)) rows.push_back(std::move(row));
+  const std::string filter = benchmark::GetBenchmarkFilter();
+  const std::vector<Row> rows = chosen_rows(*arch, o, filter);
+  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  if (exporting && rows.size() > 1) {
+    return fail("--export-bundle takes one row, --benchmark_filter leaves " + std::to_string(rows.size()));
   }
+  if (exporting) return export_bundle(o.export_bundle, rows[0].config, rows[0].plan);
+  if (!output.empty() && !writable(output)) return fail("--benchmark_out=" + output + ": cannot write");
   benchmark::AddCustomContext("tilewave_arch", std::string(name_of(*arch)) + (emulated_device ? " (emulated)" : ""));
-  return o.export_bundle.empty() ? run_rows(rows, o.runner) : export_matching_row(rows, o.export_bundle);
+  return run_rows(rows, o.runner);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/bundle.hpp"
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -358,8 +359,8 @@ int export_bundle(const std::string& dir, const PagedAttentionCase& c, const Pag
   write_bundle(dir, c, plan, code_objects.empty() ? beside : fs::path(code_objects));
   return 0;
 } catch (const std::exception& error) {
-  std::cerr << "bundle: " << error.what() << "\n";
-  return 1;
+  std::cerr << program_invocation_short_name << ": " << error.what() << "\n";
+  return 2;
 }
 
 }  // namespace tilewave::bench

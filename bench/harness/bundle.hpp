@@ -13,7 +13,7 @@ namespace tilewave::bench {
 /// Write the case, run by the plan's entry on gfx942 or gfx950, into `dir`: code objects, input tensors, expected outputs
 /// and bundle.json. The directory is created; one that holds anything but an older bundle is refused. Needs the code
 /// objects of the target tilewave_code_objects; `code_objects` is their directory, empty for ../code_objects as seen from
-/// this executable. Returns 0, or 1 after one line on stderr.
+/// this executable. Returns 0, or 2 after one line on stderr.
 int export_bundle(const std::string& dir, const PagedAttentionCase& c, const PagedAttentionPlan& plan,
                   const std::string& code_objects = "");
 

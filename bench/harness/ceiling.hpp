@@ -54,39 +54,52 @@ struct ReadOnce {
   }
 };
 
-/// Bytes per second of reading `bytes` (rounded down to whole blocks): the median of nine passes after one.
-template <class B>
-double time_reads(std::size_t bytes, hipStream_t stream) {
-  using Kernel = ReadOnce<B>;
-  const auto blocks = static_cast<std::int64_t>(bytes / (Kernel::block_chunks * sizeof(Chunk)));
-  const DeviceBuffer data(blocks * Kernel::block_chunks * sizeof(Chunk)), sink(sizeof(std::uint32_t));
+/// Calls f(std::type_identity<B>{}) for the backend of every GPU room that this compiler builds.
+template <class F>
+void each_gpu_room(const F& f) {
+  const auto if_built = [&]<class B>(std::type_identity<B> room) {
+    if constexpr (requires { sizeof(B); }) f(room);
+  };
+  if_built(std::type_identity<gfx942::Backend>{});
+  if_built(std::type_identity<gfx950::Backend>{});
+  if_built(std::type_identity<sm90::Backend>{});
+}
+
+/// Queue one read of a zeroed buffer (its length rounded down to whole blocks); returns the bytes that are read. Throws
+/// if the architecture is not one of this build's.
+inline std::int64_t read_once(ArchId arch, const DeviceBuffer& data, const DeviceBuffer& sink, hipStream_t stream) {
+  std::int64_t read = 0;
+  each_gpu_room([&]<class B>(std::type_identity<B>) {
+    using Kernel = ReadOnce<B>;
+    if (arch != B::facts.id) return;
+    constexpr auto block_bytes = static_cast<std::int64_t>(Kernel::block_chunks * sizeof(Chunk));
+    const std::int64_t blocks = static_cast<std::int64_t>(data.bytes()) / block_bytes;
+    const typename Kernel::Args args{static_cast<const Chunk*>(data.data()), static_cast<std::uint32_t*>(sink.data())};
+    const Status status = B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+    if (!status.ok()) throw std::runtime_error(std::string("reading a buffer: ") + status.reason);
+    read = blocks * block_bytes;
+  });
+  if (read == 0) throw std::runtime_error("no reading kernel for this device");
+  return read;
+}
+
+/// Read ceiling in bytes per second: measured over 4 GiB on a device (the median of nine passes after one), the data
+/// sheet's peak on the emulated one.
+inline double read_ceiling(ArchId arch, hipStream_t stream) {
+  if constexpr (emulated_device) return facts_of(arch).hbm_bytes_per_second;
+  const DeviceBuffer data(std::size_t{4} << 30), sink(sizeof(std::uint32_t));
   data.fill(0);
-  const typename Kernel::Args args{static_cast<const Chunk*>(data.data()), static_cast<std::uint32_t*>(sink.data())};
   std::vector<double> microseconds;
   const DeviceEvent begin, end;
+  std::int64_t bytes = 0;
   for (int pass = 0; pass < 10; ++pass) {
     begin.record(stream);
-    const Status status = B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
-    if (!status.ok()) throw std::runtime_error(std::string("measuring the read ceiling: ") + status.reason);
+    bytes = read_once(arch, data, sink, stream);
     end.record(stream);
     const double us = end.microseconds_since(begin);
     if (pass > 0) microseconds.push_back(us);
   }
-  return static_cast<double>(data.bytes()) / (stats_of(microseconds).median * 1e-6);
-}
-
-/// Read ceiling in bytes per second: measured over 4 GiB on a device, the data sheet's peak on the emulated one.
-inline double read_ceiling(ArchId arch, hipStream_t stream) {
-  double ceiling = facts_of(arch).hbm_bytes_per_second;
-  const auto measure_on = [&]<class B>(std::type_identity<B>) {
-    if constexpr (requires { sizeof(B); }) {
-      if (arch == B::facts.id) ceiling = time_reads<B>(std::size_t{4} << 30, stream);
-    }
-  };
-  measure_on(std::type_identity<gfx942::Backend>{});
-  measure_on(std::type_identity<gfx950::Backend>{});
-  measure_on(std::type_identity<sm90::Backend>{});
-  return ceiling;
+  return static_cast<double>(bytes) / (stats_of(microseconds).median * 1e-6);
 }
 
 }  // namespace tilewave::bench

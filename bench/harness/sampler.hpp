@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "bench/harness/ceiling.hpp"
 #include "bench/harness/device.hpp"
 #include "bench/harness/stats.hpp"
 #include "tilewave/core/status.hpp"
@@ -20,8 +21,10 @@ struct Timing {
 class Sampler {
  public:
   /// Displaces more than twice the last-level cache before a cold sample; 512 MiB covers AMD's 256 MiB Infinity Cache.
+  /// The flush reads: lines that it wrote would be written back at the cost of the kernel that is timed next.
   Sampler(const ArchFacts& facts, StopRule rule, hipStream_t stream)
-      : rule_(rule),
+      : facts_(facts),
+        rule_(rule),
         stream_(stream),
         flush_bytes_(std::max(2 * facts.last_level_cache_bytes, std::int64_t{512} << 20)) {}
 
@@ -29,7 +32,11 @@ class Sampler {
   /// Takes the rule's max_seconds for the cold samples and a third of it for the hot ones, and at least min_samples.
   template <class Launch>
   Status measure(const Launch& launch, Timing& timing) {
-    if (flush_.bytes() == 0) flush_ = DeviceBuffer(static_cast<std::size_t>(flush_bytes_));
+    if (!emulated_device && flush_.bytes() == 0) {
+      flush_ = DeviceBuffer(static_cast<std::size_t>(flush_bytes_));
+      flush_.fill(0);
+      sink_ = DeviceBuffer(sizeof(std::uint32_t));
+    }
     std::vector<double> cold, hot;
     for (int i = 0; i < 2; ++i) {  // the first call loads code
       if (const Status status = launch(); !status.ok()) return status;
@@ -52,8 +59,7 @@ class Sampler {
     std::vector<DeviceEvent> begin(batch), end(batch);
     RunningNoise noise;
     while (!rule.done(noise, std::chrono::duration<double>(Clock::now() - start).count())) {
-      check_hip(hipMemsetAsync(flush_.data(), static_cast<int>(noise.count() & 0xff), flush_.bytes(), stream_),
-                "flushing");
+      if constexpr (!emulated_device) read_once(facts_.id, flush_, sink_, stream_);
       for (int i = 0; i < warm; ++i) {
         if (const Status status = launch(); !status.ok()) return status;
       }
@@ -70,10 +76,11 @@ class Sampler {
     return {};
   }
 
+  ArchFacts facts_;
   StopRule rule_;
   hipStream_t stream_;
   std::int64_t flush_bytes_;
-  DeviceBuffer flush_;
+  DeviceBuffer flush_, sink_;
 };
 
 }  // namespace tilewave::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The primitives of a room as its device executes them: on silicon in a GPU build, in the three emulated rooms in a host
-// build. ROOM_HEADER and ROOM_BACKENDS come from test/CMakeLists.txt.
-#include ROOM_HEADER
+// build. Numbers are in room_numbers_test.cpp.
+#include "test/arch/room.hpp"
 
 #include <bit>
 #include <cmath>
@@ -10,44 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/harness/device.hpp"
-#include "test/catch_compat.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/math.hpp"
+#include "tilewave/core/static_for.hpp"
 
 namespace tilewave::test {
 namespace {
-
-/// Runs K on a copy of `in` and returns the `count` results it wrote; both are only read and written by the kernel.
-template <class K, class In, class Out>
-std::vector<Out> run_kernel(int blocks, const std::vector<In>& in, std::size_t count, Out poison) {
-  bench::DeviceBuffer input(in.size() * sizeof(In)), output(count * sizeof(Out));
-  std::vector<Out> out(count, poison);
-  REQUIRE(hipMemcpy(input.data(), in.data(), input.bytes(), hipMemcpyHostToDevice) == hipSuccess);
-  REQUIRE(hipMemcpy(output.data(), out.data(), output.bytes(), hipMemcpyHostToDevice) == hipSuccess);
-  const typename K::Args args{static_cast<const In*>(input.data()), static_cast<Out*>(output.data())};
-  const Status status = K::Room::template launch<K>({blocks, K::block_threads}, args, nullptr);
-  INFO(status.reason);
-  REQUIRE(status.ok());
-  REQUIRE(hipDeviceSynchronize() == hipSuccess);
-  REQUIRE(hipMemcpy(out.data(), output.data(), output.bytes(), hipMemcpyDeviceToHost) == hipSuccess);
-  return out;
-}
-
-struct NoShared {};
-
-template <class... Backends>
-struct Rooms {
-  template <class F>
-  static void each(F f) {
-    (f.template operator()<Backends>(), ...);
-  }
-};
-using AllRooms = Rooms<ROOM_BACKENDS>;
-
-template <class B>
-std::string room_name() {
-  return std::string(name_of(B::facts.id));
-}
 
 // --- mma -------------------------------------------------------------------------------------------------------------
 
@@ -173,90 +141,105 @@ struct CheckExchange {
   }
 };
 
-// --- numbers ---------------------------------------------------------------------------------------------------------
+// --- reduce ----------------------------------------------------------------------------------------------------------
 
-template <class B>
-struct WidenKernel {
-  using Room = B;
-  struct Args {
-    const std::uint32_t* in;     // [wave_lanes]: four fp8 codes each
-    Vec<std::uint32_t, 2>* out;  // [wave_lanes]
-  };
-  using Shared = NoShared;
-  static constexpr int block_threads = 64, waves_per_simd = 1;  // 64 words hold all 256 codes
-
-  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
-    const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-    args.out[i] = B::widen_fp8(args.in[i]);
+/// Commutative, and far from associative: any other tree shows.
+struct Distance {
+  TILEWAVE_HOST_DEVICE float operator()(float a, float b) const {
+    const float d = a - b;
+    return d > 0 ? d : 0.0f - d;  // +0 whichever zero comes first
   }
 };
 
-struct CheckWiden {
-  template <class B>
-  void operator()() const {
-    std::vector<std::uint32_t> words(64);
-    for (std::uint32_t code = 0; code < 256; ++code) words[code / 4] |= code << (8 * (code % 4));
-    const auto out = run_kernel<WidenKernel<B>>(1, words, words.size(), Vec<std::uint32_t, 2>{});
-    for (int code = 0; code < 256; ++code) {
-      const std::uint32_t pair = out[code / 4][code % 4 / 2];
-      const float got = bf16_to_f32(static_cast<std::uint16_t>(code % 2 ? pair >> 16 : pair));
-      const float expected = fp8_to_f32(B::facts.fp8, static_cast<std::uint8_t>(code));
-      CAPTURE(room_name<B>(), code, got, expected);
-      if (std::isnan(expected)) {
-        CHECK(std::isnan(got));
-      } else {
-        CHECK(got == expected);
+struct Reduced {
+  float sum, max, distance;
+};
+constexpr int reduced_sizes = 7;  // groups of 1, 2, 4, ... lanes, up to the wave
+
+template <class B>
+struct ReduceKernel {
+  using Room = B;
+  struct Args {
+    const float* in;  // [grid, block_threads]
+    Reduced* out;     // [grid, block_threads, reduced_sizes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::block_id() * block_threads + B::wave_id() * B::facts.wave_lanes + B::lane_id();
+    const float x = B::load(args.in + i);
+    const float product = 0.7f * x;  // contracted into an addition of the sum, it would differ from lane to lane
+    static_for<reduced_sizes>([&](auto size) {
+      constexpr int lanes = 1 << int{size};
+      if constexpr (lanes <= B::facts.wave_lanes) {
+        args.out[i * reduced_sizes + size] = {B::template reduce<lanes>(product, Sum{}),
+                                              B::template reduce<lanes>(x, Max{}),
+                                              B::template reduce<lanes>(x, Distance{})};
       }
-    }
+    });
   }
 };
 
-struct NumberResults {
-  float exp2, log2;
-  std::uint32_t packed;  // (x, -x)
-};
-
-template <class B>
-struct NumbersKernel {
-  using Room = B;
-  struct Args {
-    const float* in;     // [grid, wave_lanes]
-    NumberResults* out;  // [grid, wave_lanes]
-  };
-  using Shared = NoShared;
-  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
-
-  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
-    const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
-    const float x = args.in[i];
-    args.out[i] = {B::exp2(x), B::log2(x), B::pack_bf16(x, -x)};
+template <class Op>
+std::vector<float> butterfly(std::vector<float> values, int lanes, Op op) {
+  for (int mask = 1; mask < lanes; mask *= 2) {
+    const std::vector<float> before = values;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = op(before[i], before[i ^ static_cast<std::size_t>(mask)]);
   }
-};
-
-bool rounds_to(float value, std::uint16_t code) {
-  const std::uint16_t even = f32_to_bf16(value);
-  const bool tie = (std::bit_cast<std::uint32_t>(value) & 0xffffu) == 0x8000u;
-  return code == even || (tie && code == even + 1);  // a tie may round away from zero
+  return values;
 }
 
-struct CheckNumbers {
+struct HostMax {
+  float operator()(float a, float b) const {
+    if (std::isnan(a)) return b;
+    if (a == b) return std::signbit(a) ? b : a;
+    return a < b ? b : a;
+  }
+};
+
+/// Equal bits, or both NaN: whose payload survives is not promised.
+bool same(float a, float b) {
+  return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+struct CheckReduce {
   template <class B>
   void operator()() const {
-    std::vector<float> in{0.0f, -0.0f, 1.0f, 2.0f, 0.5f, -std::numeric_limits<float>::infinity(), -1000.0f};
-    for (int i = 0; i < 4096; ++i) in.push_back(-120.0f + 0.0585f * static_cast<float>(i));
-    for (std::uint32_t i = 0; i < 64; ++i)
-      in.push_back(std::bit_cast<float>(0x3f800000u + (i << 14)));  // ties among them
-    while (in.size() % 64 != 0) in.push_back(1.0f);
-    const auto out =
-        run_kernel<NumbersKernel<B>>(static_cast<int>(in.size()) / B::facts.wave_lanes, in, in.size(), NumberResults{});
+    constexpr int threads = ReduceKernel<B>::block_threads, blocks = 12;
+    constexpr float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> in(blocks * threads);
+    std::uint32_t state = 1;
     for (std::size_t i = 0; i < in.size(); ++i) {
-      CAPTURE(room_name<B>(), in[i], out[i].exp2, out[i].log2, out[i].packed);
-      const float exact = static_cast<float>(std::exp2(static_cast<double>(in[i])));
-      CHECK(std::fabs(out[i].exp2 - exact) <= 1e-6f * exact);
-      if (in[i] > 0) CHECK(std::fabs(out[i].log2 - std::log2(static_cast<double>(in[i]))) <= 2e-6);
-      if (std::isinf(in[i])) continue;
-      CHECK(rounds_to(in[i], static_cast<std::uint16_t>(out[i].packed)));
-      CHECK(rounds_to(-in[i], static_cast<std::uint16_t>(out[i].packed >> 16)));
+      state = state * 1664525u + 1013904223u;  // Numerical Recipes, section 7.1
+      const float unit = static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
+      in[i] = unit * std::exp2(static_cast<float>(state >> 8 & 15u));  // sums that round, and depend on their order
+      const int block = static_cast<int>(i) / threads;
+      if (block == 1) in[i] = -std::fabs(in[i]);      // a zero that leaks in would be the largest
+      if (block == 2 && state % 5 == 0) in[i] = nan;  // a number wins
+      if (block == 3) in[i] = state & 0x10000 ? -0.0f : 0.0f;
+      if (block == 4) in[i] = i % 9 ? -infinity : -3.0f;                // a masked row
+      if (block == 5) in[i] = std::bit_cast<float>(1 + (state >> 12));  // subnormals
+      if (block == 6) in[i] = nan;
+      if (block == 7) in[i] = -0.0f;
+      if (block == 8 && state % 5 == 0) in[i] = std::bit_cast<float>(0x7fa00000u);  // signalling
+    }
+    std::vector<float> products = in;
+    for (float& x : products) x *= 0.7f;
+    const auto out = run_kernel<ReduceKernel<B>>(blocks, in, in.size() * reduced_sizes, Reduced{7, 7, 7});
+    for (int size = 0; 1 << size <= B::facts.wave_lanes; ++size) {
+      const int lanes = 1 << size;
+      const auto sums = butterfly(products, lanes, [](float a, float b) { return a + b; });
+      const auto maxima = butterfly(in, lanes, HostMax{});
+      const auto distances = butterfly(in, lanes, Distance{});
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        const Reduced& got = out[i * reduced_sizes + size];
+        CAPTURE(room_name<B>(), lanes, i, in[i], got.sum, sums[i], got.max, maxima[i], got.distance, distances[i]);
+        CHECK(same(got.sum, sums[i]));
+        CHECK(same(got.distance, distances[i]));
+        CHECK(same(got.max, maxima[i]));
+      }
     }
   }
 };
@@ -310,6 +293,7 @@ struct CheckCopy {
 };
 
 struct Widths {
+  std::uint8_t one;
   std::uint16_t two;
   std::uint32_t four;
   std::uint64_t eight;
@@ -329,11 +313,12 @@ struct WidthsKernel {
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const Widths* in = args.in + B::lane_id();
     Widths* out = args.out + B::lane_id();
+    B::store(&out->one, B::load(&in->one));
     B::store(&out->two, B::load(&in->two));
     B::store(&out->four, B::load(&in->four));
     B::store(&out->eight, B::load(&in->eight));
     B::store(&out->sixteen, B::load(&in->sixteen));
-    B::store(&out->streamed, B::load_stream(&in->streamed));
+    B::store_stream(&out->streamed, B::load_stream(&in->streamed));
   }
 };
 
@@ -342,7 +327,8 @@ struct CheckWidths {
   void operator()() const {
     std::vector<Widths> in(B::facts.wave_lanes);
     for (std::uint32_t i = 0; i < in.size(); ++i) {
-      in[i] = {static_cast<std::uint16_t>(60000 + i),
+      in[i] = {static_cast<std::uint8_t>(200 + i),
+               static_cast<std::uint16_t>(60000 + i),
                0xfedc0000u + i,
                0xfedcba9800000000u + i,
                {{i, i + 1, i + 2, i + 3}},
@@ -351,6 +337,7 @@ struct CheckWidths {
     const auto out = run_kernel<WidthsKernel<B>>(1, in, in.size(), Widths{});
     for (std::size_t i = 0; i < in.size(); ++i) {
       CAPTURE(room_name<B>(), i);
+      CHECK(out[i].one == in[i].one);
       CHECK(out[i].two == in[i].two);
       CHECK(out[i].four == in[i].four);
       CHECK(out[i].eight == in[i].eight);
@@ -364,9 +351,8 @@ struct CheckWidths {
 
 TEST_CASE("unit vectors prove the atom's maps") { AllRooms::each(CheckMma{}); }
 TEST_CASE("lanes exchange values inside their wave") { AllRooms::each(CheckExchange{}); }
-TEST_CASE("all fp8 codes widen to the bf16 of the same value") { AllRooms::each(CheckWiden{}); }
-TEST_CASE("exp2, log2 and bf16 pairs are as near as promised") { AllRooms::each(CheckNumbers{}); }
+TEST_CASE("reduce is one butterfly, to the bit") { AllRooms::each(CheckReduce{}); }
 TEST_CASE("async copies arrive by their wait and a barrier shows them to other waves") { AllRooms::each(CheckCopy{}); }
-TEST_CASE("loads and stores move 2, 4, 8 and 16 bytes") { AllRooms::each(CheckWidths{}); }
+TEST_CASE("loads and stores move 1, 2, 4, 8 and 16 bytes") { AllRooms::each(CheckWidths{}); }
 
 }  // namespace tilewave::test

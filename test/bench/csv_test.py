@@ -6,9 +6,11 @@ import io
 import itertools
 import json
 import math
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 COUNTERS = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
@@ -28,8 +30,9 @@ NAMED = ["block_size", "mtp", "head_size", "batch_size", "context_length", "num_
 bench = ""
 
 
-def run(*arguments):
-    return subprocess.run([bench, *arguments], capture_output=True, text=True, timeout=600, check=False)
+def run(*arguments, **environment):
+    return subprocess.run([bench, *arguments], capture_output=True, text=True, timeout=600, check=False,
+                          env=os.environ | environment)
 
 
 def rows_of(done):
@@ -94,6 +97,46 @@ class Csv(unittest.TestCase):
         self.assertIn("/distinct/", names[0])
         self.assertEqual(len(set(names)), len(names))
 
+    def test_a_config_of_two_sweeps_is_one_row(self):
+        standard, emulated, both = (run("--benchmark_list_tests", f"--sweep={sweep}").stdout.splitlines()
+                                    for sweep in ("default", "emulated", "default,emulated"))
+        self.assertTrue(set(standard) & set(emulated))
+        self.assertEqual(both, standard + [name for name in emulated if name not in standard])
+
+    def test_every_nth_of_what_the_filter_leaves(self):
+        fp8 = run("--benchmark_list_tests", "--benchmark_filter=per_token").stdout.splitlines()
+        self.assertEqual(len(fp8), 32)
+        done = run("--benchmark_list_tests", "--benchmark_filter=per_token", "--every=5")
+        self.assertEqual(done.stdout.splitlines(), fp8[::5])
+
+    def test_filter_is_google_benchmarks(self):
+        every = run("--benchmark_list_tests").stdout.splitlines()
+        for pattern, chosen in (("", lambda name: True), ("all", lambda name: True),
+                                ("mtp[13]/.*b(3|81)/", lambda name: "mtp1/" in name or "mtp3/" in name),
+                                ("-per_token", lambda name: "per_token" not in name),
+                                ("^pa_decode.*manual_time$", lambda name: True)):
+            done = run("--benchmark_list_tests", f"--benchmark_filter={pattern}")
+            self.assertEqual(done.stdout.splitlines(), list(filter(chosen, every)), pattern)
+        done = run("--benchmark_list_tests", BENCHMARK_FILTER="mtp1/.*b3/.*hq8/.*vl0/")
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+
+    def test_output_file_and_minimum_time(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "rows.csv")
+            for time in ("0.01", "0.5s", "10x"):
+                done = run("--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/", f"--benchmark_out={path}",
+                           "--benchmark_out_format=csv", f"--benchmark_min_time={time}", "--benchmark_repetitions=1")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                with open(path, encoding="utf-8") as file:
+                    self.assertEqual(len([line for line in file if line.startswith('"pa_decode/')]), 1)
+
+    def test_rows_that_cannot_be_written_are_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([bench, "--benchmark_format=csv", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/"],
+                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("bench_pa: cannot write", done.stderr)
+
     def test_other_inputs_and_seeds(self):
         common = ["--benchmark_format=csv", "--benchmark_filter=mtp1/.*b3/.*hq8/.*vl1/"]
         done = run(*common, "--inputs=varied")
@@ -142,16 +185,44 @@ class Csv(unittest.TestCase):
         row, = rows_of(run(*common, "--ceiling-gbps=4000"))[1]
         self.assertAlmostEqual(float(row["roof_us"]), float(row["bytes_ideal"]) / 4e6, places=4)
 
+    def refuses(self, *arguments, **environment):
+        done = run(*arguments, **environment)
+        self.assertEqual(done.returncode, 2, (arguments, environment))
+        self.assertEqual(done.stdout, "", arguments)
+        self.assertRegex(done.stderr, r"\Abench_pa: [^\n]+\n\Z", arguments)
+        return done.stderr
+
     def test_bad_options(self):
-        for arguments in (["--sweep=nightly"], ["--arch=gfx90a"], ["--policies=best"], ["--splits=0"], ["--splits=129"],
-                          ["--splits=two"], ["--seed=-1"], ["--seed=1000000"], ["--inputs=zero"], ["--max-seconds=-1"],
-                          ["--threads=0"], ["--check-pairs=0"], ["--ceiling-gbps=0"], ["--frobnicate"], ["stray"],
-                          ["--benchmark_frobnicate=1"], ["--benchmark_filter=no_such_row"], ["--sweep"],
-                          ["--export-bundle=unused"]):
-            done = run(*arguments)
-            self.assertEqual(done.returncode, 2, arguments)
-            self.assertEqual(done.stdout, "", arguments)
-            self.assertEqual(len(done.stderr.splitlines()), 1, (arguments, done.stderr))
+        for argument in ("--sweep=nightly", "--sweep=default,default", "--sweep", "--arch=gfx90a", "--every=0",
+                         "--policies=best", "--splits=0", "--splits=129", "--splits=two", "--seed=-1", "--seed=1000000",
+                         "--inputs=zero", "--max-seconds=-1", "--max-seconds=nan", "--max-seconds=inf", "--threads=0",
+                         "--check-pairs=0", "--ceiling-gbps=0", "--ceiling-gbps=nan", "--ceiling-gbps=-nan",
+                         "--ceiling-gbps=inf", "--frobnicate", "stray"):
+            self.refuses(argument)
+
+    def test_bad_options_of_google_benchmark(self):
+        for argument in ("--benchmark_frobnicate=1", "--benchmark_format=xml", "--benchmark_format", "--benchmark_format=",
+                         "--benchmark_out_format=xml", "--benchmark_out=/nonexistent/x", "--benchmark_out=/",
+                         "--benchmark_min_time=abc", "--benchmark_min_time=nan", "--benchmark_min_time=1y",
+                         "--benchmark_repetitions=2", "--benchmark_repetitions=two", "--benchmark_time_unit=h",
+                         "--benchmark_context=key", "--benchmark_color=", "--benchmark_filter=(",
+                         "--benchmark_filter=no_such_row", "--benchmark_filter=-."):
+            self.assertIn(argument.split("=")[0] if argument != "--benchmark_color=" else "", self.refuses(argument))
+        self.refuses(BENCHMARK_FORMAT="xml")
+        self.refuses(BENCHMARK_OUT_FORMAT="xml")
+        self.refuses(BENCHMARK_OUT="/nonexistent/x")
+        self.refuses(BENCHMARK_REPETITIONS="2")
+
+    def test_bundles_that_cannot_be_written(self):
+        one = "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/"
+        with tempfile.TemporaryDirectory() as scratch:
+            bundle = f"--export-bundle={scratch}/bundle"
+            self.assertIn("leaves 64", self.refuses(bundle))
+            self.assertIn("gfx950", self.refuses(bundle, "--arch=sm90", one))
+            self.assertIn("no_such_row", self.refuses(bundle, "--benchmark_filter=no_such_row"))
+            self.assertEqual(os.listdir(scratch), [])
+        with tempfile.NamedTemporaryFile() as file:  # the code objects may be missing as well, which is told first
+            self.refuses(f"--export-bundle={file.name}", one)
 
     def test_help(self):
         done = run("--help")

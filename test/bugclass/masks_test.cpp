@@ -179,7 +179,7 @@ TEST_CASE("bugclass 11: no partition or reduction limit below a quarter of a mil
 }
 
 TEST_CASE("bugclass 21: logits far below zero are not beaten by masked tokens") {
-  each_small_entry([](const PagedAttentionEntry& e) {
+  each_entry([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{3, 20, tile_of(e) + 3, 200};
     // Splits are merged by their lse, which at 1e5 has steps of 1/128, as much as a weight may be off.
     for (const auto& [size, splits] : {std::pair{-1e4f, 3}, {-1e5f, 1}, {-1e30f, 1}, {1e30f, 1}}) {
@@ -211,7 +211,7 @@ TEST_CASE("bugclass 21: logits far below zero are not beaten by masked tokens") 
 }
 
 TEST_CASE("bugclass 22: rows, waves and splits that see nothing give neither NaN nor a finite lse") {
-  each_small_entry([](const PagedAttentionEntry& e) {
+  each_entry([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e), wave = wave_tile_of(e);
     // With a window of 1 the rows of a sequence see two tokens each, on different sides of an edge.
     std::vector<std::int32_t> lengths{1, 2, 3};
@@ -233,7 +233,7 @@ TEST_CASE("bugclass 22: rows, waves and splits that see nothing give neither NaN
 }
 
 TEST_CASE("bugclass 24: a window of W hides the token W + 1 back and shows the one W back") {
-  each_small_entry([](const PagedAttentionEntry& e) {
+  each_entry([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e);
     int turn = 0;
     for (const int window : {1, e.spec.unit() - 1, tile - 1, tile, tile + 1}) {

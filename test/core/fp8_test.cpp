@@ -136,9 +136,8 @@ TEST_CASE("f32 to fp8 at the edges") {
   CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, -0.0f) == 0x00);  // 0x80 is this flavour's NaN
   CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, -smallest) == 0x00);
   CHECK(f32_to_fp8(DType::fp8_e4m3fn, smallest) == 0x00);
-  for (const DType type : flavours) {
-    CHECK(std::isnan(fp8_to_f32(type, f32_to_fp8(type, nan))));
-    CHECK(std::isnan(fp8_to_f32(type, f32_to_fp8(type, -nan))));
-    CHECK(std::isnan(fp8_to_f32(type, f32_to_fp8(type, std::bit_cast<float>(0x7f800001u)))));
+  for (const float value : {nan, -nan, std::bit_cast<float>(0x7f800001u), std::bit_cast<float>(0xffffffffu)}) {
+    CHECK(f32_to_fp8(DType::fp8_e4m3fn, value) == 0x7f);
+    CHECK(f32_to_fp8(DType::fp8_e4m3fnuz, value) == 0x80);
   }
 }

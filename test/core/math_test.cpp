@@ -2,7 +2,9 @@
 #include "tilewave/core/math.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -72,4 +74,16 @@ TEST_CASE("rounding helpers agree with their definitions") {
   CHECK(ceil_div<std::int64_t>(5'000'000'001, 2) == 2'500'000'001);
   CHECK(min_of(3, -4) == -4);
   CHECK(max_of(3, -4) == 3);
+}
+
+TEST_CASE("Max prefers numbers to NaN and +0 to -0, in either order") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  CHECK(Max{}(nan, -1.0f) == -1.0f);
+  CHECK(Max{}(-1.0f, nan) == -1.0f);
+  CHECK(std::isnan(Max{}(nan, nan)));
+  CHECK(Max{}(-2.0f, -1.0f) == -1.0f);
+  CHECK(Max{}(-1.0f, -2.0f) == -1.0f);
+  CHECK_FALSE(std::signbit(Max{}(0.0f, -0.0f)));
+  CHECK_FALSE(std::signbit(Max{}(-0.0f, 0.0f)));
+  CHECK(std::signbit(Max{}(-0.0f, -0.0f)));
 }

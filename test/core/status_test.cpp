@@ -39,9 +39,10 @@ TEST_CASE("dtypes know their name and size") {
   CHECK(size_of(DType::bf16) == 2);
   CHECK(size_of(DType::fp8_e4m3fn) == 1);
   CHECK(size_of(DType::fp8_e4m3fnuz) == 1);
+  CHECK(size_of(DType::i8) == 1);
   std::set<std::string> names;
-  for (const DType t : {DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3fn, DType::fp8_e4m3fnuz}) {
+  for (const DType t : {DType::f32, DType::f16, DType::bf16, DType::fp8_e4m3fn, DType::fp8_e4m3fnuz, DType::i8}) {
     CHECK(names.insert(std::string(name_of(t))).second);
-    CHECK(is_fp8(t) == (size_of(t) == 1));
+    CHECK(is_fp8(t) == (size_of(t) == 1 && t != DType::i8));
   }
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "test/catch_compat.hpp"
+#include "tilewave/core/dtype.hpp"
 #include "toy.hpp"
 
 namespace {
@@ -119,6 +120,45 @@ TEST_CASE("exp2, log2, rcp and rsq are within an ulp and flush denormals") {
     CHECK((out[244] == 0.0f && out[245] == INFINITY && out[246] == 0.0f && out[247] == 0.0f));
     CHECK(out[248] == 0.0f);       // 2^-140 would be a denormal
     CHECK(out[253] == -INFINITY);  // so is this operand of log2
+  }
+}
+
+TEST_CASE("f32 rounds to f16 with its denormals, and back") {
+  for (const Arch arch : both) {
+    Patterns random(18);
+    std::vector<float> in(128), widened(128, 0);
+    for (int i = 0; i < 128; ++i) {
+      const auto code = static_cast<std::uint16_t>(i % 2 ? random.next() % 0x400 : random.next() % 0x7c00);
+      const float tie =
+          tilewave::f16_to_f32(code) + 0.5f * std::fabs(tilewave::f16_to_f32(code + 1) - tilewave::f16_to_f32(code));
+      in[i] = i % 3 == 0 ? tie : i % 3 == 1 ? -std::nextafter(tie, 0.0f) : std::nextafter(tie, 1e9f);
+    }
+    in[0] = 65519.996f, in[1] = 65520.0f, in[2] = -INFINITY, in[3] = 0x1p-25f, in[4] = 0x1.8p-25f, in[5] = -0x1p-140f;
+    std::vector<u32> out(64), swapped(64);
+    Toy(arch).in(in).out(out).out(swapped).out(widened).run("f16_round");
+    int wrong = 0;
+    for (int i = 0; i < 128; ++i) {
+      const u32 code = tilewave::f32_to_f16(in[i]);
+      wrong += (out[i / 2] >> 16 * (i % 2) & 0xffff) != code;
+      wrong += (swapped[i / 2] >> 16 * (1 - i % 2) & 0xffff) != code;
+      wrong += float_bits(widened[i]) != float_bits(tilewave::f16_to_f32(static_cast<std::uint16_t>(code)));
+    }
+    CHECK(wrong == 0);
+    CHECK(out[0] == 0x7c007bff);
+    CHECK(out[1] == 0x0000fc00);
+    CHECK(out[2] == 0x80000001);
+  }
+}
+
+TEST_CASE("fp8 overflow is NaN, infinity too, but what rounds to the largest code is not") {
+  for (const Arch arch : both) {
+    const bool ocp = arch == Arch::gfx950;
+    const float tie = ocp ? 464.0f : 248.0f;  // halfway to the code that the format does not have
+    std::vector<float> in(256, 0.0f);
+    in[0] = std::nextafter(tie, 0.0f), in[1] = tie, in[2] = -INFINITY, in[3] = NAN;
+    std::vector<u32> out(64);
+    Toy(arch).in(in).out(out).run("fp8_encode");
+    CHECK((out[0] == (ocp ? 0x7fff7f7eu : 0x8080807fu)));
   }
 }
 

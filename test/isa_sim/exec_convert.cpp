@@ -201,6 +201,7 @@ void add_convert_instructions(InstructionTable& t, Arch arch) {
   t["v_cvt_f16_f32"] = valu([](float x) { return Half(x); });
   t["v_cvt_pkrtz_f16_f32"] =
       valu([](float a, float b) { return toward_zero(a).bits | u32{toward_zero(b).bits} << 16; });
+  t["v_pack_b32_f16"] = valu([](Half a, Half b) { return a.bits | u32{b.bits} << 16; });
   t["v_cvt_f64_f32"] = valu([](float x) { return static_cast<double>(x); });
   t["v_cvt_f32_f64"] = valu([](double x) { return static_cast<float>(x); });
   t["v_cvt_f64_i32"] = valu([](i32 x) { return static_cast<double>(x); });
@@ -209,6 +210,7 @@ void add_convert_instructions(InstructionTable& t, Arch arch) {
   t["v_cvt_u32_f64"] = valu([](double x) { return saturated<u32>(x); });
   if (arch == Arch::gfx950) {
     t["v_cvt_pk_bf16_f32"] = valu([](float a, float b) { return bf16(a) | bf16(b) << 16; });
+    t["v_cvt_pk_f16_f32"] = valu([](float a, float b) { return Half(a).bits | u32{Half(b).bits} << 16; });
     t["v_cvt_f32_bf16"] = valu([](u16 x) { return std::bit_cast<float>(u32{x} << 16); });
     add_fp8<true>(t);
   } else {

@@ -22,6 +22,9 @@ refuses "bench_pa" "$root/tools/quickstart" bench_nothing
 refuses "--frobnicate" "$root/tools/quickstart" --frobnicate test
 refuses "gfx90a" "$root/tools/quickstart" --arch gfx90a test
 refuses "needs a preset" "$root/tools/quickstart" --arch
+refuses "unknown preset ''" "$root/tools/quickstart" --arch= test
+refuses "unknown preset ''" "$root/tools/quickstart" --arch "" test
+refuses "unknown preset 'host sm90'" "$root/tools/quickstart" --arch "host sm90" test
 refuses "--frobnicate" "$root/tools/gpu_check" --frobnicate
 refuses "everything" "$root/tools/gpu_check" --only everything
 refuses "needs a list" "$root/tools/gpu_check" --only
@@ -29,5 +32,47 @@ refuses "usage" "$root/tools/check_tree" --frobnicate
 
 [[ $("$root/tools/quickstart" --help 2>/dev/null) == usage:* ]] || { echo "FAILED: quickstart --help"; failures=$((failures + 1)); }
 [[ $("$root/tools/gpu_check" --help 2>/dev/null) == usage:* ]] || { echo "FAILED: gpu_check --help"; failures=$((failures + 1)); }
+
+# What quickstart would install and configure, with stand-ins that only write down their arguments: no AMD compiler is
+# installed, and cmake fails, so that nothing is built.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch/bin" "$scratch/rocm/bin"
+printf '#!/bin/sh\necho apt-get "$@" >>%s\n' "$scratch/log" >"$scratch/bin/apt-get"
+printf '#!/bin/sh\necho cmake "$@" >>%s\nexit 1\n' "$scratch/log" >"$scratch/bin/cmake"
+printf '#!/bin/sh\ncase "$*" in *clang*|*lld*|*llvm*|*amdhip*) exit 1;; esac\nprintf "install ok installed"\n' \
+  >"$scratch/bin/dpkg-query"
+printf '#!/bin/sh\nexec "$@"\n' >"$scratch/bin/sudo"
+printf '#!/bin/sh\n' >"$scratch/rocm/bin/amdclang++"
+chmod +x "$scratch"/bin/* "$scratch"/rocm/bin/*
+
+quickstart_with() {  # quickstart_with VARIABLE=VALUE ARGUMENT...: its log, in ${log}
+  : >"$scratch/log"
+  PATH=$scratch/bin:$PATH env -u TILEWAVE_REQUIRE_ISA "$1" "$root/tools/quickstart" "${@:2}" >/dev/null 2>&1 </dev/null
+  log=$(<"$scratch/log")
+}
+logs() {  # logs yes|no PATTERN: whether the log has it
+  local found=no
+  if [[ $log == *$2* ]]; then found=yes; fi
+  [[ $found == "$1" ]] || { printf 'FAILED: "%s" in the log is %s:\n%s\n' "$2" "$found" "$log"; failures=$((failures + 1)); }
+}
+
+for arch in gfx942 gfx950; do
+  quickstart_with ROCM_PATH=/nonexistent --arch "$arch" bench_pa
+  logs yes "install -y --no-install-recommends clang-22 clang-tools-22 lld-22 llvm-22 libamdhip64-dev"
+  logs yes "cmake --preset $arch"
+  quickstart_with ROCM_PATH=/nonexistent --arch "$arch" --no-install bench_pa
+  logs no "apt-get"
+  quickstart_with ROCM_PATH="$scratch/rocm" --arch "$arch" bench_pa
+  logs no "clang-22"
+done
+quickstart_with TILEWAVE_REQUIRE_ISA=1 --arch host test
+logs yes "install -y --no-install-recommends clang-22 clang-tools-22 lld-22 llvm-22 libamdhip64-dev"
+logs yes "cmake --preset host -D TILEWAVE_REQUIRE_ISA=ON"
+quickstart_with TILEWAVE_REQUIRE_ISA=1 --arch host --no-install test
+logs yes "cmake --preset host -D TILEWAVE_REQUIRE_ISA=ON"
+quickstart_with TILEWAVE_REQUIRE_ISA= --arch host --no-install test
+logs no "TILEWAVE_REQUIRE_ISA"
+
 echo "$failures failures"
 exit $((failures > 0))

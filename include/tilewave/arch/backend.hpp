@@ -7,6 +7,7 @@
 
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 #include "tilewave/core/vec.hpp"
 
@@ -23,20 +24,28 @@ struct AtomRegisters {
 
 /// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
 ///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_id() in the 1-D grid
-///   memory      load<T>(p), store(p, v): one access of 2, 4, 8 or 16 bytes of device memory, aligned to its size;
-///               load_stream(p): 16 bytes that will not be read again
+///   memory      load<T>(p), store(p, v): one access of 1, 2, 4, 8 or 16 bytes of device memory, aligned to its size;
+///               load_stream(p), store_stream(p, v): 16 bytes that will not be read again, or not soon
 ///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
 ///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit(); wait<pending, copies_per_commit = 1>() returns when at
 ///               most `pending` commits of *this lane* are still open: a barrier must follow before other lanes read
 ///   lanes       shuffle(v, lane), shuffle_xor(v, mask), any(predicate) over the wave,
 ///               group_broadcast<I>(v): the value of the lane at position I of my atom group;
+///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
+///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
+///               Sum and Max give the same bits in every lane of the group and in every room;
 ///               uniform(i): tells the compiler that an int is the same in every lane of the wave
-///   numbers     exp2, log2; pack_bf16(lo, hi) -> one word, ties may round away from zero;
-///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour
+///   numbers     exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
+///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
+///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
+///               widen_f16(word) -> 2 floats, exact, subnormals kept;
+///               pack_fp8(a, b, c, d) -> one word, a in the low byte, of the room's own flavour: f32_to_fp8 to the bit;
+///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
+///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
 ///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
-concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, float x,
+concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
                            std::uint32_t word, typename B::KvOperand kv, typename B::RowsOperand rows,
                            typename B::Accumulator acc) {
   { B::facts.wave_lanes } -> std::convertible_to<int>;
@@ -48,18 +57,28 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::load(in) } -> std::same_as<float>;
   { B::store(out, x) } -> std::same_as<void>;
   { B::load_stream(chunk_in) } -> std::same_as<Chunk>;
+  { B::store_stream(shared, chunk) } -> std::same_as<void>;
   { B::copy_async(shared, chunk_in) } -> std::same_as<void>;
   { B::commit() } -> std::same_as<void>;
   { B::template wait<1>() } -> std::same_as<void>;
   { B::shuffle(x, 0) } -> std::same_as<float>;
   { B::shuffle_xor(x, 1) } -> std::same_as<float>;
   { B::template group_broadcast<0>(x) } -> std::same_as<float>;
+  { B::template reduce<B::facts.wave_lanes>(x, Sum{}) } -> std::same_as<float>;
+  { B::template reduce<1>(x, Max{}) } -> std::same_as<float>;
   { B::uniform(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
+  { B::rsqrt(x) } -> std::same_as<float>;
+  { B::reciprocal(x) } -> std::same_as<float>;
   { B::pack_bf16(x, x) } -> std::same_as<std::uint32_t>;
+  { B::round_bf16(x, x) } -> std::same_as<std::uint32_t>;
+  { B::pack_f16(x, x) } -> std::same_as<std::uint32_t>;
+  { B::widen_f16(word) } -> std::same_as<Vec<float, 2>>;
+  { B::pack_fp8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::widen_fp8(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
   { B::barrier() } -> std::same_as<void>;
   { B::sched_fence() } -> std::same_as<void>;

@@ -12,7 +12,7 @@ namespace tilewave {
 
 /// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn
 /// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN).
-enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz };
+enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8 };
 
 /// Bytes of one element.
 TILEWAVE_HOST_DEVICE constexpr int size_of(DType t) {
@@ -30,6 +30,7 @@ constexpr std::string_view name_of(DType t) {
     case DType::bf16: return "bf16";
     case DType::fp8_e4m3fn: return "fp8_e4m3fn";
     case DType::fp8_e4m3fnuz: return "fp8_e4m3fnuz";
+    case DType::i8: return "i8";
   }
   return "unknown";
 }
@@ -43,6 +44,38 @@ TILEWAVE_HOST_DEVICE constexpr std::uint16_t f32_to_bf16(float value) {
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+/// Exact, subnormals included; NaN stays NaN (quiet).
+TILEWAVE_HOST_DEVICE constexpr float f16_to_f32(std::uint16_t bits) {
+  const std::uint32_t sign = (bits & 0x8000u) << 16, exponent = (bits >> 10) & 31u, mantissa = bits & 0x3ffu;
+  if (exponent == 0) {
+    const float value = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign ? -value : value;
+  }
+  if (exponent == 31) {
+    return __builtin_bit_cast(float, sign | 0x7f800000u | (mantissa ? 0x400000u | mantissa << 13 : 0u));
+  }
+  return __builtin_bit_cast(float, sign | (exponent + 112) << 23 | mantissa << 13);
+}
+
+/// Round to nearest, ties to even; infinity from 65520, halfway beyond the largest; NaN stays NaN (quiet).
+TILEWAVE_HOST_DEVICE constexpr std::uint16_t f32_to_f16(float value) {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
+  const int exponent = static_cast<int>(magnitude >> 23) - 127;
+  // A normal result keeps 10 mantissa bits; below 2^-14 the step is fixed, so more bits are dropped.
+  const int dropped = 13 + (exponent < -14 ? -14 - exponent : 0);
+  if (dropped > 24) return static_cast<std::uint16_t>(sign);
+  const std::uint32_t significand = (magnitude & 0x7fffffu) | 0x800000u;
+  const std::uint32_t kept = significand >> dropped, rest = significand & ((1u << dropped) - 1u);
+  const std::uint32_t half = 1u << (dropped - 1);
+  const std::uint32_t rounded = kept + ((rest > half || (rest == half && (kept & 1u))) ? 1u : 0u);
+  // A carry out of the mantissa moves into the exponent by itself.
+  const std::uint32_t code = exponent < -14 ? rounded : rounded + (static_cast<std::uint32_t>(exponent + 14) << 10);
+  return static_cast<std::uint16_t>(sign | code);
 }
 
 /// Decode one fp8 code. Every code is exactly representable in bf16, so this is also the exact bf16 value.
@@ -59,12 +92,13 @@ TILEWAVE_HOST_DEVICE constexpr float fp8_to_f32(DType type, std::uint8_t code) {
   return (code & 0x80u) ? -value : value;
 }
 
-/// Encode with round to nearest, ties to even; saturates at fp8_max; NaN becomes the flavour's NaN.
+/// Encode with round to nearest, ties to even; saturates at fp8_max; any NaN becomes 0x7f (e4m3fn) or 0x80 (e4m3fnuz),
+/// without its sign, as sm90's conversion does it.
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp8(DType type, float value) {
   const bool fnuz = type == DType::fp8_e4m3fnuz;
   const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
   const std::uint32_t sign = (bits >> 24) & 0x80u, magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint8_t>(fnuz ? 0x80u : 0x7fu | sign);
+  if (magnitude > 0x7f800000u) return fnuz ? 0x80 : 0x7f;
   const std::uint32_t largest = fnuz ? 0x7fu : 0x7eu;
   const int bias = fnuz ? 8 : 7;
   const int exponent = static_cast<int>(magnitude >> 23) - 127;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Integer helpers shared by host and device code.
+// Helpers shared by host and device code: integers, and the operations of a reduction.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,22 @@ TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
 
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
+
+/// Operations for Backend::reduce. Both are commutative to the bit, so that every lane of a group ends with the same one.
+struct Sum {
+  TILEWAVE_HOST_DEVICE constexpr float operator()(float a, float b) const { return a + b; }
+};
+/// A number wins over a NaN, +0 over -0.
+struct Max {
+  TILEWAVE_HOST_DEVICE float operator()(float a, float b) const {
+#if TILEWAVE_ON_GPU_COMPILER
+    return __builtin_fmaxf(a, b);
+#else
+    if (a == b) return __builtin_signbit(a) ? b : a;  // the C library's fmaxf returns either zero
+    return a > b || b != b ? a : b;
+#endif
+  }
+};
 
 /// Division by a run-time constant as one multiply and shift (Granlund and Montgomery 1994, figure 4.1 with the
 /// round-up multiplier): exact for every 0 <= n < 2^31 and 1 <= d < 2^31.

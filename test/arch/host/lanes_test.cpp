@@ -10,7 +10,7 @@ template <class B>
 struct ExchangeKernel {
   static constexpr int waves = 2, block_threads = waves * B::facts.wave_lanes;
   struct Results {
-    float rotated, swapped, first_of_group;
+    float rotated, swapped, first_of_group, sum_of_8;
     int any_lane_5, any_none, uniform, integer;
   };
   struct Args {
@@ -26,6 +26,7 @@ struct ExchangeKernel {
     out.rotated = B::shuffle(mine, (lane + 3) % lanes);
     out.swapped = B::shuffle_xor(mine, 17);
     out.first_of_group = B::template group_broadcast<3>(mine);
+    out.sum_of_8 = B::template reduce<8>(mine, Sum{});
     out.any_lane_5 = B::any(lane == 5 && B::wave_id() == 1);
     out.any_none = B::any(false) + B::any(false);
     out.uniform = B::uniform(7 + B::wave_id());
@@ -33,7 +34,18 @@ struct ExchangeKernel {
   }
 };
 
-enum class Fault { none, two_kinds, two_masks, two_lines, returns, at_barrier, after_barrier, no_lane, uniform };
+enum class Fault {
+  none,
+  two_kinds,
+  two_masks,
+  two_lines,
+  two_sizes,
+  returns,
+  at_barrier,
+  after_barrier,
+  no_lane,
+  uniform
+};
 
 template <class B, Fault fault>
 struct FaultyKernel {
@@ -64,6 +76,7 @@ struct FaultyKernel {
           v = B::shuffle_xor(v, 1);
         }
         break;
+      case Fault::two_sizes: v = odd ? B::template reduce<2>(v, Max{}) : B::template reduce<4>(v, Max{}); break;
       case Fault::returns:
         if (odd) return;
         v = B::shuffle_xor(v, 1);
@@ -104,13 +117,14 @@ TEMPLATE_TEST_CASE("shuffles and votes", "", Gfx942, Gfx950, Sm90) {
         CHECK(got.rotated == value_of((lane + 3) % lanes));
         CHECK(got.swapped == value_of(lane ^ 17));
         CHECK(got.first_of_group == value_of(a.lane_of(3, a.group(lane))));
+        CHECK(got.sum_of_8 == 8 * value_of(lane / 8 * 8) + 28);
         CHECK(got.any_lane_5 == (wave == 1));
         CHECK(got.any_none == 0);
         CHECK(got.uniform == 7 + wave);
         CHECK(got.integer == -(lane ^ 1));
       }
     }
-    CHECK(host::last_launch_counters().shuffles == grid * K::waves * 4);
+    CHECK(host::last_launch_counters().shuffles == grid * K::waves * (4 + 3));
     CHECK(host::last_launch_counters().votes == grid * K::waves * 3);
   }
 }
@@ -141,6 +155,7 @@ TEMPLATE_TEST_CASE("lanes that diverge in a collective are reported", "", Gfx950
   SECTION("different collectives") { check_fault<B, Fault::two_kinds>("wave divergence"); }
   SECTION("different immediates") { check_fault<B, Fault::two_masks>("wave divergence"); }
   SECTION("different lines") { check_fault<B, Fault::two_lines>("lanes_test.cpp"); }
+  SECTION("reductions over different groups") { check_fault<B, Fault::two_sizes>("reduce"); }
   SECTION("a lane returned") { check_fault<B, Fault::returns>("wave divergence"); }
   SECTION("a lane went to the barrier") { check_fault<B, Fault::at_barrier>("wave divergence"); }
   SECTION("a lane is one barrier too far") { check_fault<B, Fault::after_barrier>("wave divergence"); }

@@ -23,13 +23,15 @@ struct CopyKernel {
     B::store(&shared.chunks[B::lane_id()], B::load_stream(args.in + at));
     const auto* halves = reinterpret_cast<const std::uint16_t*>(args.in + at);
     const std::uint16_t half = B::load(halves + 7);
+    const std::uint8_t byte = B::load(reinterpret_cast<const std::uint8_t*>(args.in + at) + 1);
     Chunk chunk = B::load(&shared.chunks[B::lane_id()]);
+    chunk[0] = (chunk[0] & 0xffff00ffu) | static_cast<std::uint32_t>(byte) << 8;
     chunk[3] = (chunk[3] & 0xffffu) | static_cast<std::uint32_t>(half) << 16;
-    B::store(args.out + at, chunk);
+    B::store_stream(args.out + at, chunk);
   }
 };
 
-enum class Fault { misaligned_load, misaligned_store, misaligned_stream, null_load };
+enum class Fault { misaligned_load, misaligned_store, misaligned_stream, misaligned_stream_store, null_load };
 
 template <class B, Fault fault>
 struct FaultyKernel {
@@ -45,6 +47,9 @@ struct FaultyKernel {
       case Fault::misaligned_load: (void)B::load(reinterpret_cast<const float*>(mine + (odd ? 2 : 0))); break;
       case Fault::misaligned_store: B::store(reinterpret_cast<Chunk*>(mine + (odd ? 8 : 0)), Chunk{}); break;
       case Fault::misaligned_stream: (void)B::load_stream(reinterpret_cast<const Chunk*>(mine + (odd ? 4 : 0))); break;
+      case Fault::misaligned_stream_store:
+        B::store_stream(reinterpret_cast<Chunk*>(mine + (odd ? 12 : 0)), Chunk{});
+        break;
       case Fault::null_load: (void)B::load(odd ? static_cast<const int*>(nullptr) : reinterpret_cast<int*>(mine));
     }
   }
@@ -163,7 +168,7 @@ TEMPLATE_TEST_CASE("loads and stores move and count their bytes", "", Gfx942, Gf
     host::LaunchCounters expected;
     expected.blocks = grid;
     expected.stream_bytes = expected.lds_stores_bytes = expected.lds_loads_bytes = expected.stores_bytes = 16 * lanes;
-    expected.loads_bytes = 2 * lanes;
+    expected.loads_bytes = 3 * lanes;
     CHECK(host::last_launch_counters() == expected);
   }
 }
@@ -192,6 +197,7 @@ TEMPLATE_TEST_CASE("misaligned and null accesses are reported with their lane", 
   check_fault<B, Fault::misaligned_load>("misaligned access of 4 bytes");
   check_fault<B, Fault::misaligned_store>("misaligned access of 16 bytes");
   check_fault<B, Fault::misaligned_stream>("misaligned access of 16 bytes");
+  check_fault<B, Fault::misaligned_stream_store>("misaligned access of 16 bytes");
   check_fault<B, Fault::null_load>("null access of 4 bytes");
 }
 

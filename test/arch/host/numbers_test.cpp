@@ -40,6 +40,22 @@ TEST_CASE("pack_bf16 puts the first value low and rounds ties to even") {
   CHECK(Gfx950::pack_bf16(tie_down, tie_up) == 0x3f823f80u);
 }
 
+TEMPLATE_TEST_CASE("packed bytes start with the first value, packed halves with the low one", "", Gfx942, Gfx950,
+                   Sm90) {
+  using B = TestType;
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  CHECK(B::pack_i8(1.0f, -1.0f, 127.9f, -127.9f) == 0x817fff01u);
+  CHECK(B::pack_i8(nan, infinity, -infinity, -0.9f) == 0x00817f00u);
+  const bool fnuz = B::facts.fp8 == DType::fp8_e4m3fnuz;
+  CHECK(B::pack_fp8(1.0f, -1.0f, infinity, -nan) == (fnuz ? 0x807fc040u : 0x7f7eb838u));
+  CHECK(B::pack_f16(1.0f, -2.0f) == 0xc0003c00u);
+  CHECK(B::widen_f16(0xc0000001u)[0] == 0x1p-24f);
+  CHECK(B::widen_f16(0xc0000001u)[1] == -2.0f);
+  CHECK(B::round_bf16(1.0f, -2.0f) == 0xc0003f80u);
+  CHECK(B::rsqrt(0.25f) == 2.0f);
+  CHECK(B::reciprocal(-0.25f) == -4.0f);
+}
+
 TEST_CASE("exp2 and log2") {
   const float infinity = std::numeric_limits<float>::infinity();
   CHECK(Gfx950::exp2(-infinity) == 0.0f);

@@ -10,6 +10,7 @@ using Float2 = float __attribute__((ext_vector_type(2)));
 using Float4 = float __attribute__((ext_vector_type(4)));
 using Float16s = float __attribute__((ext_vector_type(16)));
 using Short4 = short __attribute__((ext_vector_type(4)));
+using Half2 = _Float16 __attribute__((ext_vector_type(2)));
 using Bf16x2 = __bf16 __attribute__((ext_vector_type(2)));
 using Bf16x8 = __bf16 __attribute__((ext_vector_type(8)));
 
@@ -107,6 +108,15 @@ __global__ void fp8_encode(const Float4* in, u32* out) {
 }
 __global__ void bf16_round(const Float2* in, u32* out) {
   out[lane()] = __builtin_bit_cast(u32, __builtin_convertvector(in[lane()], Bf16x2));
+}
+
+// Through v_pack_b32_f16 or v_cvt_pk_f16_f32, low half first and high half first; and back.
+__global__ void f16_round(const Float2* in, u32* out, u32* swapped, Float2* widened) {
+  const Float2 x = in[lane()];
+  const Half2 pair = __builtin_convertvector(x, Half2);
+  out[lane()] = __builtin_bit_cast(u32, pair);
+  swapped[lane()] = __builtin_bit_cast(u32, Half2{pair[1], pair[0]});
+  widened[lane()] = __builtin_convertvector(pair, Float2);
 }
 
 // The room's chained atom: each lane's registers as they are, so that the test applies the lane maps.

@@ -68,6 +68,7 @@ constexpr std::array wrong_extents{
           }},
     Wrong{"softmax_scale NaN", C::bad_value, [](P& p) { p.softmax_scale = nan; }},
     Wrong{"softmax_scale inf", C::bad_value, [](P& p) { p.softmax_scale = inf; }},
+    Wrong{"softmax_scale beyond f32 in log2 units", C::bad_value, [](P& p) { p.softmax_scale = 3e38f; }},
     Wrong{"sliding_window -1", C::bad_value, [](P& p) { p.sliding_window = -1; }},
 };
 
@@ -98,6 +99,20 @@ constexpr std::array wrong_tensors{
     Wrong{"v head stride", C::misaligned, [](P& p) { p.v_strides.head += 4; }},
     Wrong{"v unit stride", C::misaligned, [](P& p) { p.v_strides.unit += 4; }},
     Wrong{"v dim stride", C::misaligned, [](P& p) { p.v_strides.dim += 4; }},
+    Wrong{"q rows in one place", C::bad_stride, [](P& p) { p.q_row_stride = 0; }},
+    Wrong{"q heads in one place", C::bad_stride, [](P& p) { p.q_head_stride = 0; }},
+    Wrong{"k tokens in one place", C::bad_stride, [](P& p) { p.k_strides.token = 0; }},
+    Wrong{"k units in one place", C::bad_stride, [](P& p) { p.k_strides.unit = 0; }},
+    Wrong{"k pages in one place", C::bad_stride, [](P& p) { p.k_strides.page = 0; }},
+    Wrong{"k heads in one place", C::bad_stride, [](P& p) { p.k_strides.head = 0; }},
+    Wrong{"v dims in one place", C::bad_stride, [](P& p) { p.v_strides.dim = 0; }},
+    Wrong{"v units in one place", C::bad_stride, [](P& p) { p.v_strides.unit = 0; }},
+    Wrong{"v pages in one place", C::bad_stride, [](P& p) { p.v_strides.page = 0; }},
+    Wrong{"v heads in one place", C::bad_stride, [](P& p) { p.v_strides.head = 0; }},
+    Wrong{"out rows and heads in one place", C::bad_stride, [](P& p) { p.out_row_stride = p.out_head_stride = 0; }},
+    Wrong{"out rows that overlap", C::bad_stride, [](P& p) { p.out_row_stride = p.out_head_stride; }},
+    Wrong{"out heads that overlap", C::bad_stride, [](P& p) { p.out_head_stride -= 24; }},
+    Wrong{"out rows backwards", C::bad_stride, [](P& p) { p.out_row_stride = -p.out_row_stride; }},
     Wrong{"table rows that overlap", C::bad_stride, [](P& p) { p.table_row_stride = p.table_columns - 1; }},
 };
 
@@ -106,6 +121,11 @@ constexpr std::array wrong_scales{
     Wrong{"v_scale null", C::null_pointer, [](P& p) { p.v_scale = nullptr; }},
     Wrong{"k_scale off by 2 bytes", C::misaligned, [](P& p) { p.k_scale = moved(p.k_scale, 2); }},
     Wrong{"v_scale off by 1 byte", C::misaligned, [](P& p) { p.v_scale = moved(p.v_scale, 1); }},
+};
+
+constexpr std::array wrong_token_scales{
+    Wrong{"scale pages in one place", C::bad_stride, [](P& p) { p.scale_page_stride = 0; }},
+    Wrong{"scale heads in one place", C::bad_stride, [](P& p) { p.scale_head_stride = 0; }},
 };
 
 constexpr std::array wrong_workspaces{
@@ -162,6 +182,9 @@ TEST_CASE("bad problems get a named status and a reason, and nothing is written"
     for (const Wrong& wrong : wrong_workspaces) check_refused(e, good, wrong, false, wrong.code);
     if (e.spec.quant != QuantMode::none) {
       for (const Wrong& wrong : wrong_scales) check_refused(e, good, wrong, true, wrong.code);
+    }
+    if (e.spec.quant == QuantMode::per_token) {
+      for (const Wrong& wrong : wrong_token_scales) check_refused(e, good, wrong, true, wrong.code);
     }
     bench::check_hip(hipDeviceSynchronize(), "waiting");
     CHECK(untouched(good));

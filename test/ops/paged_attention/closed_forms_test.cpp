@@ -63,7 +63,7 @@ TEST_CASE("constant V gives the constant, whatever Q and K are") {
 }
 
 TEST_CASE("a sliding window of W shows the row's own token and W before it") {
-  each_small_entry([](const PagedAttentionEntry& e) {
+  each_entry([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e);
     const std::vector<std::int32_t> lengths = boundary_lengths(e);
     const int longest = *std::max_element(lengths.begin(), lengths.end());

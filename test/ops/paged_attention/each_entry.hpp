@@ -41,7 +41,7 @@ void each_entry(F f) {
     f(*e);
   }
 }
-/// The same for the entries of head_size 64: the head size changes trip counts only, so most tests need no other.
+/// The same for the entries of head_size 64, for what no head size changes (their policies differ: masks need them all).
 template <class F>
 void each_small_entry(F f) {
   each_entry([&](const PagedAttentionEntry& e) {

@@ -2,7 +2,11 @@
 // Lane ids, exchanges and number conversions both CDNA rooms share.
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/dtype.hpp"
+#include "tilewave/core/math.hpp"
 
 #if defined(__HIP__)
 
@@ -30,13 +34,51 @@ struct Lanes {
   template <int position, class T>
   TILEWAVE_DEVICE static T group_broadcast(T value) {
     static_assert(sizeof(T) == 4 && position >= 0 && position < 16);
-    const int bits = __builtin_bit_cast(int, value);
-    return __builtin_bit_cast(T, __builtin_amdgcn_update_dpp(bits, bits, 0x150 + position, 0xf, 0xf, true));
+    return dpp<0x150 + position>(value);
+  }
+  /// A butterfly in DPP operands: after each step the lanes of a half group hold the same, so any lane of the other half
+  /// stands for the one at lane ^ mask.
+  template <int lanes, class Op>
+  TILEWAVE_DEVICE static float reduce(float value, Op op) {
+    static_assert(lanes >= 1 && lanes <= 64 && (lanes & (lanes - 1)) == 0);
+    if constexpr (lanes >= 2) value = step<0xb1>(value, op);    // quad_perm:[1,0,3,2]
+    if constexpr (lanes >= 4) value = step<0x4e>(value, op);    // quad_perm:[2,3,0,1]
+    if constexpr (lanes >= 8) value = step<0x141>(value, op);   // row_half_mirror
+    if constexpr (lanes >= 16) value = step<0x128>(value, op);  // row_ror:8
+    if constexpr (lanes <= 16) return value;
+    value = step<0x142>(value, op);  // row_bcast:15, to the next row of 16 lanes: right in the odd rows
+    if constexpr (lanes == 32) {
+      const float lower = read_lane<31>(value), upper = read_lane<63>(value);  // not in a branch each
+      return lane_id() < 32 ? lower : upper;
+    }
+    value = step<0x143>(value, op);  // row_bcast:31, to the rows above: right in the last row
+    return read_lane<63>(value);
   }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __builtin_amdgcn_ballot_w64(predicate) != 0; }
 
   TILEWAVE_DEVICE static float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
   TILEWAVE_DEVICE static float log2(float x) { return __builtin_amdgcn_logf(x); }
+
+  TILEWAVE_DEVICE static float rsqrt(float x) { return __builtin_amdgcn_rsqf(x); }       // 1 ulp
+  TILEWAVE_DEVICE static float reciprocal(float x) { return __builtin_amdgcn_rcpf(x); }  // 1 ulp
+
+  TILEWAVE_DEVICE static std::uint32_t pack_f16(float low, float high) {
+    return __builtin_bit_cast(std::uint32_t, __builtin_convertvector((Floats{low, high}), Halves));
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> widen_f16(std::uint32_t word) {
+    const auto wide = __builtin_convertvector(__builtin_bit_cast(Halves, word), Floats);
+    return {{wide[0], wide[1]}};
+  }
+
+  TILEWAVE_DEVICE static std::uint32_t pack_i8(float a, float b, float c, float d) {
+    // Clamped first, as C++ has no cast of what an int cannot hold; v_med3_f32 makes a NaN the lowest.
+    const auto narrow = [](float x) {
+      return static_cast<std::uint32_t>(static_cast<int>(x == x ? __builtin_amdgcn_fmed3f(x, -127.0f, 127.0f) : 0.0f));
+    };
+    const std::uint32_t low = __builtin_amdgcn_perm(narrow(b), narrow(a), 0x0c0c0400u);
+    const std::uint32_t high = __builtin_amdgcn_perm(narrow(d), narrow(c), 0x04000c0cu);
+    return low | high;
+  }
 
   /// v_cvt_pk_f32_fp8 decodes the chip's own flavour; every fp8 value is exact in bf16, so the low half is zero.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
@@ -46,9 +88,47 @@ struct Lanes {
   }
 
  protected:
+  using Floats = float __attribute__((ext_vector_type(2)));
+  using Halves = _Float16 __attribute__((ext_vector_type(2)));
+
+  /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, but makes NaN of what is beyond the largest value, unless the MODE
+  /// register says otherwise; and v_med3_f32, which clamps, loses a NaN.
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t pack_fp8_of(float a, float b, float c, float d) {
+    const auto clamped = [](float x) {
+      return x == x ? __builtin_amdgcn_fmed3f(x, -fp8_max(type), fp8_max(type)) : __builtin_nanf("");
+    };
+    const int low = __builtin_amdgcn_cvt_pk_fp8_f32(clamped(a), clamped(b), 0, false);
+    return static_cast<std::uint32_t>(__builtin_amdgcn_cvt_pk_fp8_f32(clamped(c), clamped(d), low, true));
+  }
   TILEWAVE_DEVICE static std::uint32_t high_halves(float low, float high) {
     return __builtin_amdgcn_perm(__builtin_bit_cast(std::uint32_t, high), __builtin_bit_cast(std::uint32_t, low),
                                  0x07060302u);
+  }
+
+ private:
+  /// The value of the lane that a DPP control names; 0 where there is none, in a form that fuses into its user.
+  template <int control, class T>
+  TILEWAVE_DEVICE static T dpp(T value) {
+    const int bits = __builtin_bit_cast(int, value);
+    return __builtin_bit_cast(T, __builtin_amdgcn_update_dpp(bits, bits, control, 0xf, 0xf, true));
+  }
+  template <int control, class Op>
+  TILEWAVE_DEVICE static float step(float value, Op op) {
+    if constexpr (std::is_same_v<Op, Max>) {
+      // In IEEE mode v_max_f32 lets a signalling NaN win, so LLVM makes its operands quiet with a v_max_f32 each, into
+      // which DPP does not fuse. A product is quiet, and DPP does fuse into it where the factor is a register.
+      float one = 1.0f;
+      asm("" : "+v"(one));
+      return op(value, dpp<control>(value) * one);
+    } else {
+      asm("" : "+v"(value));  // a product contracted into the addition would differ from lane to lane
+      return op(value, dpp<control>(value));
+    }
+  }
+  template <int lane>
+  TILEWAVE_DEVICE static float read_lane(float value) {
+    return __builtin_bit_cast(float, __builtin_amdgcn_readlane(__builtin_bit_cast(int, value), lane));
   }
 };
 

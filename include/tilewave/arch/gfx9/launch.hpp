@@ -21,8 +21,11 @@ template <class Args>
 Status launch(void (*entry)(Args), LaunchShape shape, const Args& args, hipStream_t stream) {
   if (Status s = check_launch(shape); !s.ok()) return s;
   if (shape.grid == 0) return {};
-  entry<<<dim3(static_cast<unsigned>(shape.grid)), dim3(static_cast<unsigned>(shape.block)), 0, stream>>>(args);
-  const hipError_t error = hipGetLastError();
+  // Not <<<>>> and hipGetLastError, which would report an error the caller left behind.
+  void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
+  const hipError_t error =
+      hipLaunchKernel(reinterpret_cast<const void*>(entry), dim3(static_cast<unsigned>(shape.grid)),
+                      dim3(static_cast<unsigned>(shape.block)), arguments, 0, stream);
   if (error != hipSuccess) return {StatusCode::launch_failed, hipGetErrorString(error)};
   return {};
 }

@@ -8,14 +8,22 @@
 
 namespace tilewave::gfx9 {
 
-// Native vectors, so that one access stays one instruction; address space 1 keeps it off the slower flat path.
-template <int words>
-struct Words {
-  using type = std::uint32_t __attribute__((ext_vector_type(words)));
+// Native types, so that one access stays one instruction; address space 1 keeps it off the slower flat path.
+template <int bytes>
+struct Raw {
+  using type = std::uint32_t __attribute__((ext_vector_type(bytes / 4)));
 };
 template <>
-struct Words<1> {
+struct Raw<4> {
   using type = std::uint32_t;
+};
+template <>
+struct Raw<2> {
+  using type = std::uint16_t;
+};
+template <>
+struct Raw<1> {
+  using type = std::uint8_t;
 };
 template <class T>
 using Global = __attribute__((address_space(1))) T;
@@ -25,24 +33,18 @@ using Shared = __attribute__((address_space(3))) T;
 struct Memory {
   template <class T>
   TILEWAVE_DEVICE static T load(const T* p) {
-    if constexpr (sizeof(T) == 2) {
-      return __builtin_bit_cast(T, *(const Global<std::uint16_t>*)p);
-    } else {
-      using W = typename Words<sizeof(T) / 4>::type;
-      return __builtin_bit_cast(T, *(const Global<W>*)p);
-    }
+    return __builtin_bit_cast(T, *(const Global<typename Raw<sizeof(T)>::type>*)p);
   }
   template <class T>
   TILEWAVE_DEVICE static void store(T* p, const T& value) {
-    if constexpr (sizeof(T) == 2) {
-      *(Global<std::uint16_t>*)p = __builtin_bit_cast(std::uint16_t, value);
-    } else {
-      using W = typename Words<sizeof(T) / 4>::type;
-      *(Global<W>*)p = __builtin_bit_cast(W, value);
-    }
+    using R = typename Raw<sizeof(T)>::type;
+    *(Global<R>*)p = __builtin_bit_cast(R, value);
   }
   TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
-    return __builtin_bit_cast(Chunk, __builtin_nontemporal_load((const Global<Words<4>::type>*)p));
+    return __builtin_bit_cast(Chunk, __builtin_nontemporal_load((const Global<Raw<16>::type>*)p));
+  }
+  TILEWAVE_DEVICE static void store_stream(Chunk* p, const Chunk& value) {
+    __builtin_nontemporal_store(__builtin_bit_cast(Raw<16>::type, value), (Global<Raw<16>::type>*)p);
   }
 
  protected:

@@ -15,6 +15,16 @@ struct Lanes : gfx9::Lanes {
     };
     return high_halves(rounded(low), rounded(high));
   }
+  TILEWAVE_DEVICE static std::uint32_t round_bf16(float low, float high) {
+    const auto rounded = [](float x) {
+      const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
+      return __builtin_bit_cast(float, x == x ? bits + 0x7fffu + ((bits >> 16) & 1u) : 0x7fc00000u);
+    };
+    return high_halves(rounded(low), rounded(high));
+  }
+  TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
+    return pack_fp8_of<DType::fp8_e4m3fnuz>(a, b, c, d);
+  }
 };
 
 }  // namespace tilewave::gfx942

@@ -10,9 +10,12 @@ namespace tilewave::gfx950 {
 struct Lanes : gfx9::Lanes {
   /// v_cvt_pk_bf16_f32, new with CDNA4: round to nearest, ties to even.
   TILEWAVE_DEVICE static std::uint32_t pack_bf16(float low, float high) {
-    using Floats = float __attribute__((ext_vector_type(2)));
     using Bf16s = __bf16 __attribute__((ext_vector_type(2)));
     return __builtin_bit_cast(std::uint32_t, __builtin_convertvector((Floats{low, high}), Bf16s));
+  }
+  TILEWAVE_DEVICE static std::uint32_t round_bf16(float low, float high) { return pack_bf16(low, high); }
+  TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
+    return pack_fp8_of<DType::fp8_e4m3fn>(a, b, c, d);
   }
 };
 

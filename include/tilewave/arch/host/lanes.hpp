@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "tilewave/arch/atom.hpp"
+#include "tilewave/arch/facts.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 
 namespace tilewave::host {
@@ -72,6 +73,16 @@ struct Lanes {
     static_assert(I >= 0 && I < atom.lanes / AtomFacts::groups);
     const int source = atom.lane_of(I, atom.group(current_lane->index));
     return exchanged(value, source, {CollectiveKind::group_broadcast, I, where});
+  }
+  /// op over the aligned group of `lanes` lanes, as a butterfly.
+  template <int lanes, class Op>
+  static float reduce(float value, Op op, Where where = {}) {
+    static_assert(lanes >= 1 && lanes <= facts_of(Id).wave_lanes && std::has_single_bit(unsigned{lanes}));
+    for (int mask = 1; mask < lanes; mask *= 2) {
+      asm("" : "+m"(value));  // a product contracted into the addition would differ from lane to lane
+      value = op(value, exchanged(value, current_lane->index ^ mask, {CollectiveKind::reduce, mask, where}));
+    }
+    return value;
   }
   /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
   /// making the wave meet (see Agreement).

@@ -121,6 +121,8 @@ struct Memory {
     detail::account<sizeof(T), detail::Access::store>(p, where);
     std::memcpy(p, &value, sizeof(T));
   }
+  /// A store of data that no lane reads soon.
+  static void store_stream(Chunk* p, const Chunk& value, Where where = {}) { store(p, value, where); }
 
   /// Queues a copy of 16 bytes into shared memory; where facts.copies_lane_linear, lane l's target is 16 * l behind
   /// lane 0's. It is performed by the `wait` that needs it and not before: a missing wait leaves what was there, the

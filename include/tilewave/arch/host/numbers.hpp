@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Conversions and the two transcendental functions of the host room.
+// Conversions and elementary functions of the host room.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -21,11 +21,35 @@ struct Numbers {
 
   static float exp2(float x) { return std::exp2(x); }
   static float log2(float x) { return std::log2(x); }
+  static float rsqrt(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
+  static float reciprocal(float x) { return 1.0f / x; }
 
   /// Two bf16 in one word, `low` in the low half; nearest, ties to even.
   static std::uint32_t pack_bf16(float low, float high) {
     return f32_to_bf16(low) | static_cast<std::uint32_t>(f32_to_bf16(high)) << 16;
   }
+  static std::uint32_t round_bf16(float low, float high) { return pack_bf16(low, high); }
+
+  static std::uint32_t pack_f16(float low, float high) {
+    return f32_to_f16(low) | static_cast<std::uint32_t>(f32_to_f16(high)) << 16;
+  }
+  static Vec<float, 2> widen_f16(std::uint32_t word) {
+    return {{f16_to_f32(static_cast<std::uint16_t>(word)), f16_to_f32(static_cast<std::uint16_t>(word >> 16))}};
+  }
+
+  /// Four fp8 codes, `a` in the lowest byte.
+  static std::uint32_t pack_fp8(float a, float b, float c, float d) {
+    return bytes(f32_to_fp8(Fp8, a), f32_to_fp8(Fp8, b), f32_to_fp8(Fp8, c), f32_to_fp8(Fp8, d));
+  }
+  /// Four int8 in the same places: clamped, then toward zero.
+  static std::uint32_t pack_i8(float a, float b, float c, float d) {
+    const auto narrow = [](float x) {
+      const int i = std::isnan(x) ? 0 : static_cast<int>(std::fmin(std::fmax(x, -127.0f), 127.0f));
+      return static_cast<std::uint8_t>(i);
+    };
+    return bytes(narrow(a), narrow(b), narrow(c), narrow(d));
+  }
+
   /// Four fp8 codes (lowest byte first) as four bf16, exactly.
   static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
     const auto widened = [word](int byte) { return std::uint32_t{table[word >> (8 * byte) & 0xffu]}; };
@@ -33,6 +57,10 @@ struct Numbers {
   }
 
  private:
+  static std::uint32_t bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
+    return a | b << 8 | c << 16 | d << 24;
+  }
+
   static constexpr std::array<std::uint16_t, 256> table = [] {
     std::array<std::uint16_t, 256> bits{};
     for (int code = 0; code < 256; ++code) bits[code] = f32_to_bf16(fp8_to_f32(Fp8, static_cast<std::uint8_t>(code)));

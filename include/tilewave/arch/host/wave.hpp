@@ -36,7 +36,7 @@ struct Where {
   }
 };
 
-enum class CollectiveKind : std::uint8_t { mma, shuffle, shuffle_xor, group_broadcast, any };
+enum class CollectiveKind : std::uint8_t { mma, shuffle, shuffle_xor, group_broadcast, reduce, any };
 
 constexpr const char* name_of(CollectiveKind kind) {
   switch (kind) {
@@ -44,6 +44,7 @@ constexpr const char* name_of(CollectiveKind kind) {
     case CollectiveKind::shuffle: return "shuffle";
     case CollectiveKind::shuffle_xor: return "shuffle_xor";
     case CollectiveKind::group_broadcast: return "group_broadcast";
+    case CollectiveKind::reduce: return "reduce";
     case CollectiveKind::any: return "any";
   }
   return "unknown";

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/core/math.hpp"
 
 #if defined(__CUDACC__)
 
@@ -29,6 +32,20 @@ struct Lanes {
     constexpr AtomFacts atom = sm90_atom;
     return __shfl_sync(all_lanes, value, atom.lane_of(position, atom.group(lane_id())));
   }
+  template <int lanes, class Op>
+  TILEWAVE_DEVICE static float reduce(float value, Op op) {
+    static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0);
+    TILEWAVE_UNROLL
+    for (int mask = 1; mask < lanes; mask *= 2) {
+      const float other = shuffle_xor(value, mask);
+      if constexpr (std::is_same_v<Op, Sum>) {
+        value = __fadd_rn(value, other);  // a product contracted into it would differ from lane to lane
+      } else {
+        value = op(value, other);
+      }
+    }
+    return value;
+  }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
   TILEWAVE_DEVICE static float exp2(float x) {
@@ -42,17 +59,78 @@ struct Lanes {
     return y;
   }
 
+  /// At most 2 ulp (CUDA programming guide, "Intrinsic functions").
+  TILEWAVE_DEVICE static float rsqrt(float x) {
+    float y;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+  TILEWAVE_DEVICE static float reciprocal(float x) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+  }
+
   TILEWAVE_DEVICE static std::uint32_t pack_bf16(float low, float high) {
     std::uint32_t pair;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
   }
+  TILEWAVE_DEVICE static std::uint32_t round_bf16(float low, float high) { return pack_bf16(low, high); }
+
+  TILEWAVE_DEVICE static std::uint32_t pack_f16(float low, float high) {
+    std::uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> widen_f16(std::uint32_t word) {
+    Vec<float, 2> wide;
+    asm("{ .reg .b16 l, h;\n"
+        "  mov.b32 {l, h}, %2;\n"
+        "  cvt.f32.f16 %0, l;\n"
+        "  cvt.f32.f16 %1, h; }"
+        : "=f"(wide[0]), "=f"(wide[1])
+        : "r"(word));
+    return wide;
+  }
+
+  /// satfinite takes infinities, too, and makes every NaN 0x7f (PTX ISA, cvt).
+  TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
+    std::uint32_t word;
+    asm("{ .reg .b16 l, h;\n"
+        "  cvt.rn.satfinite.e4m3x2.f32 l, %2, %1;\n"
+        "  cvt.rn.satfinite.e4m3x2.f32 h, %4, %3;\n"
+        "  mov.b32 %0, {l, h}; }"
+        : "=r"(word)
+        : "f"(a), "f"(b), "f"(c), "f"(d));
+    return word;
+  }
+  /// cvt.rzi saturates and makes NaN 0; cvt.pack.sat clamps the upper end, max the lower, which it would let be -128.
+  TILEWAVE_DEVICE static std::uint32_t pack_i8(float a, float b, float c, float d) {
+    std::uint32_t word;
+    asm("{ .reg .b32 high;\n"
+        "  cvt.pack.sat.s8.s32.b32 high, %4, %3, 0;\n"
+        "  cvt.pack.sat.s8.s32.b32 %0, %2, %1, high; }"
+        : "=r"(word)
+        : "r"(truncated(a)), "r"(truncated(b)), "r"(truncated(c)), "r"(truncated(d)));
+    return word;
+  }
+
   /// e4m3fn -> f16 is exact and one instruction a pair; f16 -> f32 -> bf16 is exact for these values, NaN included.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
     return {{widen_pair(static_cast<std::uint16_t>(word)), widen_pair(static_cast<std::uint16_t>(word >> 16))}};
   }
 
  private:
+  TILEWAVE_DEVICE static int truncated(float x) {
+    int i;
+    asm("{ .reg .s32 i;\n"
+        "  cvt.rzi.s32.f32 i, %1;\n"
+        "  max.s32 %0, i, -127; }"
+        : "=r"(i)
+        : "f"(x));
+    return i;
+  }
   TILEWAVE_DEVICE static std::uint32_t widen_pair(std::uint16_t codes) {
     std::uint32_t halves, pair;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));

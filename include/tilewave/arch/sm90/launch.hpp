@@ -46,8 +46,11 @@ struct Launch {
           cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
       if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
-    entry<K><<<static_cast<unsigned>(shape.grid), static_cast<unsigned>(shape.block), shared_bytes, stream>>>(args);
-    const cudaError_t error = cudaGetLastError();
+    // Not <<<>>> and cudaGetLastError, which would report an error the caller left behind.
+    void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
+    const cudaError_t error =
+        cudaLaunchKernel(&entry<K>, dim3(static_cast<unsigned>(shape.grid)), dim3(static_cast<unsigned>(shape.block)),
+                         arguments, shared_bytes, stream);
     if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     return {};
   }

@@ -26,6 +26,12 @@ struct Memory {
     return c;
   }
 
+  /// cs, "evict first": what is written once does not push out what is read again.
+  TILEWAVE_DEVICE static void store_stream(Chunk* p, const Chunk& c) {
+    asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
+                 : "memory");
+  }
+
   TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
     const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");

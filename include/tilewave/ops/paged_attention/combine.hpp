@@ -98,11 +98,11 @@ struct PagedAttentionCombine {
 
   TILEWAVE_DEVICE static void store_columns(std::uint16_t* to, const Vec<float, columns>& values, float scale) {
     if constexpr (columns == 1) {
-      B::store(to, static_cast<std::uint16_t>(B::pack_bf16(values[0] * scale, 0.0f)));
+      B::store(to, static_cast<std::uint16_t>(B::round_bf16(values[0] * scale, 0.0f)));
     } else {
       Vec<std::uint32_t, columns / 2> words;
       TILEWAVE_UNROLL
-      for (int w = 0; w < columns / 2; ++w) words[w] = B::pack_bf16(values[2 * w] * scale, values[2 * w + 1] * scale);
+      for (int w = 0; w < columns / 2; ++w) words[w] = B::round_bf16(values[2 * w] * scale, values[2 * w + 1] * scale);
       B::store(reinterpret_cast<decltype(words)*>(to), words);
     }
   }

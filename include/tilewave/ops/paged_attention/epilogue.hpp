@@ -112,7 +112,7 @@ struct PagedAttentionEpilogue {
       TILEWAVE_UNROLL
       for (int w = 0; w < L::kv_per_lane / 2; ++w) {
         const int c = r * L::kv_per_lane + 2 * w;
-        words[w] = B::pack_bf16(s.out[t][d][c] * scale, s.out[t][d][c + 1] * scale);
+        words[w] = B::round_bf16(s.out[t][d][c] * scale, s.out[t][d][c + 1] * scale);
       }
       B::store(reinterpret_cast<decltype(words)*>(to + d * L::atom_kv), words);
     }

@@ -54,8 +54,42 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   if (rows_per_head > int_max || rows_per_head * p.num_q_heads > int_max - 65536) {
     return {StatusCode::bad_extent, "batch * mtp * num_q_heads must stay below 2^31 - 65536"};
   }
-  if (!std::isfinite(p.softmax_scale)) return {StatusCode::bad_value, "softmax_scale must be finite"};
+  if (!std::isfinite(p.softmax_scale * log2_e)) {
+    return {StatusCode::bad_value, "softmax_scale, and it times log2(e), must be finite"};
+  }
   if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
+  return {};
+}
+
+/// A stride left at 0 would read or write one place for many.
+inline Status check_strides(const PagedAttentionProblem& p) {
+  const bool many_rows = std::int64_t{p.batch} * p.mtp > 1, many_heads = p.num_q_heads > 1;
+  if ((many_rows && p.q_row_stride == 0) || (many_heads && p.q_head_stride == 0)) {
+    return {StatusCode::bad_stride, "a stride of q is 0"};
+  }
+  const bool many_pages = p.table_columns > 1 && p.num_pages != 1, many_kv_heads = p.num_kv_heads > 1;
+  const PagedKeyStrides& k = p.k_strides;
+  if (k.token == 0 || k.unit == 0 || (many_pages && k.page == 0) || (many_kv_heads && k.head == 0)) {
+    return {StatusCode::bad_stride, "a stride of k is 0"};
+  }
+  const PagedValueStrides& v = p.v_strides;
+  if (v.dim == 0 || v.unit == 0 || (many_pages && v.page == 0) || (many_kv_heads && v.head == 0)) {
+    return {StatusCode::bad_stride, "a stride of v is 0"};
+  }
+  if (p.spec.quant == QuantMode::per_token &&
+      ((many_pages && p.scale_page_stride == 0) || (many_kv_heads && p.scale_head_stride == 0))) {
+    return {StatusCode::bad_stride, "a stride of the per-token scales is 0"};
+  }
+  // Rows of heads, or heads of rows: either may be the inner one, but no two may share an element of out.
+  const std::int64_t rows = std::int64_t{p.batch} * p.mtp, heads = p.num_q_heads, width = p.spec.head_size;
+  const auto disjoint = [&](std::int64_t inner, std::int64_t count, std::int64_t outer, std::int64_t outer_count) {
+    return (count == 1 || inner >= width) && (outer_count == 1 || outer >= (count - 1) * inner + width);
+  };
+  if (!disjoint(p.out_head_stride, heads, p.out_row_stride, rows) &&
+      !disjoint(p.out_row_stride, rows, p.out_head_stride, heads)) {
+    return {StatusCode::bad_stride, "rows or heads of out overlap"};
+  }
+  if (p.table_row_stride < p.table_columns) return {StatusCode::bad_stride, "table_row_stride is below table_columns"};
   return {};
 }
 
@@ -84,7 +118,6 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
     return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};
   }
-  if (p.table_row_stride < p.table_columns) return {StatusCode::bad_stride, "table_row_stride is below table_columns"};
   if (p.spec.quant != QuantMode::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
@@ -104,7 +137,8 @@ inline Status paged_attention_check(const PagedAttentionProblem& p, const ArchFa
   if (Status s = detail::check_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_extents(p); !s.ok()) return s;
   if (p.batch == 0) return {};  // nothing to read or write
-  return detail::check_tensors(p);
+  if (Status s = detail::check_tensors(p); !s.ok()) return s;
+  return detail::check_strides(p);
 }
 
 /// For callers that know the lengths on the host: length_beyond_block_table, or bad_value for a negative length.

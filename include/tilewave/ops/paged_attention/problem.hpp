@@ -22,6 +22,8 @@ struct PagedValueStrides {
   std::int64_t page, head, unit, dim;
 };
 
+/// Finite K, V and scales give what the reference gives. A token with Inf or NaN in V or its scale makes every query of
+/// its sequence NaN that shares a tile with one that sees it, the earlier of the mtp tokens included.
 struct PagedAttentionProblem {
   // tensors on the device
   const void* q = nullptr;         // [batch * mtp, num_q_heads, head_size], last dimension contiguous
