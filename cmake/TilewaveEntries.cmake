@@ -1,35 +1,50 @@
 # SPDX-License-Identifier: MIT
-# tilewave_pa_entries: every paged-attention entry of the room, one generated source per (architecture, spec) slice, so
-# that the kernels compile in parallel. bench/harness/entries.hpp declares what it offers.
+# Every entry of the room, one generated source per (architecture, spec) slice, so that the kernels compile in parallel:
+#   tilewave_pa_entries    all_paged_attention_entries()
+#   tilewave_row_entries   all_norm_entries(), all_softmax_entries()
+# bench/harness/entries.hpp declares what they offer.
 
 set(generated ${PROJECT_BINARY_DIR}/generated)
-set(spec_count 9)  # checked against paged_attention_specs() by the generated list
 
-set(slices)
-set(sources)
-function(add_slices arch header backend)
+# tilewave_op_entries(TARGET OP op NAME Name SPECS count): OP has ops/<op>/registry.hpp with <op>_specs(arch), `count` of
+# them, and <op>_entries<B, S> of <Name>Entry; all_<op>_entries() lists them by architecture and spec.
+function(tilewave_op_entries target)
+  cmake_parse_arguments(arg "" "OP;NAME;SPECS" "" ${ARGN})
+  set(op ${arg_OP})
+  set(name ${arg_NAME})
+  set(spec_count ${arg_SPECS})  # checked against <op>_specs() by the generated list
   math(EXPR last "${spec_count} - 1")
-  foreach(index RANGE ${last})
-    set(slice pa_entries_${arch}_${index})
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/paged_attention_slice.cpp.in ${generated}/${slice}.cpp @ONLY)
-    list(APPEND slices ${slice})
-    list(APPEND sources ${generated}/${slice}.cpp)
+  set(slices)
+  set(sources)
+  set(archs ${TILEWAVE_ROOM})
+  if(TILEWAVE_ROOM STREQUAL "host")
+    set(archs gfx942 gfx950 sm90)
+  endif()
+  foreach(arch IN LISTS archs)
+    set(header ${arch}/backend.hpp)
+    set(backend ${arch}::Backend)
+    if(TILEWAVE_ROOM STREQUAL "host")
+      set(header host/backend.hpp)
+      set(backend "host::Backend<ArchId::${arch}>")
+    endif()
+    foreach(index RANGE ${last})
+      set(slice ${op}_entries_${arch}_${index})
+      configure_file(${PROJECT_SOURCE_DIR}/cmake/entries_slice.cpp.in ${generated}/${slice}.cpp @ONLY)
+      list(APPEND slices ${slice})
+      list(APPEND sources ${generated}/${slice}.cpp)
+    endforeach()
   endforeach()
-  set(slices ${slices} PARENT_SCOPE)
-  set(sources ${sources} PARENT_SCOPE)
+  list(JOIN slices "(),\n        " names)  # one text serves as declarators and as calls
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/entries.cpp.in ${generated}/${op}_entries.cpp @ONLY)
+  target_sources(${target} PRIVATE ${generated}/${op}_entries.cpp ${sources})
 endfunction()
 
-if(TILEWAVE_ROOM STREQUAL "host")
-  foreach(arch gfx942 gfx950 sm90)
-    add_slices(${arch} host/backend.hpp "host::Backend<ArchId::${arch}>")
-  endforeach()
-else()
-  add_slices(${TILEWAVE_ROOM} ${TILEWAVE_ROOM}/backend.hpp ${TILEWAVE_ROOM}::Backend)
-endif()
-
-list(JOIN slices "(),\n        " names)  # one text serves as declarators and as calls
-configure_file(${PROJECT_SOURCE_DIR}/cmake/paged_attention_entries.cpp.in ${generated}/pa_entries.cpp @ONLY)
-
-add_library(tilewave_pa_entries OBJECT ${generated}/pa_entries.cpp ${sources})
-target_include_directories(tilewave_pa_entries PUBLIC ${PROJECT_SOURCE_DIR})
-tilewave_use_room(tilewave_pa_entries)
+add_library(tilewave_pa_entries OBJECT)
+tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention SPECS 9)
+add_library(tilewave_row_entries OBJECT)
+tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28)
+tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6)
+foreach(target tilewave_pa_entries tilewave_row_entries)
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
+  tilewave_use_room(${target})
+endforeach()

@@ -97,7 +97,8 @@ TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
     for (int w = 0; w < words; ++w) {
       Vec<float, per_word> v;
       TILEWAVE_UNROLL
-      for (int e = 0; e < per_word; ++e) v[e] = per_word * w + e < n ? values[per_word * w + e < n ? per_word * w + e : 0] : 0.0f;
+      for (int e = 0; e < per_word; ++e)
+        v[e] = per_word * w + e < n ? values[per_word * w + e < n ? per_word * w + e : 0] : 0.0f;
       if constexpr (T == DType::bf16) {
         out[w] = B::round_bf16(v[0], v[1]);
       } else if constexpr (T == DType::f16) {

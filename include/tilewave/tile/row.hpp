@@ -58,7 +58,8 @@ struct Row {
   }
 
   /// The row of this lane in a tensor of this type.
-  TILEWAVE_DEVICE static const void* row(const void* data, const RowExtent& extent, const Place& at, const RowStrides& s) {
+  TILEWAVE_DEVICE static const void* row(const void* data, const RowExtent& extent, const Place& at,
+                                         const RowStrides& s) {
     return static_cast<const Storage<X>*>(data) + extent.offset(at.row, s);
   }
   TILEWAVE_DEVICE static void* row(void* data, const RowExtent& extent, const Place& at, const RowStrides& s) {

@@ -72,7 +72,8 @@ constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, b
 
 /// The better of two policies that take the rows: wide accesses, rows held, little of the tile idle; then few lanes where
 /// rows fill the chip, many where they do not.
-constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, std::int32_t rows, const ArchFacts& facts) {
+constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, std::int32_t rows,
+                             const ArchFacts& facts) {
   if (a.vec != b.vec) return a.vec > b.vec;
   if (a.held != b.held) return a.held;
   if (a.columns(x) != b.columns(x)) return a.columns(x) < b.columns(x);

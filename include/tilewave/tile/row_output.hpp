@@ -98,9 +98,7 @@ struct RowOutput {
     for (int e = 0; e < unit; ++e) largest = Max{}(largest, __builtin_fabsf(values[e]));
     return largest;
   }
-  TILEWAVE_DEVICE static float scale_of(float largest) {
-    return largest > 0.0f ? largest / largest_code(Out) : 1.0f;
-  }
+  TILEWAVE_DEVICE static float scale_of(float largest) { return largest > 0.0f ? largest / largest_code(Out) : 1.0f; }
   TILEWAVE_DEVICE static float inverse_scale(float largest) {
     return largest > 0.0f ? largest_code(Out) / largest : 1.0f;
   }

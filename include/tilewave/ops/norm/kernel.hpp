@@ -31,7 +31,8 @@ struct ColumnValues {
   TILEWAVE_DEVICE void load(const void* data, int column) {
     TILEWAVE_UNROLL
     for (int i = 0; i < unit / per_load; ++i) {
-      parts[i] = B::load(reinterpret_cast<const Packed<T, per_load>*>(static_cast<const Storage<T>*>(data) + column) + i);
+      parts[i] =
+          B::load(reinterpret_cast<const Packed<T, per_load>*>(static_cast<const Storage<T>*>(data) + column) + i);
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values() const {
@@ -111,7 +112,8 @@ struct Norm {
     }
 
     Output::template write<2>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
-      const int column = min_of(from + Tile::column(at.lane, chunk), columns - unit);  // what lies beyond is not written
+      const int column =
+          min_of(from + Tile::column(at.lane, chunk), columns - unit);  // what lies beyond is not written
       Weight weight;
       weight.load(a.weight, column);
       Vec<float, unit> v = x.values(chunk);
@@ -137,7 +139,8 @@ struct Norm {
   }
 
  private:
-  TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from, int columns) {
+  TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from,
+                                  int columns) {
     Tile r;
     r.load(residual, at, from, columns);
     TILEWAVE_UNROLL

@@ -13,7 +13,8 @@ namespace tilewave {
 inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
   const NormSpec& s = p.spec;
   if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
-  if (s.weight != s.x && s.weight != DType::f32) return {StatusCode::unsupported_dtype, "weight must be x's type or f32"};
+  if (s.weight != s.x && s.weight != DType::f32)
+    return {StatusCode::unsupported_dtype, "weight must be x's type or f32"};
   if (Status status = check_row_output(s.x, s.out, s.scale, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (!(p.eps >= 0.0f) || !std::isfinite(p.eps)) return {StatusCode::bad_value, "eps must be finite and not negative"};
@@ -27,7 +28,8 @@ inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
     if (!element_aligned(tensor, s.x)) return {StatusCode::misaligned, "a tensor is not aligned to its elements"};
   }
   for (const void* tensor : {p.weight, p.bias}) {
-    if (!element_aligned(tensor, s.weight)) return {StatusCode::misaligned, "weight or bias is not aligned to its elements"};
+    if (!element_aligned(tensor, s.weight))
+      return {StatusCode::misaligned, "weight or bias is not aligned to its elements"};
   }
   for (const float* tensor : {p.mean, p.rstd}) {
     if (!element_aligned(tensor, DType::f32)) return {StatusCode::misaligned, "statistics need 4-byte alignment"};

@@ -16,9 +16,9 @@ constexpr std::array<NormSpec, 28> norm_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   int n = 0;
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
-    for (const auto& [x, weight] : {std::pair{DType::bf16, DType::bf16}, std::pair{DType::bf16, DType::f32},
-                                    std::pair{DType::f16, DType::f16}, std::pair{DType::f16, DType::f32},
-                                    std::pair{DType::f32, DType::f32}}) {
+    for (const auto& [x, weight] :
+         {std::pair{DType::bf16, DType::bf16}, std::pair{DType::bf16, DType::f32}, std::pair{DType::f16, DType::f16},
+          std::pair{DType::f16, DType::f32}, std::pair{DType::f32, DType::f32}}) {
       specs[n++] = {kind, x, weight, x, ScaleMode::none};
       specs[n++] = {kind, x, weight, fp8, ScaleMode::per_token};
     }
@@ -36,7 +36,8 @@ inline constexpr auto norm_entries = []<std::size_t... i>(std::index_sequence<i.
   constexpr RowPolicies policies = row_policies(B::facts.id, S.x, S.out, S.scale);
   return std::array{NormEntry{B::facts.id, B::emulated, S, policies.list[i], &norm_launch<B, S, policies.list[i]>,
                               sizeof(typename Norm<B, S, policies.list[i]>::Shared)}...};
-}(std::make_index_sequence<row_policies(B::facts.id, S.x, S.out, S.scale).count>{});
+}
+(std::make_index_sequence<row_policies(B::facts.id, S.x, S.out, S.scale).count>{});
 
 /// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
 /// Errors: those of norm_check, or no_matching_entry.

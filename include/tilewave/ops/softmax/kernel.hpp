@@ -89,20 +89,20 @@ struct Softmax {
     if (a.lse != nullptr && at.active && at.lane == 0) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
 
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // NaN stays NaN
-    Output::template write<0>(a.output, a.extent, at, shared,
-                              [&](const auto& body) { each(a.extent.columns, body); },
-                              [&](int chunk, int from) {
-                                Vec<float, unit> s = scores(chunk, from);
-                                TILEWAVE_UNROLL
-                                for (int e = 0; e < unit; ++e) {
-                                  if constexpr (S.kind == SoftmaxKind::softmax) {
-                                    s[e] = B::exp2(s[e] - top) * inverse;
-                                  } else {
-                                    s[e] = sum == 0.0f ? minus_infinity : ((s[e] - top) - sum_log2) * ln_2;
-                                  }
-                                }
-                                return s;
-                              });
+    Output::template write<0>(
+        a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
+        [&](int chunk, int from) {
+          Vec<float, unit> s = scores(chunk, from);
+          TILEWAVE_UNROLL
+          for (int e = 0; e < unit; ++e) {
+            if constexpr (S.kind == SoftmaxKind::softmax) {
+              s[e] = B::exp2(s[e] - top) * inverse;
+            } else {
+              s[e] = sum == 0.0f ? minus_infinity : ((s[e] - top) - sum_log2) * ln_2;
+            }
+          }
+          return s;
+        });
   }
 
  private:

@@ -16,7 +16,8 @@ inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (p.rows_per_length < 1) return {StatusCode::bad_extent, "rows_per_length must be positive"};
   if (p.causal_rows < 0) return {StatusCode::bad_extent, "causal_rows must be 0 (no causal mask) or positive"};
-  if (!std::isfinite(p.scale) || !std::isfinite(p.scale * log2_e)) return {StatusCode::bad_value, "scale must be finite"};
+  if (!std::isfinite(p.scale) || !std::isfinite(p.scale * log2_e))
+    return {StatusCode::bad_value, "scale must be finite"};
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
   if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
   if (!element_aligned(p.x, type)) return {StatusCode::misaligned, "x is not aligned to its elements"};

@@ -24,6 +24,8 @@ struct SoftmaxSpec {
 };
 
 /// `log_softmax.bf16`.
-inline std::string name_of(const SoftmaxSpec& s) { return std::string(name_of(s.kind)) + "." + std::string(name_of(s.x)); }
+inline std::string name_of(const SoftmaxSpec& s) {
+  return std::string(name_of(s.kind)) + "." + std::string(name_of(s.x));
+}
 
 }  // namespace tilewave

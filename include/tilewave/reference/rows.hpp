@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// Row operations as plain loops in double: the oracle of tests and benchmarks, independent of the kernels' code.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tilewave/ops/norm/problem.hpp"
+#include "tilewave/ops/softmax/problem.hpp"
+
+namespace tilewave::reference {
+
+/// Element `index` of an array of type `type`.
+inline double element(DType type, const void* data, std::int64_t index) {
+  switch (type) {
+    case DType::f32: return static_cast<const float*>(data)[index];
+    case DType::f16: return f16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
+    case DType::bf16: return bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
+    case DType::i8: return static_cast<const std::int8_t*>(data)[index];
+    default: return fp8_to_f32(type, static_cast<const std::uint8_t*>(data)[index]);
+  }
+}
+/// A value rounded to a row type, to nearest even.
+inline double rounded(DType type, double value) {
+  const auto f = static_cast<float>(value);
+  return type == DType::bf16 ? bf16_to_f32(f32_to_bf16(f)) : type == DType::f16 ? f16_to_f32(f32_to_f16(f)) : f;
+}
+inline std::int64_t row_offset(std::int32_t row, std::int32_t inner_rows, const RowStrides& s) {
+  return row / inner_rows * s.outer + row % inner_rows * s.inner;
+}
+
+struct NormRow {
+  std::vector<double> values;  // before the output's rounding or quantisation
+  std::vector<double> sum;     // x + residual in x's type, where there is a residual
+  double mean = 0, rstd = 0;
+};
+
+/// One row of a problem whose tensors are on the host.
+inline NormRow norm_row(const NormProblem& p, std::int32_t row) {
+  const NormSpec& s = p.spec;
+  NormRow r;
+  std::vector<double> x(p.columns);
+  for (std::int32_t c = 0; c < p.columns; ++c) {
+    x[c] = element(s.x, p.x, row_offset(row, p.inner_rows, p.x_strides) + c);
+    if (p.residual == nullptr) continue;
+    const double other = element(s.x, p.residual, row_offset(row, p.inner_rows, p.residual_strides) + c);
+    x[c] = rounded(s.x, static_cast<float>(x[c]) + static_cast<float>(other));
+  }
+  if (p.residual != nullptr) r.sum = x;
+  if (s.kind == NormKind::layer) {
+    for (const double v : x) r.mean += v;
+    r.mean /= p.columns;
+  }
+  double squares = 0;
+  for (const double v : x) squares += (v - r.mean) * (v - r.mean);
+  r.rstd = 1 / std::sqrt(squares / p.columns + p.eps);
+  r.values.resize(p.columns);
+  for (std::int32_t c = 0; c < p.columns; ++c) {
+    double n = (x[c] - r.mean) * r.rstd * element(s.weight, p.weight, c);
+    if (p.bias != nullptr) n += element(s.weight, p.bias, c);
+    if (s.scale != ScaleMode::none && p.smooth != nullptr) n *= element(s.x, p.smooth, c);
+    r.values[c] = n;
+  }
+  return r;
+}
+
+struct SoftmaxRow {
+  std::vector<double> values;
+  double lse = 0;
+};
+
+/// One row of a problem whose tensors are on the host.
+inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  std::int64_t visible = p.columns;
+  if (p.lengths != nullptr) visible = std::clamp<std::int64_t>(p.lengths[row / p.rows_per_length], 0, p.columns);
+  if (p.causal_rows > 0) visible = std::max<std::int64_t>(0, visible - (p.causal_rows - 1 - row % p.causal_rows));
+  std::vector<double> x(visible);
+  double largest = -infinity, sum = 0;
+  for (std::int64_t c = 0; c < visible; ++c) {
+    x[c] = element(p.spec.x, p.x, row_offset(row, p.inner_rows, p.x_strides) + c) * p.scale;
+    if (!(x[c] <= largest)) largest = x[c];  // NaN stays
+  }
+  const bool log = p.spec.kind == SoftmaxKind::log_softmax;
+  SoftmaxRow r{std::vector<double>(p.columns, log ? -infinity : 0.0), -infinity};
+  if (largest == -infinity) return r;
+  for (const double v : x) sum += std::exp(v - largest);
+  r.lse = largest + std::log(sum);
+  for (std::int64_t c = 0; c < visible; ++c) r.values[c] = log ? x[c] - r.lse : std::exp(x[c] - r.lse);
+  return r;
+}
+
+}  // namespace tilewave::reference

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// Every entry against the reference in double: boundary columns, strides, residual, bias, smooth scale, every output.
+#include "bench/harness/entries.hpp"
+#include "test/ops/rows.hpp"
+#include "tilewave/ops/norm/registry.hpp"
+
+namespace tilewave::test {
+namespace {
+
+struct Shape {
+  std::int32_t rows = 3, columns = 256, inner_rows = 1;
+  int gap = 0;  // elements between two rows
+  bool residual = false, bias = false, smooth = false, statistics = true;
+  float amplitude = 1, offset = 0;
+};
+
+RowStrides strides_of(const Shape& s) {
+  const std::int64_t inner = s.columns + s.gap;
+  return s.inner_rows == 1 ? RowStrides{inner, 0} : RowStrides{inner * s.inner_rows + s.gap, inner};
+}
+
+/// Runs the entry, or the one that is selected if null, and compares all it wrote with the reference; what is wrong.
+std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* entry, const Shape& s) {
+  const RowStrides strides = strides_of(s);
+  const auto rows_of = [&](DType type) { return Tensor(type, s.rows, s.columns, s.inner_rows, strides); };
+  Tensor x = rows_of(spec.x), residual = rows_of(spec.x), sum = rows_of(spec.x), out = rows_of(spec.out);
+  Tensor weight(spec.weight, s.columns), bias(spec.weight, s.columns), smooth(spec.x, s.columns);
+  const std::int32_t groups = (s.columns + scale_group - 1) / scale_group;
+  const std::int32_t scales = spec.scale == ScaleMode::per_token   ? s.rows
+                              : spec.scale == ScaleMode::per_group ? s.rows * groups
+                                                                   : 1;
+  Tensor scale(DType::f32, scales), mean(DType::f32, s.rows), rstd(DType::f32, s.rows);
+  x.set(s.rows, s.columns, [&](int r, int c) { return s.offset + s.amplitude * drawn('x', r, c); });
+  residual.set(s.rows, s.columns, [&](int r, int c) { return s.amplitude * drawn('r', r, c); });
+  weight.set(1, s.columns, [](int, int c) { return drawn('w', 0, c); });
+  bias.set(1, s.columns, [](int, int c) { return drawn('b', 0, c); });
+  smooth.set(1, s.columns, [](int, int c) { return 1.0f + 0.25f * drawn('s', 0, c); });
+  const float given_scale = 0.01f;
+  if (spec.scale == ScaleMode::per_tensor) scale.set(1, 1, [&](int, int) { return given_scale; });
+
+  const auto problem = [&](const auto& data) {  // data(tensor): its address on the device, or on the host
+    NormProblem p;
+    p.spec = spec;
+    p.x = data(x);
+    p.weight = data(weight);
+    if (s.bias) p.bias = data(bias);
+    if (s.residual) p.residual = data(residual), p.residual_out = const_cast<void*>(data(sum));
+    if (s.smooth) p.smooth = data(smooth);
+    p.out = const_cast<void*>(data(out));
+    if (spec.scale != ScaleMode::none) p.scale = static_cast<float*>(const_cast<void*>(data(scale)));
+    if (s.statistics) {
+      p.mean = static_cast<float*>(const_cast<void*>(data(mean)));
+      p.rstd = static_cast<float*>(const_cast<void*>(data(rstd)));
+    }
+    p.rows = s.rows;
+    p.columns = s.columns;
+    p.inner_rows = s.inner_rows;
+    p.x_strides = p.residual_strides = p.residual_out_strides = p.out_strides = strides;
+    p.scale_stride = groups;
+    return p;
+  };
+  const NormProblem on_device = problem([](const Tensor& t) -> const void* { return t.device(); });
+  const NormProblem on_host = problem([](const Tensor& t) { return t.host(); });
+  if (entry == nullptr) {
+    if (!norm_select(on_device, all_norm_entries(), facts, entry).ok()) return "no entry selected";
+  } else if (!policy_takes(entry->policy, spec.x, s.columns, norm_aligned(on_device))) {
+    return entry->launch(on_device, {}).code == StatusCode::no_matching_entry ? "" : "took rows that it does not take";
+  }
+  const Status status = entry->launch(on_device, {});
+  if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
+  bench::check_hip(hipDeviceSynchronize(), "running the kernel");
+  for (Tensor* t : {&out, &sum, &scale, &mean, &rstd}) t->download();
+  if (!out.gaps_kept(s.rows, s.columns) || !sum.gaps_kept(s.rows, s.residual ? s.columns : 0))
+    return "wrote between rows";
+
+  const auto wrong = [](const char* what, int row, int column, double got, double wanted) {
+    return std::string(what) + " row " + std::to_string(row) + " column " + std::to_string(column) + ": " +
+           std::to_string(got) + ", not " + std::to_string(wanted);
+  };
+  const auto near = [](double got, double wanted, double tolerance) { return std::abs(got - wanted) <= tolerance; };
+  for (int r = 0; r < s.rows; ++r) {
+    const reference::NormRow wanted = reference::norm_row(on_host, r);
+    if (s.statistics && !near(rstd.at(0, r), wanted.rstd, 4e-6 * wanted.rstd)) {
+      return wrong("rstd", r, 0, rstd.at(0, r), wanted.rstd);
+    }
+    if (s.statistics && spec.kind == NormKind::layer &&
+        !near(mean.at(0, r), wanted.mean, 1e-6 * (std::abs(wanted.mean) + s.amplitude))) {
+      return wrong("mean", r, 0, mean.at(0, r), wanted.mean);
+    }
+    // f32 arithmetic: relative to the row's largest addend, since the mean and the bias may cancel.
+    const double f32_error = 2e-6 * (4 + wanted.rstd * std::abs(s.offset));
+    for (int first = 0; first < s.columns; first += spec.scale == ScaleMode::per_group ? scale_group : s.columns) {
+      const int end = spec.scale == ScaleMode::per_group ? std::min(first + scale_group, s.columns) : s.columns;
+      double amax = 0, unit = 1;
+      for (int c = first; c < end; ++c) amax = std::max(amax, std::abs(wanted.values[c]));
+      if (spec.scale != ScaleMode::none) {
+        const int index = spec.scale == ScaleMode::per_tensor  ? 0
+                          : spec.scale == ScaleMode::per_token ? r
+                                                               : r * groups + first / scale_group;
+        unit = scale.at(0, index);
+        const double wanted_unit = spec.scale == ScaleMode::per_tensor ? given_scale
+                                   : amax == 0                         ? 1
+                                                                       : amax / largest_code(spec.out);
+        if (!near(unit, wanted_unit, 1e-5 * wanted_unit + f32_error / largest_code(spec.out))) {
+          return wrong("scale", r, first, unit, wanted_unit);
+        }
+      }
+      for (int c = first; c < end; ++c) {
+        const double got = out.at(r, c);
+        const double code =
+            spec.scale == ScaleMode::none
+                ? wanted.values[c]
+                : std::clamp<double>(wanted.values[c] / unit, -largest_code(spec.out), largest_code(spec.out));
+        const double slack = f32_error / unit + 1e-5 * std::abs(code);
+        // i8 truncates: a code may be one too low, and one off where the value is next to a whole number.
+        const bool good = spec.out == DType::i8
+                              ? std::abs(got) <= std::abs(code) + slack && std::abs(got) > std::abs(code) - 1 - slack
+                              : near(got, code, half_step(spec.out, code) * 1.001 + slack);
+        if (!good) return wrong("out", r, c, got, code);
+        if (s.residual && sum.at(r, c) != wanted.sum[c])
+          return wrong("residual_out", r, c, sum.at(r, c), wanted.sum[c]);
+      }
+    }
+  }
+  return "";
+}
+
+template <class F>
+void each_norm_entry(const F& f) {
+  for (const NormEntry* e : all_norm_entries()) {
+    const std::string error = f(*e);
+    INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
+    CHECK(error == "");
+  }
+}
+
+/// Columns around what the policy holds and what one access takes; aligned ones first.
+std::vector<std::int32_t> columns_of(const NormEntry& e) {
+  const int unit = 16 / size_of(e.spec.x),
+            most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
+  std::vector<std::int32_t> all{unit, most - unit, most, 136};
+  if (!e.policy.held) all.push_back(2 * most + 3 * unit);
+  if (e.policy.vec < 16) {
+    for (const int c : {1, 2, 7, 127, 129, most - 1, 997}) all.push_back(c);
+  }
+  return all;
+}
+
+TEST_CASE("every norm entry computes the reference on boundary columns") {
+  each_norm_entry([](const NormEntry& e) {
+    int turn = 0;
+    for (const std::int32_t columns : columns_of(e)) {
+      if (columns < 1) continue;
+      Shape s{.rows = turn % 3 + e.policy.rows,
+              .columns = columns,
+              .residual = turn % 2 == 1,
+              .bias = turn % 3 == 1,
+              .smooth = turn % 4 >= 2};
+      ++turn;
+      const std::string error = run(facts_of(e.arch), e.spec, &e, s);
+      if (error != "") return std::to_string(columns) + " columns: " + error;
+    }
+    return std::string();
+  });
+}
+
+TEST_CASE("norm rows may have gaps, and inner rows their own stride") {
+  each_norm_entry([](const NormEntry& e) {
+    for (const int inner_rows : {1, 3}) {
+      const Shape s{.rows = 7,
+                    .columns = 128,
+                    .inner_rows = inner_rows,
+                    .gap = e.policy.vec < 16 ? 3 : 16,
+                    .residual = true,
+                    .statistics = false};
+      const std::string error = run(facts_of(e.arch), e.spec, &e, s);
+      if (error != "") return error;
+    }
+    return std::string();
+  });
+}
+
+TEST_CASE("rows of zeros, of one value, with an offset and with outliers") {
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90})
+    for (const NormSpec& spec : norm_specs(arch)) {
+      bool built = false;
+      for (const NormEntry* e : all_norm_entries()) built = built || (e->arch == arch && e->spec == spec);
+      if (!built) continue;
+      for (const Shape& s : {Shape{.columns = 512, .amplitude = 0}, Shape{.columns = 640, .amplitude = 0, .offset = 3},
+                             Shape{.columns = 1024, .offset = 50}, Shape{.columns = 264, .amplitude = 1000}}) {
+        INFO(name_of(arch) << " " << name_of(spec) << " offset " << s.offset << " amplitude " << s.amplitude);
+        CHECK(run(facts_of(arch), spec, nullptr, s) == "");
+      }
+    }
+}
+
+TEST_CASE("bad norm problems get a named status and a reason, and nothing is written") {
+  using P = NormProblem;
+  using C = StatusCode;
+  struct Wrong {
+    const char* what;
+    C code;
+    void (*make)(P&);
+  };
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const Wrong wrongs[] = {
+      {"x of i8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::i8; }},
+      {"weight of another type", C::unsupported_dtype,
+       [](P& p) { p.spec.weight = p.spec.x == DType::f16 ? DType::bf16 : DType::f16; }},
+      {"plain output of another type", C::unsupported_dtype,
+       [](P& p) {
+         p.spec.scale = ScaleMode::none;
+         p.spec.out = DType::i8;
+       }},
+      {"scaled output of f32", C::unsupported_dtype,
+       [](P& p) {
+         p.spec.scale = ScaleMode::per_token;
+         p.spec.out = DType::f32;
+       }},
+      {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
+      {"columns -1", C::bad_extent, [](P& p) { p.columns = -1; }},
+      {"columns 2^31 - 1", C::bad_extent, [](P& p) { p.columns = 0x7fffffff; }},
+      {"inner_rows 0", C::bad_extent, [](P& p) { p.inner_rows = 0; }},
+      {"eps -1", C::bad_value, [](P& p) { p.eps = -1; }},
+      {"eps NaN", C::bad_value, [](P& p) { p.eps = nan; }},
+      {"x null", C::null_pointer, [](P& p) { p.x = nullptr; }},
+      {"weight null", C::null_pointer, [](P& p) { p.weight = nullptr; }},
+      {"out null", C::null_pointer, [](P& p) { p.out = nullptr; }},
+      {"residual without residual_out", C::null_pointer,
+       [](P& p) {
+         p.residual = p.x;
+         p.residual_out = nullptr;
+       }},
+      {"x off by a byte", C::misaligned, [](P& p) { p.x = static_cast<const char*>(p.x) + 1; }},
+      {"rstd off by a byte", C::misaligned,
+       [](P& p) { p.rstd = reinterpret_cast<float*>(reinterpret_cast<char*>(p.out) + 1); }},
+  };
+  for (const NormEntry* e : all_norm_entries()) {
+    if (e->policy.lanes != 256) continue;
+    const std::int32_t columns = 64;
+    Tensor x(e->spec.x, columns), weight(e->spec.weight, columns), out(e->spec.out, columns), scale(DType::f32, 1);
+    P good;
+    good.spec = e->spec;
+    good.x = x.device();
+    good.weight = weight.device();
+    good.out = out.device();
+    good.scale = static_cast<float*>(scale.device());
+    good.rows = 1;
+    good.columns = columns;
+    good.x_strides = good.out_strides = {columns, 0};
+    const ArchFacts& facts = facts_of(e->arch);
+    REQUIRE(norm_check(good, facts).ok());
+    for (const Wrong& wrong : wrongs) {
+      INFO(name_of(e->spec) << " " << wrong.what);
+      P p = good;
+      wrong.make(p);
+      const Status status = norm_check(p, facts);
+      CHECK(name_of(status.code) == name_of(wrong.code));
+      CHECK(std::string(status.reason) != "");
+      CHECK_FALSE(e->launch(p, {}).ok());
+      const NormEntry* selected = nullptr;
+      CHECK_FALSE(norm_select(p, all_norm_entries(), facts, selected).ok());
+      CHECK(selected == nullptr);
+    }
+    for (const auto& make : {+[](P& p) { p.rows = 0; }, +[](P& p) { p.columns = 0; }}) {
+      P p = good;
+      make(p);
+      CHECK(e->launch(p, {}).ok());
+    }
+    out.download();
+    CHECK(out.gaps_kept(0, 0));
+  }
+}
+
+}  // namespace
+}  // namespace tilewave::test

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+// Every entry against the reference in double: boundary columns, strides, masks, rows that see nothing, -inf and NaN.
+#include "bench/harness/entries.hpp"
+#include "test/ops/rows.hpp"
+#include "tilewave/ops/softmax/registry.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+
+struct Shape {
+  std::int32_t rows = 3, columns = 256, inner_rows = 1;
+  int gap = 0;  // elements between two rows
+  std::vector<std::int32_t> lengths;
+  std::int32_t rows_per_length = 1, causal_rows = 0;
+  float scale = 1, amplitude = 1;
+  float (*value)(int row, int column) = nullptr;  // instead of random ones
+  bool lse = true;
+};
+
+/// Runs the entry, or the one that is selected if null, and compares all it wrote with the reference; what is wrong.
+std::string run(const ArchFacts& facts, const SoftmaxSpec& spec, const SoftmaxEntry* entry, const Shape& s) {
+  const std::int64_t inner = s.columns + s.gap;
+  const RowStrides strides = s.inner_rows == 1 ? RowStrides{inner, 0} : RowStrides{inner * s.inner_rows + s.gap, inner};
+  Tensor x(spec.x, s.rows, s.columns, s.inner_rows, strides), out(spec.x, s.rows, s.columns, s.inner_rows, strides);
+  Tensor lse(DType::f32, s.rows);
+  x.set(s.rows, s.columns, [&](int r, int c) { return s.value ? s.value(r, c) : s.amplitude * drawn('x', r, c); });
+  bench::DeviceBuffer lengths(s.lengths.size() * sizeof(std::int32_t));
+  if (!s.lengths.empty()) {
+    bench::check_hip(hipMemcpy(lengths.data(), s.lengths.data(), lengths.bytes(), hipMemcpyHostToDevice), "copying");
+  }
+  SoftmaxProblem p;
+  p.spec = spec;
+  p.x = x.device();
+  p.out = out.device();
+  if (s.lse) p.lse = static_cast<float*>(lse.device());
+  p.lengths = static_cast<const std::int32_t*>(lengths.data());
+  p.scale = s.scale;
+  p.rows = s.rows;
+  p.columns = s.columns;
+  p.rows_per_length = s.rows_per_length;
+  p.causal_rows = s.causal_rows;
+  p.inner_rows = s.inner_rows;
+  p.x_strides = p.out_strides = strides;
+  SoftmaxProblem host = p;
+  host.x = x.host();
+  host.lengths = s.lengths.empty() ? nullptr : s.lengths.data();
+  if (entry == nullptr) {
+    if (!softmax_select(p, all_softmax_entries(), facts, entry).ok()) return "no entry selected";
+  } else if (!policy_takes(entry->policy, spec.x, s.columns, softmax_aligned(p))) {
+    return entry->launch(p, {}).code == StatusCode::no_matching_entry ? "" : "took rows that it does not take";
+  }
+  const Status status = entry->launch(p, {});
+  if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
+  bench::check_hip(hipDeviceSynchronize(), "running the kernel");
+  out.download();
+  lse.download();
+  if (!out.gaps_kept(s.rows, s.columns)) return "wrote between rows";
+
+  const auto same = [](double got, double wanted, double tolerance) {
+    return std::isnan(wanted)   ? std::isnan(got)
+           : std::isinf(wanted) ? got == wanted
+                                : std::abs(got - wanted) <= tolerance;
+  };
+  for (int r = 0; r < s.rows; ++r) {
+    const reference::SoftmaxRow wanted = reference::softmax_row(host, r);
+    // exp2 of an f32 argument z is off by about |z| 2^-24 relative; log softmax by that absolutely.
+    const double f32_error = 4e-7 * (2 + std::abs(s.scale) * 4 * s.amplitude);
+    const auto wrong = [&](const char* what, int c, double got, double want) {
+      return std::string(what) + " row " + std::to_string(r) + " column " + std::to_string(c) + ": " +
+             std::to_string(got) + ", not " + std::to_string(want);
+    };
+    if (s.lse && !same(lse.at(0, r), wanted.lse, f32_error * (1 + std::abs(wanted.lse)))) {
+      return wrong("lse", -1, lse.at(0, r), wanted.lse);
+    }
+    for (int c = 0; c < s.columns; ++c) {
+      const double want = wanted.values[c];
+      const double slack =
+          spec.kind == SoftmaxKind::softmax ? f32_error * want + 1e-38 : f32_error * (1 + std::abs(want));
+      if (!same(out.at(r, c), want, half_step(spec.x, want) * 1.001 + slack))
+        return wrong("out", c, out.at(r, c), want);
+    }
+  }
+  return "";
+}
+
+template <class F>
+void each_softmax_entry(const F& f) {
+  for (const SoftmaxEntry* e : all_softmax_entries()) {
+    const std::string error = f(*e);
+    INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
+    CHECK(error == "");
+  }
+}
+
+TEST_CASE("every softmax entry computes the reference on boundary columns") {
+  each_softmax_entry([](const SoftmaxEntry& e) {
+    const int unit = 16 / size_of(e.spec.x),
+              most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
+    std::vector<std::int32_t> all{unit, most - unit, most, 136};
+    if (!e.policy.held) all.insert(all.end(), {2 * most, 2 * most + 3 * unit});
+    if (e.policy.vec < 16) all.insert(all.end(), {1, 2, 7, 127, 129, most - 1, 997});
+    int turn = 0;
+    for (const std::int32_t columns : all) {
+      if (columns < 1) continue;
+      Shape s{.rows = turn % 3 + e.policy.rows,
+              .columns = columns,
+              .scale = turn % 2 ? 0.3f : -2.0f,
+              .amplitude = turn % 4 == 3 ? 30.0f : 1.0f};
+      ++turn;
+      const std::string error = run(facts_of(e.arch), e.spec, &e, s);
+      if (error != "") return std::to_string(columns) + " columns: " + error;
+    }
+    return std::string();
+  });
+}
+
+TEST_CASE("softmax rows may have gaps, inner rows their own stride, lengths and a causal mask hide columns") {
+  each_softmax_entry([](const SoftmaxEntry& e) {
+    const int gap = e.policy.vec < 16 ? 3 : 16;
+    const Shape shapes[] = {
+        {.rows = 7, .columns = 128, .gap = gap, .lse = false},
+        {.rows = 8, .columns = 128, .inner_rows = 3, .gap = gap},
+        {.rows = 8, .columns = 128, .lengths = {5, 0, 128, -3, 1, 127, 1000, 64}},
+        {.rows = 8, .columns = 128, .causal_rows = 4},
+        {.rows = 12, .columns = 128, .lengths = {3, 128}, .rows_per_length = 6, .causal_rows = 6},
+    };
+    for (const Shape& s : shapes) {
+      const std::string error = run(facts_of(e.arch), e.spec, &e, s);
+      if (error != "") return error;
+    }
+    return std::string();
+  });
+}
+
+TEST_CASE("softmax of equal, -inf, huge and NaN rows") {
+  each_softmax_entry([](const SoftmaxEntry& e) {
+    const Shape shapes[] = {
+        {.columns = 128, .value = [](int, int) { return 7.0f; }},
+        {.columns = 128, .value = [](int r, int) { return r == 1 ? -inf : 0.5f; }},
+        {.columns = 128, .value = [](int r, int c) { return c % 3 == r ? -inf : 0.25f * static_cast<float>(c % 5); }},
+        {.columns = 128,
+         .scale = 4,
+         .amplitude = 200,
+         .value = [](int r, int c) { return c == 5 + r ? 200.0f : -200.0f; }},
+        {.columns = 128, .value = [](int r, int c) { return r == 1 && c == 77 ? nan : 1.0f; }},
+    };
+    for (const Shape& s : shapes) {
+      const std::string error = run(facts_of(e.arch), e.spec, &e, s);
+      if (error != "") return error;
+    }
+    return std::string();
+  });
+}
+
+TEST_CASE("bad softmax problems get a named status and a reason, and nothing is written") {
+  using P = SoftmaxProblem;
+  using C = StatusCode;
+  struct Wrong {
+    const char* what;
+    C code;
+    void (*make)(P&);
+  };
+  const Wrong wrongs[] = {
+      {"x of fp8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::fp8_e4m3fn; }},
+      {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
+      {"columns -1", C::bad_extent, [](P& p) { p.columns = -1; }},
+      {"rows_per_length 0", C::bad_extent, [](P& p) { p.rows_per_length = 0; }},
+      {"causal_rows -1", C::bad_extent, [](P& p) { p.causal_rows = -1; }},
+      {"inner_rows 0", C::bad_extent, [](P& p) { p.inner_rows = 0; }},
+      {"scale NaN", C::bad_value, [](P& p) { p.scale = nan; }},
+      {"scale beyond f32 in log2 units", C::bad_value, [](P& p) { p.scale = 3e38f; }},
+      {"x null", C::null_pointer, [](P& p) { p.x = nullptr; }},
+      {"out null", C::null_pointer, [](P& p) { p.out = nullptr; }},
+      {"x off by a byte", C::misaligned, [](P& p) { p.x = static_cast<const char*>(p.x) + 1; }},
+      {"out off by a byte", C::misaligned, [](P& p) { p.out = static_cast<char*>(p.out) + 1; }},
+      {"lse off by a byte", C::misaligned,
+       [](P& p) { p.lse = reinterpret_cast<float*>(static_cast<char*>(p.out) + 1); }},
+  };
+  for (const SoftmaxEntry* e : all_softmax_entries()) {
+    if (e->policy.lanes != 256) continue;
+    const std::int32_t columns = 64;
+    Tensor x(e->spec.x, columns), out(e->spec.x, columns);
+    P good;
+    good.spec = e->spec;
+    good.x = x.device();
+    good.out = out.device();
+    good.rows = 1;
+    good.columns = columns;
+    good.x_strides = good.out_strides = {columns, 0};
+    const ArchFacts& facts = facts_of(e->arch);
+    REQUIRE(softmax_check(good, facts).ok());
+    for (const Wrong& wrong : wrongs) {
+      INFO(name_of(e->spec) << " " << wrong.what);
+      P p = good;
+      wrong.make(p);
+      const Status status = softmax_check(p, facts);
+      CHECK(name_of(status.code) == name_of(wrong.code));
+      CHECK(std::string(status.reason) != "");
+      CHECK_FALSE(e->launch(p, {}).ok());
+      const SoftmaxEntry* selected = nullptr;
+      CHECK_FALSE(softmax_select(p, all_softmax_entries(), facts, selected).ok());
+      CHECK(selected == nullptr);
+    }
+    for (const auto& make : {+[](P& p) { p.rows = 0; }, +[](P& p) { p.columns = 0; }}) {
+      P p = good;
+      make(p);
+      CHECK(e->launch(p, {}).ok());
+    }
+    out.download();
+    CHECK(out.gaps_kept(0, 0));
+  }
+}
+
+}  // namespace
+}  // namespace tilewave::test
