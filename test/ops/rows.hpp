@@ -27,8 +27,8 @@ inline std::uint32_t encode(DType type, float value) {
   }
 }
 
-/// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. What is not set
-/// is 0xff bytes: NaN in every float type.
+/// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. What is not
+/// set is 0xff bytes: NaN in every float type.
 class Tensor {
  public:
   Tensor(DType type, std::int32_t rows, std::int32_t columns, std::int32_t inner_rows, const RowStrides& strides)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A row held in registers by the lanes that share it: where a lane stands, its loads and stores, and reductions over the
-// row. Chunk c of lane l starts at column ((c / span * lanes + l) * span + c % span) * unit, so a wave's accesses are
-// neighbours in memory.
+// A row held in registers by the lanes that share it: where a lane stands, its loads and stores, and reductions over
+// the row. Chunk c of lane l starts at column ((c / span * lanes + l) * span + c % span) * unit, so a wave's accesses
+// are neighbours in memory.
 #pragma once
 
 #include "tilewave/core/math.hpp"
@@ -10,8 +10,8 @@
 
 namespace tilewave {
 
-/// Row r of a tensor starts at (r / inner_rows) * outer + (r % inner_rows) * inner elements; columns are contiguous. A plain
-/// matrix has inner_rows 1 and its row stride as `outer`; heads of a fused QKV tensor have inner_rows = heads.
+/// Row r of a tensor starts at (r / inner_rows) * outer + (r % inner_rows) * inner elements; columns are contiguous. A
+/// plain matrix has inner_rows 1 and its row stride as `outer`; heads of a fused QKV tensor have inner_rows = heads.
 struct RowStrides {
   std::int64_t outer = 0, inner = 0;
 };

@@ -70,8 +70,8 @@ constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, b
   return (p.vec < 16 || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
 }
 
-/// The better of two policies that take the rows: wide accesses, rows held, little of the tile idle; then few lanes where
-/// rows fill the chip, many where they do not.
+/// The better of two policies that take the rows: wide accesses, rows held, little of the tile idle; then few lanes
+/// where rows fill the chip, many where they do not.
 constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, std::int32_t rows,
                              const ArchFacts& facts) {
   if (a.vec != b.vec) return a.vec > b.vec;

@@ -46,8 +46,8 @@ struct RowOutput {
   static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(Out))));
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
 
-  /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)` gives
-  /// a chunk's values then, in f32.
+  /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`
+  /// gives a chunk's values then, in f32.
   template <int reduction, int reductions, class Each, class Value>
   TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
                                     typename Tile::template Shared<reductions>& shared, const Each& each,

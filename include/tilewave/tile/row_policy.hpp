@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a row is held in registers: by part of a wave, a wave, a block or a cluster of blocks. Shared by every row operation.
+// How a row is held in registers: by part of a wave, a wave, a block or a cluster of blocks. Shared by every row
+// operation.
 #pragma once
 
 #include <array>

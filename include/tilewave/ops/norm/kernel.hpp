@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Grid: one block per P.rows rows. The lanes of a row keep it in registers between the statistics
-// and the output (P.held), so it is read once and written once. Shared memory: a few floats per wave. Bound: memory.
+// RMSNorm and LayerNorm. Grid: one block per P.rows rows. The lanes of a row keep it in registers between the
+// statistics and the output (P.held), so it is read once and written once. Shared memory: a few floats per wave. Bound:
+// memory.
 #pragma once
 
 #include "tilewave/ops/norm/problem.hpp"

@@ -15,7 +15,8 @@ enum class NormKind : int {
 
 constexpr const char* name_of(NormKind k) { return k == NormKind::rms ? "rmsnorm" : "layernorm"; }
 
-/// All arithmetic is f32. Residual, bias, smooth scale and the output of statistics are run-time choices of the Problem.
+/// All arithmetic is f32. Residual, bias, smooth scale and the output of statistics are run-time choices of the
+/// Problem.
 struct NormSpec {
   NormKind kind = NormKind::rms;
   DType x = DType::bf16;       // f32, f16 or bf16: rows, residual and smooth scale

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Softmax and log softmax over rows. Grid: one block per P.rows rows. The lanes of a row keep it in registers between the
-// maximum, the sum and the output (P.held), so it is read once and written once; else maximum and sum are found together
-// in one pass and the row is read once more. Shared memory: a few floats per wave. Bound: memory.
+// Softmax and log softmax over rows. Grid: one block per P.rows rows. The lanes of a row keep it in registers between
+// the maximum, the sum and the output (P.held), so it is read once and written once; else maximum and sum are found
+// together in one pass and the row is read once more. Shared memory: a few floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/softmax/problem.hpp"

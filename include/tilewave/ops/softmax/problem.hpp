@@ -7,10 +7,10 @@
 
 namespace tilewave {
 
-/// A row sees its first `visible` columns: columns, or lengths[row / rows_per_length] if given; causal_rows = Q > 0 takes
-/// off Q - 1 - row % Q of them, so that the last of Q query rows sees all. What a row does not see is not read; its
-/// softmax is 0, its log softmax -inf. A row that sees nothing, or only -inf, is all of that, with lse -inf.
-/// NaN or +inf among what a row sees makes all of its visible outputs NaN.
+/// A row sees its first `visible` columns: columns, or lengths[row / rows_per_length] if given; causal_rows = Q > 0
+/// takes off Q - 1 - row % Q of them, so that the last of Q query rows sees all. What a row does not see is not read;
+/// its softmax is 0, its log softmax -inf. A row that sees nothing, or only -inf, is all of that, with lse -inf. NaN or
+/// +inf among what a row sees makes all of its visible outputs NaN.
 struct SoftmaxProblem {
   SoftmaxSpec spec{};
 
