@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/harness/device.hpp"
+#include "bench/harness/element.hpp"
 #include "bench/harness/paged_attention_case.hpp"
 #include "tilewave/reference/paged_attention.hpp"
 
@@ -42,9 +43,6 @@ struct KvPoolKey {
 constexpr KvPoolKey pool_key_of(const PagedAttentionCase& c) {
   return {c.kv, c.quant, c.num_kv_heads, c.head_size, c.block_size, c.num_pages(), c.trans_v, c.inputs, c.seed};
 }
-
-/// The byte that makes a NaN of every element type when repeated: all ones, but 0x80 is e4m3fnuz's only NaN.
-constexpr int poison_byte(DType type) { return type == DType::fp8_e4m3fnuz ? 0x80 : 0xff; }
 
 class KvPool {
  public:

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/harness/random.hpp"
+#include "bench/harness/work.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/paged_attention/problem.hpp"
@@ -160,10 +161,7 @@ inline std::vector<std::int32_t> used_slots(const PagedAttentionCase& c, const s
 /// Work the call cannot avoid. bytes: every input and output byte it needs, once: attended K and V slots (a slot that
 /// several sequences attend counts once) with their scales, Q, out, lse, block table, lengths. flops: two products of
 /// head_size multiply-adds for every visible (query row, token) pair, exact under both masks.
-struct PagedAttentionWork {
-  double bytes = 0;
-  double flops = 0;
-};
+using PagedAttentionWork = Work;
 
 inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector<std::int32_t>& lengths,
                                   const std::vector<std::int32_t>& table) {

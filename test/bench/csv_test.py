@@ -1,72 +1,36 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The CSV contract of bench_pa on the emulated device. Usage: csv_test.py BENCH_PA"""
-import csv
-import io
 import itertools
 import json
-import math
 import os
 import re
-import subprocess
-import sys
 import tempfile
-import unittest
 
-COUNTERS = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
-flops roof_us roof_pct block_size mtp head_size batch_size context_length num_q_heads num_kv_heads kv_dtype quant_mode
-trans_v kv_varlen sliding_window num_splits tile waves stages config_id emulated arch seed schema_version""".split()
-GOOGLE = ["name", "iterations", "real_time", "cpu_time", "time_unit", "bytes_per_second", "items_per_second", "label",
-          "error_occurred", "error_message"]
-NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct"}
-WHOLE = set(COUNTERS) - NOT_A_NUMBER - {"max_abs_err", "max_rel_err", "bytes_ideal", "flops", "roof_us"}
-ARCHS = ["gfx942", "gfx950", "sm90"]
+import contract
+from contract import ARCHS, rows_of, run
+
+OWN = """block_size mtp head_size batch_size context_length num_q_heads num_kv_heads kv_dtype quant_mode trans_v kv_varlen
+sliding_window num_splits tile waves stages""".split()
 SMALL = "mtp[14]/h128/b3/.*hq8/"
 NAME = re.compile(r"pa_decode/(gfx942|gfx950|sm90)/(bf16|fp8\.per_token|fp8\.per_tensor)/bs(\d+)/mtp(\d+)/h(\d+)/b(\d+)"
                   r"/c(\d+)/hq(\d+)/hkv(\d+)/vt([01])/vl([01])/sw(\d+)(/distinct)?(/varied)?"
                   r"/(t\d+\.r\d+\.w\d+x\d+\.p\d+x\d+(?:\.q)?\.s(\d+))(/iterations:1/manual_time)?")
 NAMED = ["block_size", "mtp", "head_size", "batch_size", "context_length", "num_q_heads", "num_kv_heads", "trans_v",
          "kv_varlen", "sliding_window"]  # groups 3 to 12 of NAME
-bench = ""
 
 
-def run(*arguments, **environment):
-    return subprocess.run([bench, *arguments], capture_output=True, text=True, timeout=600, check=False,
-                          env=os.environ | environment)
-
-
-def rows_of(done):
-    lines = list(csv.reader(io.StringIO(done.stdout)))
-    return lines[0], [dict(zip(lines[0], line)) for line in lines[1:]], lines
-
-
-class Csv(unittest.TestCase):
+class Csv(contract.Contract):
     def check_rows(self, done):
-        header, rows, lines = rows_of(done)
-        self.assertEqual(header, GOOGLE + sorted(COUNTERS))
-        for line in lines:
-            self.assertEqual(len(line), len(header))
-        for row in rows:
-            match = NAME.fullmatch(row["name"])
-            self.assertTrue(match, row["name"])
-            self.assertEqual(row["error_occurred"], "")
-            self.assertEqual(row["time_unit"], "us")
-            self.assertTrue(math.isnan(float(row["real_time"])))
-            for counter in COUNTERS:
-                value = float(row[counter])
-                self.assertEqual(math.isnan(value), counter in NOT_A_NUMBER, counter)
-                if counter in WHOLE:
-                    self.assertEqual(value, int(value), counter)
+        matched = self.check_layout(done, NAME, OWN)
+        for row, match in matched:
             for group, counter in enumerate(NAMED, 3):
                 self.assertEqual(int(row[counter]), int(match.group(group)), counter)
             self.assertEqual(int(row["num_splits"]), int(match.group(16)))
             self.assertEqual(ARCHS[int(row["arch"])], match.group(1))
             self.assertEqual(["bf16", "fp8.per_tensor", "fp8.per_token"][int(row["quant_mode"])], match.group(2))
             self.assertTrue(row["label"].endswith("/" + match.group(15)), row["label"])
-            self.assertEqual((row["emulated"], row["seed"], row["schema_version"]), ("1", "123", "1"))
-            self.assertEqual(int(row["ok"]) + int(row["err"]), 1)
-            self.assertGreater(float(row["roof_us"]), 0)
-        return rows
+        return [row for row, _ in matched]
 
     def test_rows_of_every_arch(self):
         for arch in ARCHS:
@@ -131,9 +95,7 @@ class Csv(unittest.TestCase):
                     self.assertEqual(len([line for line in file if line.startswith('"pa_decode/')]), 1)
 
     def test_rows_that_cannot_be_written_are_an_error(self):
-        with open("/dev/full", "w", encoding="utf-8") as full:
-            done = subprocess.run([bench, "--benchmark_format=csv", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/"],
-                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+        done = contract.run_to_full_disk("--benchmark_format=csv", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/")
         self.assertEqual(done.returncode, 2)
         self.assertIn("bench_pa: cannot write", done.stderr)
 
@@ -177,20 +139,13 @@ class Csv(unittest.TestCase):
         done = run("--benchmark_format=json", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/")
         report = json.loads(done.stdout)
         self.assertEqual(len(report["benchmarks"]), 1)
-        self.assertLessEqual(set(COUNTERS), set(report["benchmarks"][0]))
+        self.assertLessEqual(set(contract.TIMING + OWN), set(report["benchmarks"][0]))
         self.assertEqual(report["context"]["tilewave_arch"], "gfx950 (emulated)")
 
     def test_ceiling(self):
         common = ["--benchmark_format=csv", "--benchmark_filter=per_token.*mtp1/.*b3/.*hq8/.*vl0/"]
         row, = rows_of(run(*common, "--ceiling-gbps=4000"))[1]
         self.assertAlmostEqual(float(row["roof_us"]), float(row["bytes_ideal"]) / 4e6, places=4)
-
-    def refuses(self, *arguments, **environment):
-        done = run(*arguments, **environment)
-        self.assertEqual(done.returncode, 2, (arguments, environment))
-        self.assertEqual(done.stdout, "", arguments)
-        self.assertRegex(done.stderr, r"\Abench_pa: [^\n]+\n\Z", arguments)
-        return done.stderr
 
     def test_bad_options(self):
         for argument in ("--sweep=nightly", "--sweep=default,default", "--sweep", "--arch=gfx90a", "--every=0",
@@ -234,7 +189,4 @@ class Csv(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit("usage: csv_test.py BENCH_PA")
-    bench = sys.argv.pop(1)
-    unittest.main()
+    contract.main("BENCH_PA")

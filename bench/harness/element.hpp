@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Elements of any type on the host: writing one, the byte that poisons one, and what rounding to one may cost.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "tilewave/core/dtype.hpp"
+
+namespace tilewave::bench {
+
+/// The byte that makes a NaN of every float type when repeated: all ones, but 0x80 is e4m3fnuz's only NaN. i8 has none;
+/// -128 is a code that no quantisation here makes.
+constexpr int poison_byte(DType type) { return type == DType::fp8_e4m3fnuz || type == DType::i8 ? 0x80 : 0xff; }
+
+/// Element `index` of an array of a row type (f32, f16, bf16) becomes the nearest to `value`.
+inline void set_element(DType type, void* data, std::int64_t index, float value) {
+  switch (type) {
+    case DType::f16: static_cast<std::uint16_t*>(data)[index] = f32_to_f16(value); break;
+    case DType::bf16: static_cast<std::uint16_t*>(data)[index] = f32_to_bf16(value); break;
+    default: static_cast<float*>(data)[index] = value;
+  }
+}
+
+/// Half a step of a float type at a value: what rounding to nearest may be off by.
+inline double half_step(DType type, double value) {
+  const int bits = type == DType::f32 ? 24 : type == DType::f16 ? 11 : type == DType::bf16 ? 8 : 4;
+  const double smallest = type == DType::f16            ? 0x1p-25
+                          : type == DType::fp8_e4m3fn   ? 0x1p-10
+                          : type == DType::fp8_e4m3fnuz ? 0x1p-11
+                                                        : 0;
+  if (value == 0 || !std::isfinite(value)) return smallest;
+  return std::max(smallest, std::ldexp(1.0, std::ilogb(value) - bits));
+}
+
+}  // namespace tilewave::bench

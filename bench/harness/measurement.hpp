@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// What every row of every benchmark says about one call, and what all rows of a process share to find it out.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/ceiling.hpp"
+#include "bench/harness/sampler.hpp"
+#include "bench/harness/work.hpp"
+
+namespace tilewave::bench {
+
+inline constexpr int schema_version = 1;
+
+/// A counter's name carries its unit; docs/benchmarking.md describes each.
+using Counter = std::pair<const char*, double>;
+
+struct Measurement {
+  bool ok = false;  // launched and verified
+  double max_abs_err = std::numeric_limits<double>::quiet_NaN();
+  double max_rel_err = std::numeric_limits<double>::quiet_NaN();
+  Timing timing;  // empty on the emulated device
+  Work work;
+  double ceiling = std::numeric_limits<double>::quiet_NaN();  // bytes per second
+
+  /// These, then `own`: what an op adds about its config and its entry.
+  std::vector<Counter> counters(const std::vector<Counter>& own) const {
+    const double us = timing.cold.median, roof_us = work.bytes / ceiling * 1e6;
+    std::vector<Counter> all{{"ok", ok},
+                             {"err", !ok},
+                             {"max_abs_err", max_abs_err},
+                             {"max_rel_err", max_rel_err},
+                             {"us", us},
+                             {"us_min", timing.cold.min},
+                             {"us_q1", timing.cold.q1},
+                             {"us_q3", timing.cold.q3},
+                             {"us_cold", us},
+                             {"us_hot", timing.hot.median},
+                             {"cv_pct", timing.cold.noise * 100},
+                             {"samples", static_cast<double>(timing.cold.count)},
+                             {"gbps", work.bytes / us * 1e-3},
+                             {"tflops", work.flops / us * 1e-6},
+                             {"bytes_ideal", work.bytes},
+                             {"flops", work.flops},
+                             {"roof_us", roof_us},
+                             {"roof_pct", roof_us / us * 100},
+                             {"emulated", emulated_device},
+                             {"schema_version", schema_version}};
+    all.insert(all.end(), own.begin(), own.end());
+    return all;
+  }
+};
+
+struct MeasureOptions {
+  int threads = 0;                     // of generator and reference; 0: one per core
+  double max_seconds = 0.3;            // of cold samples per row
+  std::optional<double> ceiling_gbps;  // instead of the measured or data-sheet one
+  bool inject_error = false;           // damage one element before it is verified: the checks must notice
+};
+
+/// The stream, the sampler and the ceiling of all rows of a process.
+class Meter {
+ public:
+  using Log = std::function<void(const std::string&)>;
+
+  Meter(const MeasureOptions& options, Log log) : options_(options), log_(std::move(log)) {
+    check_hip(hipStreamCreate(&stream_), "creating a stream");
+  }
+  Meter(Meter&&) = delete;
+  ~Meter() { (void)hipStreamDestroy(stream_); }
+
+  void log(const std::string& text) const { log_(text); }
+
+  /// Looks up the ceiling and calls body(row), which fills in the rest. Never throws: a row that could not be run comes
+  /// back with ok false, and why is logged.
+  template <class Row, class Body>
+  Row fill(Row row, ArchId arch, const Body& body) {
+    try {
+      row.ceiling = ceiling(arch);
+      body(row);
+    } catch (const std::exception& error) {
+      row.ok = false;
+      log_(error.what());
+    }
+    return row;
+  }
+
+  /// Times launch(stream), or on the emulated device runs it once; its work is done on return. False, with the reason
+  /// logged, if it answers with a bad Status.
+  template <class Launch>
+  bool run(ArchId arch, const Launch& launch, Timing& timing) {
+    const auto on_stream = [&] { return launch(stream_); };
+    const Status status = emulated_device ? on_stream() : sampler(arch).measure(on_stream, timing);
+    if (!status.ok()) {
+      log_(std::string(name_of(status.code)) + ": " + status.reason);
+      return false;
+    }
+    check_hip(hipStreamSynchronize(stream_), "running the kernels");
+    return true;
+  }
+
+ private:
+  double ceiling(ArchId arch) {
+    if (!ceiling_) {
+      ceiling_ = options_.ceiling_gbps ? *options_.ceiling_gbps * 1e9 : read_ceiling(arch, stream_);
+      log_("read ceiling " + std::to_string(*ceiling_ * 1e-9) + " GB/s (" +
+           (options_.ceiling_gbps ? "given"
+            : emulated_device     ? "data sheet"
+                                  : "measured") +
+           ")");
+    }
+    return *ceiling_;
+  }
+  Sampler& sampler(ArchId arch) {
+    if (!sampler_) sampler_.emplace(facts_of(arch), StopRule{.max_seconds = options_.max_seconds}, stream_);
+    return *sampler_;
+  }
+
+  MeasureOptions options_;
+  Log log_;
+  hipStream_t stream_{};
+  std::optional<Sampler> sampler_;
+  std::optional<double> ceiling_;
+};
+
+}  // namespace tilewave::bench

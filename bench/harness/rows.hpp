@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Rows of the benchmarks of row operations: how many run and are verified, their tensors, what comparing one found.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "bench/harness/device.hpp"
+#include "bench/harness/element.hpp"
+#include "bench/harness/random.hpp"
+#include "tilewave/reference/paged_attention.hpp"
+
+namespace tilewave::bench {
+
+/// Elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a blink.
+inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
+/// Elements compared with the reference before only a sample of rows is.
+inline constexpr std::int64_t verified_elements = std::int64_t{1} << 22;
+
+/// Rows launched of a config: all, but on the emulated device as many as fit emulated_elements, at least three.
+constexpr std::int32_t launched_rows(std::int32_t rows, std::int32_t columns) {
+  if (!emulated_device) return rows;
+  return static_cast<std::int32_t>(
+      std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
+}
+
+/// The rows to verify: all, or as many as verified_elements takes (at least three), spread evenly from first to last.
+inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int32_t columns) {
+  const std::int64_t most = std::max<std::int64_t>(3, verified_elements / columns);
+  std::vector<std::int32_t> some(static_cast<std::size_t>(std::min<std::int64_t>(rows, most)));
+  const auto last = static_cast<std::int64_t>(some.size()) - 1;
+  for (std::int64_t i = 0; i <= last; ++i) some[i] = static_cast<std::int32_t>(last == 0 ? 0 : i * (rows - 1) / last);
+  return some;
+}
+
+/// `c8192/r32768`, or `c8192/r16of32768` where fewer rows are launched than the config has.
+template <class Case>
+std::string extent_name(const Case& c) {
+  return "c" + std::to_string(c.columns) + "/r" + std::to_string(c.rows) +
+         (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "");
+}
+
+/// A tensor [rows, columns] of a row type, packed, element (r, c) the nearest to value(r, c), on host and device.
+template <class Value>
+TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threads, const Value& value) {
+  TwinBuffer buffer(static_cast<std::size_t>(rows) * columns * size_of(type));
+  reference::parallel_for(rows, threads, [&](std::int64_t r) {
+    for (std::int32_t c = 0; c < columns; ++c) set_element(type, buffer.host(), r * columns + c, value(r, c));
+  });
+  buffer.upload();
+  return buffer;
+}
+/// A tensor for results: poison, so that an element that is not written shows.
+inline TwinBuffer poisoned(DType type, std::int64_t elements) {
+  TwinBuffer buffer(static_cast<std::size_t>(elements) * size_of(type));
+  if (buffer.bytes() > 0) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
+  buffer.upload();
+  return buffer;
+}
+
+/// Uniform in (-1, 1): element (r, c) of the tensor `name`.
+inline float drawn(std::uint64_t seed, char name, std::int64_t r, std::int64_t c) {
+  return random_uniform(random_bits({seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)}),
+                        static_cast<std::uint64_t>(c));
+}
+
+/// What comparing a row found.
+struct RowErrors {
+  std::int64_t bad = 0;
+  double max_abs = 0, difference = 0, norm = 0;  // of `out`: squares, summed
+  std::string reason;                            // the first finding
+
+  void expect(bool good, const char* what, std::int64_t row, std::int64_t column, double got, double wanted) {
+    if (good || bad++ > 0) return;
+    reason = std::string(what) + " is " + std::to_string(got) + " instead of " + std::to_string(wanted) + " at row " +
+             std::to_string(row) + ", column " + std::to_string(column);
+  }
+  /// An element of `out`, dequantised; both infinite and equal is no error and counts for nothing.
+  void out(bool good, std::int64_t row, std::int64_t column, double got, double wanted) {
+    expect(good, "out", row, column, got, wanted);
+    if (got == wanted && std::isinf(wanted)) return;
+    const double error = std::isnan(got - wanted) ? std::numeric_limits<double>::infinity() : std::abs(got - wanted);
+    max_abs = std::max(max_abs, error);
+    difference += error * error;
+    norm += wanted * wanted;
+  }
+  double relative() const { return difference == 0 ? 0 : std::sqrt(difference / norm); }
+};
+
+}  // namespace tilewave::bench

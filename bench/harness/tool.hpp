@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// What the command lines of all benchmarks share: options, Google Benchmark's set-up, rows, exit statuses.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/google_options.hpp"
+#include "bench/harness/measurement.hpp"
+
+namespace tilewave::bench {
+
+inline constexpr int exit_wrong = 1, exit_usage = 2;
+
+/// Of this process, for its messages.
+inline std::string tool_name;
+
+inline int fail(const std::string& message) {
+  std::cerr << tool_name << ": " << message << "\n";
+  return exit_usage;
+}
+
+/// main of a benchmark: body(), with an exception turned into a message.
+inline int run_tool(const char* name, const std::function<int()>& body) {
+  tool_name = name;
+  try {
+    return body();
+  } catch (const std::exception& error) {
+    return fail(error.what());
+  }
+}
+
+struct ToolOptions {
+  std::string arch;
+  std::string policies = "selected";
+  std::uint64_t seed = 123;
+};
+
+/// CLI::Range lets NaN pass.
+inline std::string is_a_number(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : "";
+}
+
+inline void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
+  app.add_option("--arch", o.arch, "gfx942, gfx950 or sm90: what the emulated device impersonates (default: gfx950)")
+      ->check(CLI::IsMember({"gfx942", "gfx950", "sm90"}));
+  app.add_option("--policies", o.policies, "selected: the library's choice; all: every entry that serves the config")
+      ->check(CLI::IsMember({"selected", "all"}));
+  app.add_option("--seed", o.seed, "of the inputs (default: 123)")->check(CLI::Range(0, 999999));
+  app.add_option("--max-seconds", measure.max_seconds, "time cap of a row's cold samples (default: 0.3)")
+      ->check(is_a_number)
+      ->check(CLI::Range(0.0, 3600.0));
+  app.add_option("--threads", measure.threads, "of input generator and reference (default: one per core)")
+      ->check(CLI::Range(1, 4096));
+  app.add_option("--ceiling-gbps", measure.ceiling_gbps, "read ceiling to compare with, instead of measuring it")
+      ->check(is_a_number)
+      ->check(CLI::Range(1.0, 1e9));
+  app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
+  app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
+}
+
+/// Parse what was declared; the rest stays in app.remaining(). An exit status if that was all there is to do.
+inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
+  app.allow_extras();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return fail(error.what());
+  }
+  return std::nullopt;
+}
+
+/// Hand the remaining arguments to Google Benchmark; returns the file that --benchmark_out names.
+inline std::string initialize_google(std::vector<std::string> rest) {
+  check_google_options(rest);
+  const std::string output = output_file(rest);
+  rest.insert(rest.begin(), tool_name);
+  static std::vector<std::string> arguments;  // Google Benchmark keeps a pointer to the first
+  arguments = std::move(rest);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  int count = static_cast<int>(arguments.size());
+  benchmark::Initialize(&count, pointers.data(), [] {  // called for a bad value, in place of exit(0)
+    std::exit(fail("a --benchmark_ option has a value that Google Benchmark refuses"));
+  });
+  if (count > 1) throw std::invalid_argument(std::string("unknown option ") + pointers[1]);
+  return output;
+}
+
+/// The architecture to run. `entries`: of this build; one for a GPU holds those of one architecture.
+template <class Entries>
+ArchId choose_arch(const std::string& wanted, const Entries& entries) {
+  int devices = 0;
+  if (hipGetDeviceCount(&devices) != hipSuccess || devices == 0) {
+    throw std::invalid_argument("no GPU of the kind this build is for");
+  }
+  const ArchId built_for = emulated_device ? ArchId::gfx950 : entries.front()->arch;
+  if (wanted.empty() || wanted == name_of(built_for)) return built_for;
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    if (emulated_device && wanted == name_of(arch)) return arch;
+  }
+  throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));
+}
+
+/// Writes "<row>: text" to stderr; `row` is the tool before the first one.
+struct RowLog {
+  std::string row = tool_name;
+  void operator()(const std::string& text) const { std::cerr << row << ": " << text << "\n"; }
+};
+
+/// Run the rows (each has a name, a label() and a refusal) in order and report them in the format asked for.
+/// run(row): a Measurement with counters(). Returns the exit status.
+template <class Row, class Run>
+int run_rows(const std::vector<Row>& rows, ArchId arch, const std::string& output, RowLog& log, const Run& run) {
+  if (!output.empty() && !writable(output)) return fail("--benchmark_out=" + output + ": cannot write");
+  benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
+  bool all_ok = true;
+  for (const Row& row : rows) {
+    benchmark::RegisterBenchmark(row.name.c_str(),
+                                 [&](benchmark::State& state) {
+                                   log.row = row.name;
+                                   if (!row.refusal.empty()) log(row.refusal);
+                                   const auto result = run(row);
+                                   all_ok = all_ok && result.ok;
+                                   for (auto _ : state) state.SetIterationTime(result.timing.cold.median * 1e-6);
+                                   for (const auto& [name, value] : result.counters()) state.counters[name] = value;
+                                   state.SetLabel(row.label());
+                                 })
+        ->UseManualTime()
+        ->Iterations(1)
+        ->Unit(benchmark::kMicrosecond);
+  }
+  benchmark::RunSpecifiedBenchmarks(".");  // the rows are filtered already
+  if (!std::cout.flush()) return fail("cannot write to stdout");
+  return all_ok ? 0 : exit_wrong;
+}
+
+}  // namespace tilewave::bench
