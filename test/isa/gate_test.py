@@ -165,7 +165,11 @@ class Docs(unittest.TestCase):
                 described = {"schema": "tilewave-isa-entries/1", "archs": {}, "entries": kernels}
                 entries.write_text(json.dumps(described))
                 command = [sys.executable, TOOLS / "isa", "docs", "--entries", entries, "--page", page, CASES, *more]
-                return subprocess.run(command, capture_output=True, text=True).returncode
+                done = subprocess.run(command, capture_output=True, text=True)
+                said.append(done.stdout)
+                return done.returncode
+
+            said = []
 
             good, one_wave = entry("Good", "gfx950"), entry("OneWave", "gfx950")
             page.write_text("no place for a table")
@@ -178,8 +182,19 @@ class Docs(unittest.TestCase):
             self.assertEqual(docs([one_wave]), 1)  # and stale
             fewer_waves = one_wave | {"spec": "Good"}  # the same name, other code
             self.assertEqual(docs([fewer_waves]), 1)
-            page.write_text(page.read_text().replace("Compiled by ", "Compiled by an older "))
+            table = page.read_text()
+            cells = next(line for line in table.splitlines() if line.startswith("| gfx950 ")).split("|")
+            for column in ("VGPR", "AGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD"):
+                at = next(line for line in table.splitlines() if line.startswith("| arch")).split("|")
+                at = [cell.strip() for cell in at].index(column)
+                other = cells[:at] + [f" {int(cells[at]) + 1} "] + cells[at + 1 :]
+                page.write_text(table.replace("|".join(cells), "|".join(other)))
+                self.assertEqual(docs([good]), 1, column)
+                self.assertIn(f"{column} {cells[at].strip()}", said[-1])
+            page.write_text(table.replace("Compiled by ", "Compiled by an older "))
             self.assertEqual(docs([fewer_waves]), 0)
+            self.assertIn("only the list of kernels was compared", said[-1])  # which ctest shows as skipped
+            self.assertEqual(docs([one_wave]), 1)
             self.assertTrue(page.read_text().startswith("before\n") and page.read_text().endswith("after\n"))
 
 

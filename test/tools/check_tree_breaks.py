@@ -68,6 +68,15 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("hardware", OP + "spec.hpp", append(OP + "spec.hpp", "inline int lane() { return threadIdx.x; }\n")),
     ("hardware", OP + "spec.hpp", append(OP + "spec.hpp", "#if defined(__gfx950__)\n#endif\n")),
     ("hardware", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", 'inline void f() { asm("");}\n')),
+    *(("hardware", OP + "spec.hpp", append(OP + "spec.hpp", f"inline auto f(int x) {{ return {use}; }}\n"))
+      for use in ("__ballot(x)", "__any_sync(~0u, x)", "__ldg(&x)", "__shfl_xor(x, 1)", "__syncwarp()", "clock64()",
+                  "__builtin_nvvm_read_ptx_sreg_tid_x()", "__builtin_nontemporal_load(&x)", "__builtin_amdgcn_s_barrier()",
+                  "__builtin_ia32_pause()", "__float2int_rn(x)", "__activemask()", "atomicAdd(&x, 1)", "_mm_set1_ps(x)",
+                  "__builtin_bit_cast_of(x)")),
+    ("hardware", "bench/pa.cpp", append("bench/pa.cpp", "#ifdef __CUDA_ARCH__\n#endif\n")),
+    ("width", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "// " + "x" * 118 + "\n")),
+    ("width", "include/tilewave/core/math.hpp",
+     append("include/tilewave/core/math.hpp", "inline int " + "x" * 106 + "(0);\n")),
     ("macro", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "#define DISPATCH(x) x\n")),
     ("macros", "include/tilewave/core/more.hpp",
      write("include/tilewave/core/more.hpp", TOP + "".join(f"#define TILEWAVE_X{i} {i}\n" for i in range(9)))),
@@ -92,6 +101,9 @@ BREAKS = [  # (rule, path that must be named, how to break it)
 
 LEGAL = [  # looks like a violation and is none
     append("include/tilewave/core/math.hpp", "// __shfl and threadIdx in a comment, #if 0 as well\n"),
+    append("include/tilewave/core/math.hpp", "inline float f(int* __restrict x) { return __builtin_bit_cast(float, *x); }\n"),
+    append("include/tilewave/core/math.hpp", "// " + "\u00e4" * 117 + "\n"),
+    append("include/tilewave/arch/sm90/lanes.hpp", "inline int f(int x) { return __ballot_sync(~0u, x); }\n"),
     write("include/tilewave/core/edge.hpp", TOP + lines(397)),
     write("include/tilewave/tuned/pa.hpp", TOP + "// source: pa.csv\n// device: MI300X\n// commit: 0123abc\n"),
     write("include/tilewave/core/four.hpp",

@@ -5,6 +5,20 @@ set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 failures=0
 
+# Stand-ins that only write down their arguments, so that nothing is installed or built whatever the scripts do: no AMD
+# compiler is there, and cmake fails.
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch/bin" "$scratch/rocm/bin"
+printf '#!/bin/sh\necho apt-get "$@" >>%s\n' "$scratch/log" >"$scratch/bin/apt-get"
+printf '#!/bin/sh\necho cmake "$@" >>%s\nexit 1\n' "$scratch/log" >"$scratch/bin/cmake"
+printf '#!/bin/sh\ncase "$*" in *clang*|*lld*|*llvm*|*amdhip*) exit 1;; esac\nprintf "install ok installed"\n' \
+  >"$scratch/bin/dpkg-query"
+printf '#!/bin/sh\nexec "$@"\n' >"$scratch/bin/sudo"
+printf '#!/bin/sh\n' >"$scratch/rocm/bin/amdclang++"
+export PATH=$scratch/bin:$PATH
+chmod +x "$scratch"/bin/* "$scratch"/rocm/bin/*
+
 refuses() {  # refuses WORD COMMAND...: the line on stderr holds WORD
   local word=$1 out err status
   shift
@@ -33,22 +47,10 @@ refuses "usage" "$root/tools/check_tree" --frobnicate
 [[ $("$root/tools/quickstart" --help 2>/dev/null) == usage:* ]] || { echo "FAILED: quickstart --help"; failures=$((failures + 1)); }
 [[ $("$root/tools/gpu_check" --help 2>/dev/null) == usage:* ]] || { echo "FAILED: gpu_check --help"; failures=$((failures + 1)); }
 
-# What quickstart would install and configure, with stand-ins that only write down their arguments: no AMD compiler is
-# installed, and cmake fails, so that nothing is built.
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$scratch/bin" "$scratch/rocm/bin"
-printf '#!/bin/sh\necho apt-get "$@" >>%s\n' "$scratch/log" >"$scratch/bin/apt-get"
-printf '#!/bin/sh\necho cmake "$@" >>%s\nexit 1\n' "$scratch/log" >"$scratch/bin/cmake"
-printf '#!/bin/sh\ncase "$*" in *clang*|*lld*|*llvm*|*amdhip*) exit 1;; esac\nprintf "install ok installed"\n' \
-  >"$scratch/bin/dpkg-query"
-printf '#!/bin/sh\nexec "$@"\n' >"$scratch/bin/sudo"
-printf '#!/bin/sh\n' >"$scratch/rocm/bin/amdclang++"
-chmod +x "$scratch"/bin/* "$scratch"/rocm/bin/*
-
+# What quickstart would install and configure.
 quickstart_with() {  # quickstart_with VARIABLE=VALUE ARGUMENT...: its log, in ${log}
   : >"$scratch/log"
-  PATH=$scratch/bin:$PATH env -u TILEWAVE_REQUIRE_ISA "$1" "$root/tools/quickstart" "${@:2}" >/dev/null 2>&1 </dev/null
+  env -u TILEWAVE_REQUIRE_ISA "$1" "$root/tools/quickstart" "${@:2}" >/dev/null 2>&1 </dev/null
   log=$(<"$scratch/log")
 }
 logs() {  # logs yes|no PATTERN: whether the log has it
@@ -58,6 +60,7 @@ logs() {  # logs yes|no PATTERN: whether the log has it
 }
 
 for arch in gfx942 gfx950; do
+  command -v amdclang++ >/dev/null && break  # ROCm on PATH: it is never missing
   quickstart_with ROCM_PATH=/nonexistent --arch "$arch" bench_pa
   logs yes "install -y --no-install-recommends clang-22 clang-tools-22 lld-22 llvm-22 libamdhip64-dev"
   logs yes "cmake --preset $arch"

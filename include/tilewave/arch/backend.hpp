@@ -27,8 +27,9 @@ struct AtomRegisters {
 ///   memory      load<T>(p), store(p, v): one access of 1, 2, 4, 8 or 16 bytes of device memory, aligned to its size;
 ///               load_stream(p), store_stream(p, v): 16 bytes that will not be read again, or not soon
 ///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
-///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit(); wait<pending, copies_per_commit = 1>() returns when at
-///               most `pending` commits of *this lane* are still open: a barrier must follow before other lanes read
+///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit();
+///               wait<pending, copies_per_commit = 1>() returns when at most `pending` commits of *this lane* are still
+///               open: a barrier must follow before other lanes read
 ///   lanes       shuffle(v, lane), shuffle_xor(v, mask), any(predicate) over the wave,
 ///               group_broadcast<I>(v): the value of the lane at position I of my atom group;
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The hip* runtime names the library and its harness use. AMD: ROCm's own header. NVIDIA: inline functions over the CUDA
-// runtime, since no shipped HIP header compiles with CUDA 13. Neither: the host room's version over plain memory.
+// The hip* runtime names the library and its harness use. AMD: ROCm's own header. NVIDIA: inline functions over the
+// CUDA runtime, since no shipped HIP header compiles with CUDA 13. Neither: the host room's version over plain memory.
 #pragma once
 
 #include <cstddef>

@@ -32,7 +32,7 @@ TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
 
-/// Operations for Backend::reduce. Both are commutative to the bit, so that every lane of a group ends with the same one.
+/// Operations for Backend::reduce. Both are commutative to the bit, so that all lanes of a group end with the same one.
 struct Sum {
   TILEWAVE_HOST_DEVICE constexpr float operator()(float a, float b) const { return a + b; }
 };

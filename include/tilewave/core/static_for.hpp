@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A loop whose index is a constant expression: for template arguments, and for register arrays that must never be indexed
-// at run time.
+// A loop whose index is a constant expression: for template arguments, and for register arrays that must never be
+// indexed at run time.
 #pragma once
 
 #include <utility>

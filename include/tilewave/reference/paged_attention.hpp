@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Paged-attention decode in double: the oracle of the tests and of the benchmark's verification.
 //
-// Shares nothing with the kernels but the description of a call: it reads the same cache bytes through the same strides,
-// decodes them to double, takes every score first and every probability second, and has no tiles of queries, no splits
-// and no running maximum. Pointers of the problem must be readable by the host.
+// Shares nothing with the kernels but the description of a call: it reads the same cache bytes through the same
+// strides, decodes them to double, takes every score first and every probability second, and has no tiles of queries,
+// no splits and no running maximum. Pointers of the problem must be readable by the host.
 #pragma once
 
 #include <algorithm>
@@ -210,8 +210,8 @@ struct PairTask {
 
 }  // namespace detail
 
-/// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of 64,
-/// and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf.
+/// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of
+/// 64, and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf.
 inline PagedAttentionResult paged_attention(const PagedAttentionProblem& p, int threads = 0,
                                             std::span<const PagedAttentionPair> pairs = {}) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

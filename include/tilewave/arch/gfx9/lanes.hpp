@@ -36,8 +36,8 @@ struct Lanes {
     static_assert(sizeof(T) == 4 && position >= 0 && position < 16);
     return dpp<0x150 + position>(value);
   }
-  /// A butterfly in DPP operands: after each step the lanes of a half group hold the same, so any lane of the other half
-  /// stands for the one at lane ^ mask.
+  /// A butterfly in DPP operands: after each step the lanes of a half group hold the same, so any lane of the other
+  /// half stands for the one at lane ^ mask.
   template <int lanes, class Op>
   TILEWAVE_DEVICE static float reduce(float value, Op op) {
     static_assert(lanes >= 1 && lanes <= 64 && (lanes & (lanes - 1)) == 0);
@@ -91,8 +91,8 @@ struct Lanes {
   using Floats = float __attribute__((ext_vector_type(2)));
   using Halves = _Float16 __attribute__((ext_vector_type(2)));
 
-  /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, but makes NaN of what is beyond the largest value, unless the MODE
-  /// register says otherwise; and v_med3_f32, which clamps, loses a NaN.
+  /// v_cvt_pk_fp8_f32 encodes the chip's own flavour, but makes NaN of what is beyond the largest value, unless the
+  /// MODE register says otherwise; and v_med3_f32, which clamps, loses a NaN.
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t pack_fp8_of(float a, float b, float c, float d) {
     const auto clamped = [](float x) {

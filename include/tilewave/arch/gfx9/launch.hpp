@@ -10,8 +10,8 @@
 
 namespace tilewave::gfx9 {
 
-/// A kernel's only argument where the hardware put it. A by-value parameter is copied into SGPRs at entry and then spilled;
-/// through this reference each value is loaded where it is used.
+/// A kernel's only argument where the hardware put it. A by-value parameter is copied into SGPRs at entry and then
+/// spilled; through this reference each value is loaded where it is used.
 template <class Args>
 TILEWAVE_DEVICE const Args& kernarg(const Args&) {
   return *(const Args*)__builtin_amdgcn_kernarg_segment_ptr();

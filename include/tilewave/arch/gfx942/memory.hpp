@@ -9,8 +9,8 @@
 namespace tilewave::gfx942 {
 
 struct Memory : gfx9::Memory {
-  /// global_load_lds_dword moves 4 bytes a lane to lane-linear LDS, so four of them move the wave's 64 chunks; lane l of
-  /// the i-th supplies the address of word l % 4 of the chunk that lane 16 i + l / 4 asked for.
+  /// global_load_lds_dword moves 4 bytes a lane to lane-linear LDS, so four of them move the wave's 64 chunks; lane l
+  /// of the i-th supplies the address of word l % 4 of the chunk that lane 16 i + l / 4 asked for.
   TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
     const auto address = reinterpret_cast<std::uint64_t>(global);
     const int lane = gfx9::Lanes::lane_id();

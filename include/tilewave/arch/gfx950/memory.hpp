@@ -9,8 +9,8 @@
 namespace tilewave::gfx950 {
 
 struct Memory : gfx9::Memory {
-  /// global_load_lds_dwordx4: 16 bytes a lane straight to lane-linear LDS, new with CDNA4. (Other passes of a fat binary
-  /// reject the size when they parse it.)
+  /// global_load_lds_dwordx4: 16 bytes a lane straight to lane-linear LDS, new with CDNA4. (Other passes of a fat
+  /// binary reject the size when they parse it.)
   TILEWAVE_DEVICE static void copy_async([[maybe_unused]] Chunk* shared, [[maybe_unused]] const Chunk* global) {
 #if defined(__gfx950__)
     before_copy();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Combine the partial results of the splits: out = sum_p w_p o_p with w_p = exp(lse_p - lse). Grid: one wave per output
-// row (sequence, mtp token, head), `waves` rows a block. No LDS, no barrier. Bound: latency of two dependent reads, so a lane
-// holds the weights of its own splits and partials are read `batch` at a time.
+// row (sequence, mtp token, head), `waves` rows a block. No LDS, no barrier. Bound: latency of two dependent reads, so
+// a lane holds the weights of its own splits and partials are read `batch` at a time.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The end of a decode block: merge the waves that walked different tokens of the same rows, then write outputs or partials.
+// The end of a decode block: merge the waves that walked different tokens of the same rows, then write outputs or
+// partials.
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
@@ -50,8 +51,8 @@ struct PagedAttentionEpilogue {
     });
   }
 
-  /// Halve the number of waves that hold a sum until one is left. Each lane meets its own registers again, so the exchange
-  /// is lane-linear and free of bank conflicts.
+  /// Halve the number of waves that hold a sum until one is left. Each lane meets its own registers again, so the
+  /// exchange is lane-linear and free of bank conflicts.
   TILEWAVE_DEVICE static void add_outputs(const Place& at, State& s, typename L::Shared& shared) {
     const int lane = B::lane_id();
     static_for<L::row_tiles * L::out_tiles / L::merge_tiles>([&](auto piece) {

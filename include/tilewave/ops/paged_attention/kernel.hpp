@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Paged-attention decode. Grid: batch x kv heads x row groups x splits, flattened with splits fastest. A block owns
-// `block_rows` query rows (mtp tokens x the heads of one kv head, packed) and one split of the context; each of its waves
-// walks every waves.tokens-th tile of that split with an online softmax of its own, and the waves are merged at the end.
-// K and V stream from memory to registers in the order the matrix instruction wants them (paged_kv.hpp), so the steady
-// loop has no LDS traffic, no barrier and no lane exchange. LDS plan: Q fragments if the policy says so, then the merge.
-// Bound: KV bytes over memory bandwidth.
+// `block_rows` query rows (mtp tokens x the heads of one kv head, packed) and one split of the context; each of its
+// waves walks every waves.tokens-th tile of that split with an online softmax of its own, and the waves are merged at
+// the end. K and V stream from memory to registers in the order the matrix instruction wants them (paged_kv.hpp), so
+// the steady loop has no LDS traffic, no barrier and no lane exchange. LDS plan: Q fragments if the policy says so,
+// then the merge. Bound: KV bytes over memory bandwidth.
 #pragma once
 
 #include "tilewave/ops/paged_attention/epilogue.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The constants, registers and shared memory of one paged-attention decode kernel: what a wave holds and where it stands.
+// The constants, registers and shared memory of one paged-attention decode kernel: what a wave holds and where it
+// stands.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"

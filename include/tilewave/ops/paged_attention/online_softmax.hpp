@@ -6,8 +6,8 @@
 
 namespace tilewave {
 
-/// L is a PagedAttentionLayout. A wave keeps one reference maximum per row; it need not be the true maximum, only within
-/// L::max_slack of it, so most tiles pass with a vote and no exchange.
+/// L is a PagedAttentionLayout. A wave keeps one reference maximum per row; it need not be the true maximum, only
+/// within L::max_slack of it, so most tiles pass with a vote and no exchange.
 template <class L>
 struct OnlineSoftmax {
   using B = typename L::Room;

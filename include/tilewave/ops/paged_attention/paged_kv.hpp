@@ -2,8 +2,8 @@
 // Where one lane finds its 16-byte units of K and V in the paged cache, tile by tile.
 //
 // A wave tile is four units of tokens, one per lane group; unit u holds tokens u*x .. u*x + x - 1 (x = 16 bytes of
-// elements). V is read with the unit of the lane's own group; K row (4C*j' ..) of score tile j is token x*g + C*j + c, so
-// that the scores a lane ends up with are the tokens of its own V unit (see arch/atom.hpp, "chained").
+// elements). V is read with the unit of the lane's own group; K row (4C*j' ..) of score tile j is token x*g + C*j + c,
+// so that the scores a lane ends up with are the tokens of its own V unit (see arch/atom.hpp, "chained").
 #pragma once
 
 #include "tilewave/arch/backend.hpp"

@@ -41,8 +41,8 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
   // nvcc registered is then not the one that is launched.
   PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
   if (arch == ArchId::sm90) {
-    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8, whose
-    // tile is 64 tokens of scores, keeps half a tile in flight.
+    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8,
+    // whose tile is 64 tokens of scores, keeps half a tile in flight.
     PagedAttentionPrefetch prefetch = wide             ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
                                       : narrow || !fp8 ? one_tile
                                                        : PagedAttentionPrefetch{2, 2};
@@ -77,7 +77,8 @@ inline constexpr PagedAttentionEntry paged_attention_entry{B::facts.id,
 template <class B, PagedAttentionSpec S>
 inline constexpr auto paged_attention_entries = []<std::size_t... i>(std::index_sequence<i...>) {
   return std::array{paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
-}(std::make_index_sequence<paged_attention_policies(B::facts.id, S).size()>{});
+}
+(std::make_index_sequence<paged_attention_policies(B::facts.id, S).size()>{});
 
 /// An entry and the run-time part of the policy: how many ways the context is split.
 struct PagedAttentionPlan {
@@ -90,10 +91,10 @@ inline std::string name_of(const PagedAttentionPlan& plan) {
   return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
 }
 
-/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only.
-/// The unit is one block tile while memory is not yet the limit. A round of blocks costs its tiles, stretched once more than
-/// 90 % of the resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch.
-/// (Constants fitted to the decode sweep on an H200, 2026-11-21.)
+/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only. The unit is one block
+/// tile while memory is not yet the limit. A round of blocks costs its tiles, stretched once more than 90 % of the
+/// resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch. (Constants
+/// fitted to the decode sweep on an H200, 2026-11-21.)
 inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                   const ArchFacts& facts) {
   constexpr double saturation = 0.9, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 8;
@@ -120,8 +121,8 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
   return best;
 }
 
-/// Pick the entry and the splits for a problem: among the candidates of its spec, the smallest that holds all query rows
-/// of a kv head, else the largest. Errors: those of paged_attention_check, or no_matching_entry.
+/// Pick the entry and the splits for a problem: among the candidates of its spec, the smallest that holds all query
+/// rows of a kv head, else the largest. Errors: those of paged_attention_check, or no_matching_entry.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan) {
@@ -144,8 +145,8 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
 }
 
 /// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
-/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan.num_splits).
-/// Errors: those of paged_attention_select.
+/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem,
+/// plan.num_splits). Errors: those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
   constexpr auto& entries = paged_attention_entries<B, S>;
