@@ -29,6 +29,11 @@ TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
   return a > b ? a : b;
 }
 
+/// |x| of any float, NaN included.
+TILEWAVE_HOST_DEVICE constexpr float abs_of(float x) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);
+}
+
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
 

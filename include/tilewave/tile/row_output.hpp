@@ -36,14 +36,22 @@ constexpr bool output_fits(const ArchFacts& facts, DType x, ScaleMode mode, cons
          (columns <= scale_group && columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) >= scale_group);
 }
 
-template <class B, DType X, DType Out, ScaleMode mode, RowPolicy P>
+/// The type of a row's output and how it is scaled.
+struct RowOutputSpec {
+  DType type;
+  ScaleMode scale;
+};
+
+template <class B, DType X, RowOutputSpec O, RowPolicy P>
 struct RowOutput {
+  static constexpr DType type = O.type;
+  static constexpr ScaleMode mode = O.scale;
   using Tile = Row<B, X, P>;
   using Place = typename Tile::Place;
   static_assert(output_fits(B::facts, X, mode, P));
   static constexpr int unit = Tile::unit;
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
-  static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(Out))));
+  static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
 
   /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`
@@ -52,7 +60,7 @@ struct RowOutput {
   TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
                                     typename Tile::template Shared<reductions>& shared, const Each& each,
                                     const Value& value) {
-    auto* row = static_cast<Storage<Out>*>(a.out) + extent.offset(at.row, a.strides);
+    auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
     float inverse = 1.0f;
     if constexpr (mode == ScaleMode::per_tensor) {
       inverse = 1.0f / B::load(a.scale);
@@ -95,15 +103,15 @@ struct RowOutput {
  private:
   TILEWAVE_DEVICE static float amax(float largest, const Vec<float, unit>& values) {
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) largest = Max{}(largest, __builtin_fabsf(values[e]));
+    for (int e = 0; e < unit; ++e) largest = Max{}(largest, abs_of(values[e]));
     return largest;
   }
-  TILEWAVE_DEVICE static float scale_of(float largest) { return largest > 0.0f ? largest / largest_code(Out) : 1.0f; }
+  TILEWAVE_DEVICE static float scale_of(float largest) { return largest > 0.0f ? largest / largest_code(type) : 1.0f; }
   TILEWAVE_DEVICE static float inverse_scale(float largest) {
-    return largest > 0.0f ? largest_code(Out) / largest : 1.0f;
+    return largest > 0.0f ? largest_code(type) / largest : 1.0f;
   }
 
-  TILEWAVE_DEVICE static void store(Storage<Out>* row, int first, int end, float inverse,
+  TILEWAVE_DEVICE static void store(Storage<type>* row, int first, int end, float inverse,
                                     const Vec<float, unit> (&values)[P.span]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < P.span; s += joined) {
@@ -129,18 +137,18 @@ struct RowOutput {
   }
   // One access, or as many of 16 bytes as it takes (an output wider than the input).
   template <int n>
-  TILEWAVE_DEVICE static void put(Storage<Out>* to, const Vec<float, n>& values) {
-    constexpr int per_store = min_of(n, 16 / size_of(Out));
+  TILEWAVE_DEVICE static void put(Storage<type>* to, const Vec<float, n>& values) {
+    constexpr int per_store = min_of(n, 16 / size_of(type));
     TILEWAVE_UNROLL
     for (int i = 0; i < n; i += per_store) {
       Vec<float, per_store> part;
       TILEWAVE_UNROLL
       for (int e = 0; e < per_store; ++e) part[e] = values[i + e];
-      const Packed<Out, per_store> packed = narrow<B, Out, per_store>(part);
+      const Packed<type, per_store> packed = narrow<B, type, per_store>(part);
       if constexpr (sizeof(packed) == sizeof(Chunk)) {
         B::store_stream(reinterpret_cast<Chunk*>(to + i), __builtin_bit_cast(Chunk, packed));
       } else {
-        B::store(reinterpret_cast<Packed<Out, per_store>*>(to + i), packed);
+        B::store(reinterpret_cast<Packed<type, per_store>*>(to + i), packed);
       }
     }
   }

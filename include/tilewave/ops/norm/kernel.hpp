@@ -4,6 +4,7 @@
 // memory.
 #pragma once
 
+#include "tilewave/ops/norm/policy.hpp"
 #include "tilewave/ops/norm/problem.hpp"
 
 namespace tilewave {
@@ -48,12 +49,12 @@ struct ColumnValues {
   }
 };
 
-template <class B, NormSpec S, RowPolicy P>
+template <class B, NormSpec S, NormPolicy P>
 struct Norm {
   using Room = B;
   using Args = NormArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, S.out, S.scale, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
   using Weight = ColumnValues<B, S.weight, Tile::unit>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int reductions = 3, unit = Tile::unit;

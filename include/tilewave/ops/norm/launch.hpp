@@ -51,7 +51,7 @@ inline bool norm_aligned(const NormProblem& p) {
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device.
 /// Errors: those of norm_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
-template <class B, NormSpec S, RowPolicy P>
+template <class B, NormSpec S, NormPolicy P>
 Status norm_launch(const NormProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = norm_check(p, B::facts); !s.ok()) return s;

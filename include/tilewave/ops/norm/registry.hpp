@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tilewave/ops/norm/launch.hpp"
+#include "tilewave/ops/norm/policy.hpp"
 
 namespace tilewave {
 
@@ -33,11 +34,11 @@ constexpr std::array<NormSpec, 28> norm_specs(ArchId arch) {
 /// All entries of one spec on one backend.
 template <class B, NormSpec S>
 inline constexpr auto norm_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  constexpr RowPolicies policies = row_policies(B::facts.id, S.x, S.out, S.scale);
+  constexpr RowPolicies policies = norm_policies(B::facts.id, S);
   return std::array{NormEntry{B::facts.id, B::emulated, S, policies.list[i], &norm_launch<B, S, policies.list[i]>,
                               sizeof(typename Norm<B, S, policies.list[i]>::Shared)}...};
 }
-(std::make_index_sequence<row_policies(B::facts.id, S.x, S.out, S.scale).count>{});
+(std::make_index_sequence<norm_policies(B::facts.id, S).count>{});
 
 /// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
 /// Errors: those of norm_check, or no_matching_entry.

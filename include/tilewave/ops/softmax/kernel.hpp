@@ -4,6 +4,7 @@
 // together in one pass and the row is read once more. Shared memory: a few floats per wave. Bound: memory.
 #pragma once
 
+#include "tilewave/ops/softmax/policy.hpp"
 #include "tilewave/ops/softmax/problem.hpp"
 
 namespace tilewave {
@@ -20,12 +21,12 @@ struct SoftmaxArgs {
   float scale_log2;     // scale * log2(e)
 };
 
-template <class B, SoftmaxSpec S, RowPolicy P>
+template <class B, SoftmaxSpec S, SoftmaxPolicy P>
 struct Softmax {
   using Room = B;
   using Args = SoftmaxArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, S.x, ScaleMode::none, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int reductions = 2, unit = Tile::unit;
   static constexpr float minus_infinity = -__builtin_inff();

@@ -35,7 +35,7 @@ inline bool softmax_aligned(const SoftmaxProblem& p) {
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// softmax_check; no_matching_entry if the entry is of another spec or its policy does not take the rows; launch_failed
 /// with the runtime's reason.
-template <class B, SoftmaxSpec S, RowPolicy P>
+template <class B, SoftmaxSpec S, SoftmaxPolicy P>
 Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = softmax_check(p, B::facts); !s.ok()) return s;

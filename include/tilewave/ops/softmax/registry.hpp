@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tilewave/ops/softmax/launch.hpp"
+#include "tilewave/ops/softmax/policy.hpp"
 
 namespace tilewave {
 
@@ -23,11 +24,11 @@ constexpr std::array<SoftmaxSpec, 6> softmax_specs(ArchId) {
 /// All entries of one spec on one backend.
 template <class B, SoftmaxSpec S>
 inline constexpr auto softmax_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  constexpr RowPolicies policies = row_policies(B::facts.id, S.x, S.x, ScaleMode::none);
+  constexpr RowPolicies policies = softmax_policies(B::facts.id, S);
   return std::array{SoftmaxEntry{B::facts.id, B::emulated, S, policies.list[i], &softmax_launch<B, S, policies.list[i]>,
                                  sizeof(typename Softmax<B, S, policies.list[i]>::Shared)}...};
 }
-(std::make_index_sequence<row_policies(B::facts.id, S.x, S.x, ScaleMode::none).count>{});
+(std::make_index_sequence<softmax_policies(B::facts.id, S).count>{});
 
 /// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
 /// Errors: those of softmax_check, or no_matching_entry.

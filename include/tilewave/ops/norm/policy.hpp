@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// How a normalisation is computed: may change the speed, never the answer beyond summation order.
+#pragma once
+
+#include "tilewave/ops/norm/spec.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+/// Rows are held as in every row operation.
+using NormPolicy = RowPolicy;
+
+/// The policies that entries of a spec are built for.
+constexpr RowPolicies norm_policies(ArchId arch, const NormSpec& s) { return row_policies(arch, s.x, s.out, s.scale); }
+
+}  // namespace tilewave
