@@ -32,6 +32,7 @@ struct Row {
   static_assert(policy_fits(B::facts, X, P));
   static constexpr int unit = P.vec / size_of(X), waves_per_row = P.lanes / B::facts.wave_lanes;
   static constexpr int block_columns = P.block_columns(X);
+  static constexpr int kept_values = 32;  // in f32, of a lane, between two passes
   using Piece = Packed<X, unit>;
 
   /// What this lane is. Rows beyond the last are inactive: their lanes take part in reductions and touch no memory.
@@ -76,31 +77,64 @@ struct Row {
     }
   }
 
+  template <DType T>
+  TILEWAVE_DEVICE static std::uint32_t window_bytes(int columns) {
+    columns = max_of(min_of(columns, block_columns), 0);
+    return static_cast<std::uint32_t>((columns + unit - 1) / unit * unit * size_of(T));
+  }
+
   Piece pieces[P.chunks];
 
-  /// Columns from + [0, block_columns) below `end` of the row at `data`; zeros elsewhere.
-  TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end) {
-    const auto* row = static_cast<const Storage<X>*>(data);
+  /// Columns from + [0, block_columns) below `end` of the row of T at `data`, to the end of its last access. Nothing if
+  /// the row is inactive.
+  using Window = typename B::template Window<(waves_per_row >= 1)>;
+  template <DType T>
+  TILEWAVE_DEVICE static Window window(const void* data, const Place& at, int from, int end) {
+    return Window{static_cast<const Storage<T>*>(data) + from, at.active ? window_bytes<T>(end - from) : 0};
+  }
+  /// The same of values that every row shares.
+  using SharedWindow = typename B::template Window<true>;
+  template <DType T>
+  TILEWAVE_DEVICE static SharedWindow shared_window(const void* data, int from, int end) {
+    return SharedWindow{static_cast<const Storage<T>*>(data) + from, window_bytes<T>(end - from)};
+  }
+
+  /// Columns from + [0, block_columns) below `end` of the row at `data`, or some chunks of them; zeros elsewhere.
+  TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end, int first = 0,
+                            int last = P.chunks) {
+    const Window row = window<X>(data, at, from, end);
     TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) {
-      const int first = from + column(at.lane, c);
-      if (at.active && first < end) {
-        if constexpr (sizeof(Piece) == sizeof(Chunk)) {
-          pieces[c] = __builtin_bit_cast(Piece, B::load_stream(reinterpret_cast<const Chunk*>(row + first)));
-        } else {
-          pieces[c] = B::load(reinterpret_cast<const Piece*>(row + first));
-        }
-      } else {
-        pieces[c] = Piece{};
-      }
-    }
+    for (int c = first; c < last; ++c) pieces[c] = row.template load_stream<Piece>(column(at.lane, c) * size_of(X));
   }
   TILEWAVE_DEVICE void store(void* data, const Place& at, int from, int end) const {
-    auto* row = static_cast<Storage<X>*>(data);
+    const Window row = window<X>(data, at, from, end);
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) row.store(column(at.lane, c) * size_of(X), pieces[c]);
+  }
+  /// Columns from `end` on become `bits`.
+  TILEWAVE_DEVICE void fill(const Place& at, int from, int end, Storage<X> bits) {
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      const int first = from + column(at.lane, c);
-      if (at.active && first < end) B::store(reinterpret_cast<Piece*>(row + first), pieces[c]);
+      const int left = end - from - column(at.lane, c);
+      if (left >= unit) continue;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) pieces[c][e] = e < left ? pieces[c][e] : bits;
+    }
+  }
+  /// Between two passes over a long row: its values in f32 would not fit the registers, so that they are made again.
+  TILEWAVE_DEVICE void refresh() {
+    if constexpr (P.chunks * unit > kept_values) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) {
+        if constexpr (sizeof(Piece) == sizeof(Chunk)) {
+          auto words = __builtin_bit_cast(Chunk, pieces[c]);
+          TILEWAVE_UNROLL
+          for (int w = 0; w < 4; ++w) words[w] = B::opaque(words[w]);
+          pieces[c] = __builtin_bit_cast(Piece, words);
+        } else {
+          pieces[c][0] = static_cast<Storage<X>>(B::opaque(pieces[c][0]));
+        }
+      }
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
+
 #include "tilewave/core/config.hpp"
 
 #if defined(__HIP__)
@@ -15,6 +17,10 @@ struct Sync {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
   TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }
+  TILEWAVE_DEVICE static std::uint32_t opaque(std::uint32_t word) {
+    asm("" : "+v"(word));
+    return word;
+  }
 };
 
 }  // namespace tilewave::gfx9

@@ -6,6 +6,8 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
+#include <cstdint>
+
 #include "tilewave/arch/host/schedule.hpp"
 
 namespace tilewave::host {
@@ -16,6 +18,7 @@ struct Sync {
   static void barrier(Where where = {}) { block_barrier(*current_lane, where); }
   /// Only an instruction order; nothing to do here.
   static void sched_fence() {}
+  static std::uint32_t opaque(std::uint32_t word) { return word; }
 };
 
 }  // namespace tilewave::host

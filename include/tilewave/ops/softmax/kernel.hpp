@@ -37,28 +37,35 @@ struct Softmax {
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if constexpr (P.held) x.load(source, at, 0, visible);
+    const auto load = [&](int from) {  // what is not visible becomes a score of -inf
+      x.load(source, at, from, visible);
+      x.fill(at, from, visible, infinity_bits(a.scale_log2 > 0.0f));
+    };
+    if constexpr (P.held) load(0);
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(columns, [&](int from) {
-        if constexpr (!P.held) x.load(source, at, from, visible);
+        if constexpr (P.held) {
+          x.refresh();
+        } else {
+          load(from);
+        }
         body(from);
       });
     };
-    // Scores in log2 units; -inf where the row ends.
-    const auto scores = [&](int chunk, int from) {
+    // Scores in log2 units.
+    const auto scores = [&](int chunk) {
       Vec<float, unit> s = x.values(chunk);
-      const int first = from + Tile::column(at.lane, chunk);
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) s[e] = first + e < visible ? s[e] * a.scale_log2 : minus_infinity;
+      for (int e = 0; e < unit; ++e) s[e] *= a.scale_log2;
       return s;
     };
 
     // Of this lane first: `sum` counts in units of exp2(top), the largest score or 0 where there is none.
     float largest = minus_infinity, sum = 0.0f, top = 0.0f;
-    const auto add_up = [&](int from) {
+    const auto add_up = [&](int) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        const Vec<float, unit> s = scores(c, from);
+        const Vec<float, unit> s = scores(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) sum += B::exp2(s[e] - top);
       }
@@ -67,7 +74,7 @@ struct Softmax {
       const float before = largest;
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        const Vec<float, unit> s = scores(c, from);
+        const Vec<float, unit> s = scores(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) largest = Max{}(largest, s[e]);
       }
@@ -81,7 +88,7 @@ struct Softmax {
     largest = Tile::template reduce<0>(shared, at, largest, Max{});
     top = finite_or_zero(largest);
     if constexpr (P.held) {
-      add_up(0);
+      each(visible, add_up);
     } else {
       sum *= B::exp2(lane_top - top);
     }
@@ -92,8 +99,8 @@ struct Softmax {
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // NaN stays NaN
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
-        [&](int chunk, int from) {
-          Vec<float, unit> s = scores(chunk, from);
+        [&](int chunk, int) {
+          Vec<float, unit> s = scores(chunk);
           TILEWAVE_UNROLL
           for (int e = 0; e < unit; ++e) {
             if constexpr (S.kind == SoftmaxKind::softmax) {
@@ -107,6 +114,15 @@ struct Softmax {
   }
 
  private:
+  TILEWAVE_DEVICE static Storage<S.x> infinity_bits(bool negative) {
+    if constexpr (S.x == DType::f32) {
+      return negative ? 0xff800000u : 0x7f800000u;
+    } else if constexpr (S.x == DType::bf16) {
+      return negative ? 0xff80 : 0x7f80;
+    } else {
+      return negative ? 0xfc00 : 0x7c00;
+    }
+  }
   TILEWAVE_DEVICE static float finite_or_zero(float x) { return x == minus_infinity ? 0.0f : x; }
 
   TILEWAVE_DEVICE static int visible_columns(const Args& a, const typename Tile::Place& at) {
