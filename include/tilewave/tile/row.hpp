@@ -121,9 +121,11 @@ struct Row {
       for (int e = 0; e < unit; ++e) pieces[c][e] = e < left ? pieces[c][e] : bits;
     }
   }
-  /// Between two passes over a long row: its values in f32 would not fit the registers, so that they are made again.
-  TILEWAVE_DEVICE void refresh() {
+  /// Between two passes over a long row: its values in f32 and the places of its chunks would not fit the registers, so
+  /// they are made again.
+  TILEWAVE_DEVICE void refresh(Place& at) {
     if constexpr (P.chunks * unit > kept_values) {
+      at.lane = static_cast<std::int32_t>(B::opaque(static_cast<std::uint32_t>(at.lane)));
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if constexpr (sizeof(Piece) == sizeof(Chunk)) {

@@ -101,7 +101,7 @@ struct Norm {
   using Shared = typename Tile::template Shared<reductions>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
+    auto at = Tile::place(a.extent);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -122,7 +122,7 @@ struct Norm {
     const auto each = [&](const auto& body) {
       Tile::tiles(columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh();
+          x.refresh(at);
         } else {
           x.load(source, at, from, columns);
         }
@@ -143,17 +143,22 @@ struct Norm {
       });
       mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
     }
-    float squares = 0.0f;
+    Vec<float, 2> halves{};  // two sums: CDNA adds pairs
     each([&](int from) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if (S.kind == NormKind::layer && from + Tile::column(at.lane, c) >= columns) continue;  // zeros, not the mean
         const Vec<float, unit> v = x.values(c);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) squares += (v[e] - mean) * (v[e] - mean);
+        for (int e = 0; e < unit; ++e) halves[(c + e) % 2] += (v[e] - mean) * (v[e] - mean);
+        if constexpr (P.chunks > 8) {  // or clang multiplies a whole row before it adds anything
+          TILEWAVE_UNROLL
+          for (int h = 0; h < 2; ++h)
+            halves[h] = __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, halves[h])));
+        }
       }
     });
-    squares = Tile::template reduce<1>(shared, at, squares, Sum{});
+    const float squares = Tile::template reduce<1>(shared, at, halves[0] + halves[1], Sum{});
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
     if (at.active && at.lane == 0) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);

@@ -33,7 +33,7 @@ struct Softmax {
   using Shared = typename Tile::template Shared<reductions>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
+    auto at = Tile::place(a.extent);
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -45,7 +45,7 @@ struct Softmax {
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh();
+          x.refresh(at);
         } else {
           load(from);
         }
