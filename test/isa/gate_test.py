@@ -118,7 +118,7 @@ class Rules(unittest.TestCase):
     """Rules whose violation no compiler would produce, on edited facts of a real kernel."""
 
     def setUp(self):
-        self.compiled = stats.inspect(CASES / "Good_gfx942.co", entry("Good", "gfx942"))[0]
+        self.compiled = stats.inspect(CASES / "Good_gfx942.co", [entry("Good", "gfx942")])[0]
 
     def rules(self, **metadata):
         edited = copy.deepcopy(self.compiled)

@@ -97,7 +97,8 @@ struct Norm {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int reductions = 3, unit = Tile::unit;
+  static constexpr int of_squares = S.kind == NormKind::layer, of_largest = of_squares + 1;  // after the mean's
+  static constexpr int reductions = of_largest + (S.scale == ScaleMode::per_token), unit = Tile::unit;
   using Shared = typename Tile::template Shared<reductions>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -158,14 +159,14 @@ struct Norm {
         }
       }
     });
-    const float squares = Tile::template reduce<1>(shared, at, halves[0] + halves[1], Sum{});
+    const float squares = Tile::template reduce<of_squares>(shared, at, halves[0] + halves[1], Sum{});
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
     if (at.active && at.lane == 0) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<2>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
+    Output::template write<of_largest>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
       if constexpr (!all_ahead) {
         if (chunk == 0) {
           shared_by_rows.load_first(a, at, from);

@@ -99,7 +99,7 @@ struct Softmax {
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // NaN stays NaN
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
-        [&](int chunk, int) {
+        [&](int chunk, int) TILEWAVE_INLINE_LAMBDA {
           Vec<float, unit> s = scores(chunk);
           TILEWAVE_UNROLL
           for (int e = 0; e < unit; ++e) {
