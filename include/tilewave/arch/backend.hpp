@@ -35,7 +35,8 @@ struct AtomRegisters {
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
 ///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
 ///               Sum and Max give the same bits in every lane of the group and in every room;
-///               uniform(i): tells the compiler that an int is the same in every lane of the wave
+///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
+///               settle(p): the pointer itself, worked out here and once
 ///   numbers     exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
@@ -68,6 +69,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::template reduce<B::facts.wave_lanes>(x, Sum{}) } -> std::same_as<float>;
   { B::template reduce<1>(x, Max{}) } -> std::same_as<float>;
   { B::uniform(0) } -> std::same_as<int>;
+  { B::settle(out) } -> std::same_as<float*>;
   { B::any(true) } -> std::same_as<bool>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;

@@ -41,11 +41,15 @@ struct Row {
   };
   TILEWAVE_DEVICE static Place place(const RowExtent& extent) {
     Place at;
-    if constexpr (waves_per_row >= 1) {  // wave-uniform
-      at.slot = B::wave_id() / waves_per_row;
-      at.lane = B::wave_id() % waves_per_row * B::facts.wave_lanes + B::lane_id();
+    const int wave = B::wave_id();
+    if constexpr (P.rows == 1) {
+      at.slot = 0;
+      at.lane = wave * B::facts.wave_lanes + B::lane_id();
+    } else if constexpr (waves_per_row >= 1) {  // wave-uniform
+      at.slot = wave / waves_per_row;
+      at.lane = wave % waves_per_row * B::facts.wave_lanes + B::lane_id();
     } else {
-      const int thread = B::wave_id() * B::facts.wave_lanes + B::lane_id();
+      const int thread = wave * B::facts.wave_lanes + B::lane_id();
       at.slot = thread / P.lanes;
       at.lane = thread % P.lanes;
     }
@@ -53,6 +57,7 @@ struct Row {
     at.active = at.row < extent.rows;
     return at;
   }
+  /// Also column(lane, 0) + column(0, chunk): a lane's chunks stand at constant distances.
   TILEWAVE_DEVICE static constexpr int column(int lane, int chunk) {
     return ((chunk / P.span * P.lanes + lane) * P.span + chunk % P.span) * unit;
   }
@@ -80,15 +85,15 @@ struct Row {
 
   /// Columns from + [0, block_columns) below `end` of the row at `data`; zeros elsewhere.
   TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end) {
-    const auto* row = static_cast<const Storage<X>*>(data);
+    const int mine = from + column(at.lane, 0);
+    const auto* to_mine = B::settle(static_cast<const Storage<X>*>(data) + mine);
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      const int first = from + column(at.lane, c);
-      if (at.active && first < end) {
+      if (at.active && mine + column(0, c) < end) {
         if constexpr (sizeof(Piece) == sizeof(Chunk)) {
-          pieces[c] = __builtin_bit_cast(Piece, B::load_stream(reinterpret_cast<const Chunk*>(row + first)));
+          pieces[c] = __builtin_bit_cast(Piece, B::load_stream(reinterpret_cast<const Chunk*>(to_mine + column(0, c))));
         } else {
-          pieces[c] = B::load(reinterpret_cast<const Piece*>(row + first));
+          pieces[c] = B::load(reinterpret_cast<const Piece*>(to_mine + column(0, c)));
         }
       } else {
         pieces[c] = Piece{};
@@ -96,33 +101,56 @@ struct Row {
     }
   }
   TILEWAVE_DEVICE void store(void* data, const Place& at, int from, int end) const {
-    auto* row = static_cast<Storage<X>*>(data);
+    const int mine = from + column(at.lane, 0);
+    auto* to_mine = B::settle(static_cast<Storage<X>*>(data) + mine);
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      const int first = from + column(at.lane, c);
-      if (at.active && first < end) B::store(reinterpret_cast<Piece*>(row + first), pieces[c]);
+      if (at.active && mine + column(0, c) < end) B::store(reinterpret_cast<Piece*>(to_mine + column(0, c)), pieces[c]);
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }
 
-  /// Partial results of the waves that share a row, one set per reduction: no barrier is needed between two reductions.
-  template <int reductions>
+  /// What the waves of a row have found so far, a place for each value that is reduced: no barrier is needed between two
+  /// reductions.
+  template <int values>
   struct Shared {
-    float partial[reductions][P.rows][max_of(waves_per_row, 1)];
+    float partial[values][P.rows][max_of(waves_per_row, 1)];
   };
-  /// All-reduce over the row: the same bits in every lane. At most one barrier.
-  template <int index, int reductions, class Op>
-  TILEWAVE_DEVICE static float reduce(Shared<reductions>& shared, const Place& at, float x, Op op) {
-    x = B::template reduce<min_of(P.lanes, B::facts.wave_lanes)>(x, op);
+  /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place.
+  template <int value, int values, class Op>
+  TILEWAVE_DEVICE static float reduce(Shared<values>& shared, const Place& at, float x, Op) {
+    Vec<float, 1> one;
+    one[0] = x;
+    return reduce_values<value, Single<Op>>(shared, at, one)[0];
+  }
+  /// The same of n values together, at places value, value + 1, ...; still one barrier. R::across<lanes>(v) all-reduces
+  /// over aligned groups of lanes.
+  template <int value, class R, int values, int n>
+  TILEWAVE_DEVICE static Vec<float, n> reduce_values(Shared<values>& shared, const Place& at, Vec<float, n> x) {
+    x = R::template across<min_of(P.lanes, B::facts.wave_lanes)>(x);
     if constexpr (waves_per_row > 1) {
-      static_assert(index < reductions && waves_per_row <= B::facts.wave_lanes);
-      auto& partial = shared.partial[index][at.slot];
-      if (at.lane % B::facts.wave_lanes == 0) partial[at.lane / B::facts.wave_lanes] = x;
+      static_assert(value + n <= values && waves_per_row <= B::facts.wave_lanes);
+      if (at.lane % B::facts.wave_lanes == 0) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < n; ++i) shared.partial[value + i][at.slot][at.lane / B::facts.wave_lanes] = x[i];
+      }
       B::barrier();
-      x = B::template reduce<waves_per_row>(partial[B::lane_id() % waves_per_row], op);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i) x[i] = shared.partial[value + i][at.slot][B::lane_id() % waves_per_row];
+      x = R::template across<waves_per_row>(x);
     }
     return x;
   }
+
+ private:
+  template <class Op>
+  struct Single {
+    template <int lanes>
+    TILEWAVE_DEVICE static Vec<float, 1> across(Vec<float, 1> x) {
+      x[0] = B::template reduce<lanes>(x[0], Op{});
+      return x;
+    }
+  };
 };
 
 }  // namespace tilewave

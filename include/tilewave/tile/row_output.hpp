@@ -50,6 +50,7 @@ struct RowOutput {
   using Place = typename Tile::Place;
   static_assert(output_fits(B::facts, X, mode, P));
   static constexpr int unit = Tile::unit;
+  static constexpr bool keep = mode == ScaleMode::per_token && keeps_values(P, X);  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
   static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
@@ -60,8 +61,10 @@ struct RowOutput {
   TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
                                     typename Tile::template Shared<reductions>& shared, const Each& each,
                                     const Value& value) {
-    auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
+    auto* out = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides) + Tile::column(at.lane, 0);
+    out = B::settle(out);
     float inverse = 1.0f;
+    Vec<float, unit> kept[keep ? P.chunks : 1];
     if constexpr (mode == ScaleMode::per_tensor) {
       inverse = 1.0f / B::load(a.scale);
     } else if constexpr (mode == ScaleMode::per_token) {
@@ -69,7 +72,10 @@ struct RowOutput {
       each([&](int from) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
-          if (from + Tile::column(at.lane, c) < extent.columns) largest = amax(largest, value(c, from));
+          if (from + Tile::column(at.lane, c) >= extent.columns) continue;
+          const Vec<float, unit> values = value(c, from);
+          if constexpr (keep) kept[c] = values;
+          largest = amax(largest, values);
         }
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
@@ -81,7 +87,13 @@ struct RowOutput {
       for (int c = 0; c < P.chunks; c += P.span) {
         Vec<float, unit> values[P.span];
         TILEWAVE_UNROLL
-        for (int s = 0; s < P.span; ++s) values[s] = value(c + s, from);
+        for (int s = 0; s < P.span; ++s) {
+          if constexpr (keep) {
+            values[s] = kept[c + s];
+          } else {
+            values[s] = value(c + s, from);
+          }
+        }
         const int first = from + Tile::column(at.lane, c);
         if constexpr (mode == ScaleMode::per_group) {
           float largest = 0.0f;
@@ -95,7 +107,7 @@ struct RowOutput {
             B::store(a.scale + at.row * a.scale_stride + first / scale_group, scale_of(largest));
           }
         }
-        if (at.active) store(row, first, extent.columns, inverse, values);
+        if (at.active) store(out + from + Tile::column(0, c), first, extent.columns, inverse, values);
       }
     });
   }
@@ -111,7 +123,8 @@ struct RowOutput {
     return largest > 0.0f ? largest_code(type) / largest : 1.0f;
   }
 
-  TILEWAVE_DEVICE static void store(Storage<type>* row, int first, int end, float inverse,
+  // `to`: column `first` of the row.
+  TILEWAVE_DEVICE static void store(Storage<type>* to, int first, int end, float inverse,
                                     const Vec<float, unit> (&values)[P.span]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < P.span; s += joined) {
@@ -123,14 +136,14 @@ struct RowOutput {
         if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
       }
       if (column + (joined - 1) * unit < end) {
-        put<joined * unit>(row + column, scaled);
+        put<joined * unit>(to + s * unit, scaled);
       } else if (column < end) {  // a row may end between the joined chunks
         TILEWAVE_UNROLL
         for (int j = 0; j + 1 < joined; ++j) {
           Vec<float, unit> part;
           TILEWAVE_UNROLL
           for (int e = 0; e < unit; ++e) part[e] = scaled[j * unit + e];
-          if (column + j * unit < end) put<unit>(row + column + j * unit, part);
+          if (column + j * unit < end) put<unit>(to + (s + j) * unit, part);
         }
       }
     }

@@ -37,6 +37,10 @@ inline std::string name_of(const RowPolicy& p) {
          (p.blocks > 1 ? ".b" + std::to_string(p.blocks) : "") + (p.held ? "" : ".again");
 }
 
+/// Whether a lane has the registers to keep its part of a row in f32 from one pass over it to the next, instead of
+/// computing it again from the packed elements: 32 of the 64 that eight waves per SIMD leave it.
+constexpr bool keeps_values(const RowPolicy& p, DType x) { return p.held && p.chunks * (p.vec / size_of(x)) <= 32; }
+
 /// Compile-time legality of a policy for rows of type x on a chip.
 constexpr bool policy_fits(const ArchFacts& facts, DType x, const RowPolicy& p) {
   const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };

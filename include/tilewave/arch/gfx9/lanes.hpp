@@ -20,6 +20,11 @@ struct Lanes {
   TILEWAVE_DEVICE static int block_id() { return static_cast<int>(__builtin_amdgcn_workgroup_id_x()); }
 
   TILEWAVE_DEVICE static int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
+  /// Nothing to do: LLVM keeps pointers that are used again.
+  template <class T>
+  TILEWAVE_DEVICE static T* settle(T* pointer) {
+    return pointer;
+  }
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {

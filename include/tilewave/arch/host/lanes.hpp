@@ -90,6 +90,10 @@ struct Lanes {
     agree(*current_lane, {"uniform", value, where});
     return value;
   }
+  template <class T>
+  static T* settle(T* pointer) {
+    return pointer;
+  }
   /// Whether the predicate holds in any lane of the wave.
   static bool any(bool predicate, Where where = {}) { return detail::vote_any(predicate, where); }
 

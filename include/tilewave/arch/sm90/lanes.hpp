@@ -18,6 +18,12 @@ struct Lanes {
   TILEWAVE_DEVICE static int block_id() { return static_cast<int>(blockIdx.x); }
 
   TILEWAVE_DEVICE static int uniform(int value) { return __shfl_sync(all_lanes, value, 0); }
+  /// Without it nvcc repeats a pointer's 64-bit arithmetic in front of every access behind a branch.
+  template <class T>
+  TILEWAVE_DEVICE static T* settle(T* pointer) {
+    asm volatile("" : "+l"(pointer));
+    return pointer;
+  }
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {

@@ -65,16 +65,27 @@ struct Norm {
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if (P.held || a.residual != nullptr) {
+    // Short rows are bound by latency, so the weights are loaded behind the row and not behind the statistics.
+    constexpr bool early = P.held && P.chunks <= 2;
+    Weight weights[early ? P.chunks : 1];
+    if (a.residual != nullptr) {
       const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
       void* sum = Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
       Tile::tiles(columns, [&](int from) {
         x.load(source, at, from, columns);
-        if (a.residual == nullptr) return;
         add(x, residual, at, from, columns);
         x.store(sum, at, from, columns);
       });
-      if (a.residual != nullptr) source = sum;
+      source = sum;
+    } else if constexpr (P.held) {
+      x.load(source, at, 0, columns);
+    }
+    const auto weight_column = [&](int chunk, int from) {
+      return min_of(from + Tile::column(at.lane, chunk), columns - unit);  // what lies beyond is not written
+    };
+    if constexpr (early) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) weights[c].load(a.weight, weight_column(c, 0));
     }
     const auto each = [&](const auto& body) {
       Tile::tiles(columns, [&](int from) {
@@ -114,12 +125,10 @@ struct Norm {
     }
 
     Output::template write<2>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
-      const int column =
-          min_of(from + Tile::column(at.lane, chunk), columns - unit);  // what lies beyond is not written
-      Weight weight;
-      weight.load(a.weight, column);
+      const int column = weight_column(chunk, from);
+      if constexpr (!early) weights[0].load(a.weight, column);
       Vec<float, unit> v = x.values(chunk);
-      const Vec<float, unit> w = weight.values();
+      const Vec<float, unit> w = weights[early ? chunk : 0].values();
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) v[e] = (v[e] - mean) * rstd * w[e];
       if (a.bias != nullptr) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Softmax and log softmax over rows. Grid: one block per P.rows rows. The lanes of a row keep it in registers between
-// the maximum, the sum and the output (P.held), so it is read once and written once; else maximum and sum are found
-// together in one pass and the row is read once more. Shared memory: a few floats per wave. Bound: memory.
+// statistics and the output (P.held), so it is read once and written once; else it is read once more for the output.
+// Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory: a few floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/softmax/policy.hpp"
@@ -29,6 +29,7 @@ struct Softmax {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int reductions = 2, unit = Tile::unit;
+  static constexpr bool keep = S.kind == SoftmaxKind::softmax && keeps_values(P, S.x);
   static constexpr float minus_infinity = -__builtin_inff();
   using Shared = typename Tile::template Shared<reductions>;
 
@@ -47,22 +48,19 @@ struct Softmax {
     // Scores in log2 units; -inf where the row ends.
     const auto scores = [&](int chunk, int from) {
       Vec<float, unit> s = x.values(chunk);
-      const int first = from + Tile::column(at.lane, chunk);
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) s[e] = first + e < visible ? s[e] * a.scale_log2 : minus_infinity;
+      for (int e = 0; e < unit; ++e) s[e] *= a.scale_log2;
+      const int left = visible - (from + Tile::column(at.lane, chunk));
+      if (left < unit) {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) s[e] = e < left ? s[e] : minus_infinity;
+      }
       return s;
     };
 
     // Of this lane first: `sum` counts in units of exp2(top), the largest score or 0 where there is none.
+    Vec<float, unit> kept[keep ? P.chunks : 1];  // scores, then exp2(score - top)
     float largest = minus_infinity, sum = 0.0f, top = 0.0f;
-    const auto add_up = [&](int from) {
-      TILEWAVE_UNROLL
-      for (int c = 0; c < P.chunks; ++c) {
-        const Vec<float, unit> s = scores(c, from);
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) sum += B::exp2(s[e] - top);
-      }
-    };
     each(visible, [&](int from) {
       const float before = largest;
       TILEWAVE_UNROLL
@@ -70,36 +68,50 @@ struct Softmax {
         const Vec<float, unit> s = scores(c, from);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) largest = Max{}(largest, s[e]);
+        if constexpr (keep) kept[c] = s;
       }
-      if constexpr (!P.held) {
-        top = finite_or_zero(largest);
-        sum *= B::exp2(before - top);
-        add_up(from);
+      top = finite_or_zero(largest);
+      if constexpr (!P.held) sum *= B::exp2(before - top);
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) {
+        Vec<float, unit> s = keep ? kept[keep ? c : 0] : scores(c, from);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) {
+          s[e] = B::exp2(s[e] - top);
+          sum += s[e];
+        }
+        if constexpr (keep) kept[c] = s;
       }
     });
-    const float lane_top = top;
-    largest = Tile::template reduce<0>(shared, at, largest, Max{});
-    top = finite_or_zero(largest);
-    if constexpr (P.held) {
-      add_up(0);
-    } else {
-      sum *= B::exp2(lane_top - top);
-    }
-    sum = Tile::template reduce<1>(shared, at, sum, Sum{});
+    const float lane_largest = largest;
+    Vec<float, 2> found;
+    found[0] = largest;
+    found[1] = sum;
+    found = Tile::template reduce_values<0, ScaledSum>(shared, at, found);
+    top = finite_or_zero(found[0]);
+    sum = found[1];
     const float sum_log2 = B::log2(sum);
     if (a.lse != nullptr && at.active && at.lane == 0) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
 
-    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;  // NaN stays NaN
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;           // NaN stays NaN
+    const float kept_scale = B::exp2(lane_largest - top) * inverse;  // 0 for a lane that saw nothing
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
         [&](int chunk, int from) {
-          Vec<float, unit> s = scores(chunk, from);
-          TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) {
-            if constexpr (S.kind == SoftmaxKind::softmax) {
-              s[e] = B::exp2(s[e] - top) * inverse;
-            } else {
-              s[e] = sum == 0.0f ? minus_infinity : ((s[e] - top) - sum_log2) * ln_2;
+          Vec<float, unit> s;
+          if constexpr (keep) {
+            s = kept[chunk];
+            TILEWAVE_UNROLL
+            for (int e = 0; e < unit; ++e) s[e] *= kept_scale;
+          } else {
+            s = scores(chunk, from);
+            TILEWAVE_UNROLL
+            for (int e = 0; e < unit; ++e) {
+              if constexpr (S.kind == SoftmaxKind::softmax) {
+                s[e] = B::exp2(s[e] - top) * inverse;
+              } else {
+                s[e] = sum == 0.0f ? minus_infinity : ((s[e] - top) - sum_log2) * ln_2;
+              }
             }
           }
           return s;
@@ -108,6 +120,17 @@ struct Softmax {
 
  private:
   TILEWAVE_DEVICE static float finite_or_zero(float x) { return x == minus_infinity ? 0.0f : x; }
+
+  /// Of a largest score and a sum in units of exp2(it); 0 where there is none.
+  struct ScaledSum {
+    template <int lanes>
+    TILEWAVE_DEVICE static Vec<float, 2> across(Vec<float, 2> v) {
+      const float largest = B::template reduce<lanes>(v[0], Max{});
+      v[1] = B::template reduce<lanes>(v[1] * B::exp2(v[0] - finite_or_zero(largest)), Sum{});
+      v[0] = largest;
+      return v;
+    }
+  };
 
   TILEWAVE_DEVICE static int visible_columns(const Args& a, const typename Tile::Place& at) {
     int visible = a.extent.columns;
