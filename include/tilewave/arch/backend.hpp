@@ -23,7 +23,8 @@ struct AtomRegisters {
 };
 
 /// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
-///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_id() in the 1-D grid
+///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_lane_id() = lane_id() +
+///               wave_lanes wave_id() without the cost of a uniform wave_id(), block_id() in the 1-D grid
 ///   memory      load<T>(p), store(p, v): one access of 1, 2, 4, 8 or 16 bytes of device memory, aligned to its size;
 ///               load_stream(p), store_stream(p, v): 16 bytes that will not be read again, or not soon
 ///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
@@ -55,6 +56,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::is_this_pass } -> std::convertible_to<bool>;
   { B::lane_id() } -> std::same_as<int>;
   { B::wave_id() } -> std::same_as<int>;
+  { B::block_lane_id() } -> std::same_as<int>;
   { B::block_id() } -> std::same_as<int>;
   { B::load(in) } -> std::same_as<float>;
   { B::store(out, x) } -> std::same_as<void>;

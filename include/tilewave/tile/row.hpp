@@ -27,6 +27,19 @@ struct RowExtent {
   }
 };
 
+/// op over the members of v, in two chains: one would wait for itself at every step.
+template <int n, class Op>
+TILEWAVE_DEVICE float fold(const Vec<float, n>& v, Op op) {
+  if constexpr (n == 1) return v[0];
+  float even = v[0], odd = v[1];
+  TILEWAVE_UNROLL
+  for (int i = 2; i + 1 < n; i += 2) {
+    even = op(even, v[i]);
+    odd = op(odd, v[i + 1]);
+  }
+  return op(even, odd);
+}
+
 template <class B, DType X, RowPolicy P>
 struct Row {
   static_assert(policy_fits(B::facts, X, P));
@@ -41,17 +54,16 @@ struct Row {
   };
   TILEWAVE_DEVICE static Place place(const RowExtent& extent) {
     Place at;
-    const int wave = B::wave_id();
     if constexpr (P.rows == 1) {
       at.slot = 0;
-      at.lane = wave * B::facts.wave_lanes + B::lane_id();
+      at.lane = B::block_lane_id();
     } else if constexpr (waves_per_row >= 1) {  // wave-uniform
+      const int wave = B::wave_id();
       at.slot = wave / waves_per_row;
       at.lane = wave % waves_per_row * B::facts.wave_lanes + B::lane_id();
     } else {
-      const int thread = wave * B::facts.wave_lanes + B::lane_id();
-      at.slot = thread / P.lanes;
-      at.lane = thread % P.lanes;
+      at.slot = B::block_lane_id() / P.lanes;
+      at.lane = B::block_lane_id() % P.lanes;
     }
     at.row = B::block_id() * P.rows + at.slot;
     at.active = at.row < extent.rows;
@@ -105,7 +117,12 @@ struct Row {
     auto* to_mine = B::settle(static_cast<Storage<X>*>(data) + mine);
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      if (at.active && mine + column(0, c) < end) B::store(reinterpret_cast<Piece*>(to_mine + column(0, c)), pieces[c]);
+      if (!at.active || mine + column(0, c) >= end) continue;
+      if constexpr (sizeof(Piece) == sizeof(Chunk)) {
+        B::store_stream(reinterpret_cast<Chunk*>(to_mine + column(0, c)), __builtin_bit_cast(Chunk, pieces[c]));
+      } else {
+        B::store(reinterpret_cast<Piece*>(to_mine + column(0, c)), pieces[c]);
+      }
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }

@@ -120,7 +120,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     // ceiling then, and blocks of 1024 lanes wait too long for each other.
     vectors(16, 16, 1, 16);
     vectors(64, 4, 1, 16);
-    vectors(128, 2, 2, 12);
+    vectors(128, 2, 2, 10);
     vectors(256, 1, 1, 16);
     vectors(256, 1, 2, 12);
     vectors(512, 1, 2, 12);

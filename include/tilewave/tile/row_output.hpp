@@ -113,10 +113,10 @@ struct RowOutput {
   }
 
  private:
-  TILEWAVE_DEVICE static float amax(float largest, const Vec<float, unit>& values) {
+  TILEWAVE_DEVICE static float amax(float largest, Vec<float, unit> values) {
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) largest = Max{}(largest, abs_of(values[e]));
-    return largest;
+    for (int e = 0; e < unit; ++e) values[e] = abs_of(values[e]);
+    return Max{}(largest, fold(values, Max{}));
   }
   TILEWAVE_DEVICE static float scale_of(float largest) { return largest > 0.0f ? largest / largest_code(type) : 1.0f; }
   TILEWAVE_DEVICE static float inverse_scale(float largest) {

@@ -14,6 +14,7 @@ namespace tilewave::gfx9 {
 
 struct Lanes {
   TILEWAVE_DEVICE static int lane_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x() & 63u); }
+  TILEWAVE_DEVICE static int block_lane_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
   TILEWAVE_DEVICE static int wave_id() {
     return __builtin_amdgcn_readfirstlane(static_cast<int>(__builtin_amdgcn_workitem_id_x() >> 6));
   }

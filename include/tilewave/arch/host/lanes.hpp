@@ -53,6 +53,7 @@ TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
 template <ArchId Id>
 struct Lanes {
   static int lane_id() { return current_lane->index; }
+  static int block_lane_id() { return current_lane->wave->index * current_lane->wave->lanes + current_lane->index; }
   static int wave_id() { return current_lane->wave->index; }
   static int block_id() { return static_cast<int>(current_lane->block->id); }
 

@@ -14,6 +14,7 @@ struct Lanes {
   static constexpr unsigned all_lanes = 0xffffffffu;
 
   TILEWAVE_DEVICE static int lane_id() { return static_cast<int>(threadIdx.x & 31u); }
+  TILEWAVE_DEVICE static int block_lane_id() { return static_cast<int>(threadIdx.x); }
   TILEWAVE_DEVICE static int wave_id() { return __shfl_sync(all_lanes, static_cast<int>(threadIdx.x >> 5), 0); }
   TILEWAVE_DEVICE static int block_id() { return static_cast<int>(blockIdx.x); }
 

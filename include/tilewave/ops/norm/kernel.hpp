@@ -94,27 +94,44 @@ struct Norm {
       });
     };
 
+    // What is normalised, in f32: x, then x - mean.
+    Vec<float, unit> kept[keep ? P.chunks : 1];
     float mean = 0.0f;
+    const auto values = [&](int chunk) {
+      if constexpr (keep) return kept[chunk];
+      Vec<float, unit> v = x.values(chunk);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[e] -= mean;
+      return v;
+    };
+    if constexpr (keep) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
+    }
     if constexpr (S.kind == NormKind::layer) {
       float sum = 0.0f;
       each([&](int) {
         TILEWAVE_UNROLL
-        for (int c = 0; c < P.chunks; ++c) {
-          const Vec<float, unit> v = x.values(c);
-          TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) sum += v[e];
-        }
+        for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
       });
       mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
+      if constexpr (keep) {
+        TILEWAVE_UNROLL
+        for (int c = 0; c < P.chunks; ++c) {
+          TILEWAVE_UNROLL
+          for (int e = 0; e < unit; ++e) kept[c][e] -= mean;
+        }
+      }
     }
     float squares = 0.0f;
     each([&](int from) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if (S.kind == NormKind::layer && from + Tile::column(at.lane, c) >= columns) continue;  // zeros, not the mean
-        const Vec<float, unit> v = x.values(c);
+        Vec<float, unit> v = values(c);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) squares += (v[e] - mean) * (v[e] - mean);
+        for (int e = 0; e < unit; ++e) v[e] *= v[e];
+        squares += fold(v, Sum{});
       }
     });
     squares = Tile::template reduce<1>(shared, at, squares, Sum{});
@@ -127,10 +144,10 @@ struct Norm {
     Output::template write<2>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
       const int column = weight_column(chunk, from);
       if constexpr (!early) weights[0].load(a.weight, column);
-      Vec<float, unit> v = x.values(chunk);
+      Vec<float, unit> v = values(chunk);
       const Vec<float, unit> w = weights[early ? chunk : 0].values();
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) v[e] = (v[e] - mean) * rstd * w[e];
+      for (int e = 0; e < unit; ++e) v[e] = v[e] * rstd * w[e];
       if (a.bias != nullptr) {
         Weight bias;
         bias.load(a.bias, column);
@@ -150,6 +167,8 @@ struct Norm {
   }
 
  private:
+  static constexpr bool keep = keeps_values(P, S.x);
+
   TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from,
                                   int columns) {
     Tile r;

@@ -66,8 +66,7 @@ struct Softmax {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         const Vec<float, unit> s = scores(c, from);
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) largest = Max{}(largest, s[e]);
+        largest = Max{}(largest, fold(s, Max{}));
         if constexpr (keep) kept[c] = s;
       }
       top = finite_or_zero(largest);
@@ -76,10 +75,8 @@ struct Softmax {
       for (int c = 0; c < P.chunks; ++c) {
         Vec<float, unit> s = keep ? kept[keep ? c : 0] : scores(c, from);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) {
-          s[e] = B::exp2(s[e] - top);
-          sum += s[e];
-        }
+        for (int e = 0; e < unit; ++e) s[e] = B::exp2(s[e] - top);
+        sum += fold(s, Sum{});
         if constexpr (keep) kept[c] = s;
       }
     });
