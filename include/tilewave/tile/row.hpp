@@ -44,13 +44,15 @@ template <class B, DType X, RowPolicy P>
 struct Row {
   static_assert(policy_fits(B::facts, X, P));
   static constexpr int unit = P.vec / size_of(X), waves_per_row = P.lanes / B::facts.wave_lanes;
+  static constexpr int all_waves = P.blocks * max_of(waves_per_row, 1);
   static constexpr int block_columns = P.block_columns(X);
   using Piece = Packed<X, unit>;
 
   /// What this lane is. Rows beyond the last are inactive: their lanes take part in reductions and touch no memory.
   struct Place {
     std::int32_t row, lane, slot;  // slot: of the row in the block
-    bool active;
+    std::int32_t first;            // column of this block, where a cluster shares the row
+    bool active, leader;           // leader: the one lane that stores what the row has once
   };
   TILEWAVE_DEVICE static Place place(const RowExtent& extent) {
     Place at;
@@ -65,8 +67,10 @@ struct Row {
       at.slot = B::block_lane_id() / P.lanes;
       at.lane = B::block_lane_id() % P.lanes;
     }
-    at.row = B::block_id() * P.rows + at.slot;
+    at.row = B::block_id() / P.blocks * P.rows + at.slot;
+    at.first = P.blocks > 1 ? B::cluster_rank() * block_columns : 0;
     at.active = at.row < extent.rows;
+    at.leader = at.active && at.lane == 0 && at.first == 0;
     return at;
   }
   /// Also column(lane, 0) + column(0, chunk): a lane's chunks stand at constant distances.
@@ -85,9 +89,9 @@ struct Row {
 
   /// Calls body(from) with the first column of every tile of the row: one tile if the row is held.
   template <class Body>
-  TILEWAVE_DEVICE static void tiles(int columns, const Body& body) {
+  TILEWAVE_DEVICE static void tiles(const Place& at, int columns, const Body& body) {
     if constexpr (P.held) {
-      body(0);
+      body(at.first);
     } else {
       for (int from = 0; from < columns; from += block_columns) body(from);
     }
@@ -125,14 +129,28 @@ struct Row {
       }
     }
   }
+  /// Values are widened again from here on. Without it compilers keep them from an earlier pass, and spill.
+  TILEWAVE_DEVICE void forget_values() {
+    if constexpr (sizeof(Piece) == sizeof(Chunk)) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) {
+        TILEWAVE_UNROLL
+        for (int w = 0; w < 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
+      }
+    }
+  }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }
 
   /// What the waves of a row have found so far, a place for each value that is reduced: no barrier is needed between two
-  /// reductions.
+  /// reductions. A cluster's blocks each have all of it.
   template <int values>
   struct Shared {
-    float partial[values][P.rows][max_of(waves_per_row, 1)];
+    float partial[values][P.rows][all_waves];
   };
+  /// Before the first reduction: a cluster's blocks must all have begun. Behind the loads of the row it costs nothing.
+  TILEWAVE_DEVICE static void meet() {
+    if constexpr (P.blocks > 1) B::cluster_barrier();
+  }
   /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place.
   template <int value, int values, class Op>
   TILEWAVE_DEVICE static float reduce(Shared<values>& shared, const Place& at, float x, Op) {
@@ -141,20 +159,38 @@ struct Row {
     return reduce_values<value, Single<Op>>(shared, at, one)[0];
   }
   /// The same of n values together, at places value, value + 1, ...; still one barrier. R::across<lanes>(v) all-reduces
-  /// over aligned groups of lanes.
+  /// over aligned groups of lanes, R::merge(v, w) is its operation.
   template <int value, class R, int values, int n>
   TILEWAVE_DEVICE static Vec<float, n> reduce_values(Shared<values>& shared, const Place& at, Vec<float, n> x) {
-    x = R::template across<min_of(P.lanes, B::facts.wave_lanes)>(x);
-    if constexpr (waves_per_row > 1) {
-      static_assert(value + n <= values && waves_per_row <= B::facts.wave_lanes);
-      if (at.lane % B::facts.wave_lanes == 0) {
+    constexpr int wave_lanes = B::facts.wave_lanes;
+    x = R::template across<min_of(P.lanes, wave_lanes)>(x);
+    if constexpr (all_waves > 1) {
+      static_assert(value + n <= values);
+      const int lane = B::lane_id(), wave = at.first / block_columns * waves_per_row + at.lane / wave_lanes;
+      if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster stores it there
         TILEWAVE_UNROLL
-        for (int i = 0; i < n; ++i) shared.partial[value + i][at.slot][at.lane / B::facts.wave_lanes] = x[i];
+        for (int i = 0; i < n; ++i) {
+          float* mine = &shared.partial[value + i][at.slot][wave];
+          if constexpr (P.blocks > 1) mine = B::remote(mine, lane);
+          B::store(mine, x[i]);
+        }
       }
-      B::barrier();
+      if constexpr (P.blocks > 1) {
+        B::cluster_barrier();
+      } else {
+        B::barrier();
+      }
+      const auto of_wave = [&](int w) {
+        Vec<float, n> v;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < n; ++i) v[i] = shared.partial[value + i][at.slot][w];
+        return v;
+      };
+      constexpr int group = min_of(all_waves, wave_lanes);
+      x = of_wave(lane % group);
       TILEWAVE_UNROLL
-      for (int i = 0; i < n; ++i) x[i] = shared.partial[value + i][at.slot][B::lane_id() % waves_per_row];
-      x = R::template across<waves_per_row>(x);
+      for (int w = group; w < all_waves; w += group) x = R::merge(x, of_wave(w + lane % group));
+      x = R::template across<group>(x);
     }
     return x;
   }
@@ -165,6 +201,10 @@ struct Row {
     template <int lanes>
     TILEWAVE_DEVICE static Vec<float, 1> across(Vec<float, 1> x) {
       x[0] = B::template reduce<lanes>(x[0], Op{});
+      return x;
+    }
+    TILEWAVE_DEVICE static Vec<float, 1> merge(Vec<float, 1> x, Vec<float, 1> y) {
+      x[0] = Op{}(x[0], y[0]);
       return x;
     }
   };

@@ -80,7 +80,7 @@ struct RowOutput {
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
       inverse = inverse_scale(largest);
-      if (at.active && at.lane == 0) B::store(a.scale + at.row, scale_of(largest));
+      if (at.leader) B::store(a.scale + at.row, scale_of(largest));
     }
     each([&](int from) {
       TILEWAVE_UNROLL

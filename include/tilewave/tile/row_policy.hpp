@@ -46,7 +46,8 @@ constexpr bool policy_fits(const ArchFacts& facts, DType x, const RowPolicy& p) 
   const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
   return power_of_two(p.lanes) && p.lanes <= 1024 && p.rows >= 1 && p.block_threads() % facts.wave_lanes == 0 &&
          p.block_threads() <= 1024 && (p.rows == 1 || p.lanes <= facts.wave_lanes || p.lanes % facts.wave_lanes == 0) &&
-         (p.vec == 16 || p.vec == size_of(x)) && p.span >= 1 && p.chunks % p.span == 0 && p.blocks == 1;
+         (p.vec == 16 || p.vec == size_of(x)) && p.span >= 1 && p.chunks % p.span == 0 && power_of_two(p.blocks) &&
+         p.blocks <= facts.max_cluster_blocks && (p.blocks == 1 || (p.held && p.rows == 1));
 }
 
 }  // namespace tilewave

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block, its return.
+// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block or cluster, its
+// return.
 #pragma once
 
 #include "tilewave/arch/host/wave.hpp"
@@ -28,29 +29,29 @@ TILEWAVE_HOST_UNTRACKED inline int any_of(std::uint64_t mask, std::uint64_t rand
 }
 
 /// The wave to go on with among the runnable ones (at least one), after `from` has done all it can.
-TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Block& block, int from) {
-  switch (block.options.schedule) {
-    case Schedule::lockstep: return *block.wave[next_above(block.runnable, from)];
-    case Schedule::reverse: return *block.wave[next_below(block.runnable, from)];
-    case Schedule::first_wave_ahead: return *block.wave[std::countr_zero(block.runnable)];
-    case Schedule::last_wave_ahead: return *block.wave[63 - std::countl_zero(block.runnable)];
+TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
+  switch (cluster.options.schedule) {
+    case Schedule::lockstep: return *cluster.wave[next_above(cluster.runnable, from)];
+    case Schedule::reverse: return *cluster.wave[next_below(cluster.runnable, from)];
+    case Schedule::first_wave_ahead: return *cluster.wave[std::countr_zero(cluster.runnable)];
+    case Schedule::last_wave_ahead: return *cluster.wave[63 - std::countl_zero(cluster.runnable)];
     case Schedule::random: break;
   }
-  return *block.wave[any_of(block.runnable, block.draw())];
+  return *cluster.wave[any_of(cluster.runnable, cluster.draw())];
 }
 
 /// The lane to go on with among the ready ones of `wave` (at least one); `from` is where the wave stands, -1 or 64 at
 /// its beginning.
-TILEWAVE_HOST_UNTRACKED inline Lane& next_lane(Block& block, Wave& wave, int from) {
-  if (block.options.schedule == Schedule::random) return *wave.lane[any_of(wave.ready, block.draw())];
-  if (block.options.schedule == Schedule::reverse) return *wave.lane[next_below(wave.ready, from)];
+TILEWAVE_HOST_UNTRACKED inline Lane& next_lane(Cluster& cluster, Wave& wave, int from) {
+  if (cluster.options.schedule == Schedule::random) return *wave.lane[any_of(wave.ready, cluster.draw())];
+  if (cluster.options.schedule == Schedule::reverse) return *wave.lane[next_below(wave.ready, from)];
   return *wave.lane[next_above(wave.ready, from)];
 }
 
 /// The first lane of the wave chosen by the schedule; `from` is the wave that ran last.
-TILEWAVE_HOST_UNTRACKED inline Lane& first_lane(Block& block, int from) {
-  Wave& wave = next_wave(block, from);
-  return next_lane(block, wave, block.options.schedule == Schedule::reverse ? 0 : 63);
+TILEWAVE_HOST_UNTRACKED inline Lane& first_lane(Cluster& cluster, int from) {
+  Wave& wave = next_wave(cluster, from);
+  return next_lane(cluster, wave, cluster.options.schedule == Schedule::reverse ? 0 : 63);
 }
 
 TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
@@ -60,25 +61,27 @@ TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
 }
 
 /// Lets the schedule choose again, `self` staying ready.
-TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) { go(self, first_lane(*self.block, self.wave->index)); }
+TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) { go(self, first_lane(*self.cluster, self.wave->slot)); }
 
-/// `self` cannot run for now. When nobody can, the block is stuck: only lanes at a barrier that others never reached
+/// `self` cannot run for now. When nobody can, the cluster is stuck: only lanes at a barrier that others never reached
 /// are left, since collectives fail where they diverge.
 TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   wave.ready &= ~self.bit();
-  if (wave.ready == 0) block.runnable &= ~(std::uint64_t{1} << wave.index);
-  if (block.runnable == 0) {
+  if (wave.ready == 0) cluster.runnable &= ~(std::uint64_t{1} << wave.slot);
+  if (cluster.runnable == 0) {
     const Wave* waiting = &wave;
-    for (int w = 0; w < block.waves; ++w) {
-      if (block.wave[w]->at_barrier != 0) waiting = block.wave[w];
+    for (int w = 0; w < cluster.waves(); ++w) {
+      if (cluster.wave[w]->at_barrier != 0) waiting = cluster.wave[w];
     }
-    fail(self, "barrier divergence: only %d of %d lanes arrived at %s:%d, the other %d returned", block.arrived,
-         block.lanes, waiting->barrier.base_name(), waiting->barrier.line, block.returned);
+    const Meeting& meeting = waiting->of_cluster ? static_cast<const Meeting&>(cluster) : *waiting->block;
+    fail(self, "barrier divergence: only %d of %d lanes arrived at %s:%d, the other %d returned", meeting.arrived,
+         waiting->of_cluster ? cluster.lanes() : cluster.block_lanes, waiting->barrier.base_name(),
+         waiting->barrier.line, meeting.returned);
   }
-  const bool stay = wave.ready != 0 && block.options.schedule != Schedule::random;
-  go(self, stay ? next_lane(block, wave, self.index) : first_lane(block, wave.index));
+  const bool stay = wave.ready != 0 && cluster.options.schedule != Schedule::random;
+  go(self, stay ? next_lane(cluster, wave, self.index) : first_lane(cluster, wave.slot));
 }
 
 }  // namespace detail
@@ -110,26 +113,26 @@ TILEWAVE_HOST_UNTRACKED inline bool meet(Lane& self, const Collective& call) {
 
 /// The last lane of a collective: the results are there, everybody goes on.
 TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   char* const ordered = &wave.ordered[wave.parity];
   wave.arrived = 0;
   wave.parity ^= 1;
   wave.ready = wave.all;
-  block.runnable |= std::uint64_t{1} << wave.index;
-  switch (block.options.schedule) {
+  cluster.runnable |= std::uint64_t{1} << wave.slot;
+  switch (cluster.options.schedule) {
     case Schedule::first_wave_ahead:
     case Schedule::last_wave_ahead: break;
     case Schedule::lockstep:
     case Schedule::reverse:
-      if (block.waves > 1) detail::yield(self);
+      if (cluster.waves() > 1) detail::yield(self);
       break;
     case Schedule::random: detail::yield(self); break;
   }
   order_acquire(ordered);
 }
 
-/// Fails the block when another lane of the wave said something else as its n-th statement.
+/// Fails the cluster when another lane of the wave said something else as its n-th statement.
 TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   const std::int64_t number = ++self.agreements;
   auto& remembered = self.wave->agreements[number % remembered_agreements];
@@ -144,9 +147,9 @@ TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   }
 }
 
-/// Waits until all lanes of the block have called it; lanes of one wave from the same line.
-TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
-  Block& block = *self.block;
+/// Waits until all lanes of the block, or of the cluster, have called it; lanes of one wave from the same line.
+TILEWAVE_HOST_UNTRACKED inline void barrier(Lane& self, bool of_cluster, Where where) {
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   if (wave.arrived != 0) {
     const Collective& other = wave.collective;
@@ -156,45 +159,50 @@ TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
   }
   if (wave.at_barrier == 0) {
     wave.barrier = where;
+    wave.of_cluster = of_cluster;
   } else if (!(wave.barrier == where)) {
     fail(self, "barrier divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait at %s:%d",
          where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
          wave.barrier.line);
   }
+  Meeting& meeting = of_cluster ? static_cast<Meeting&>(cluster) : *wave.block;
   // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
-  char* const ordered = &block.ordered[block.parity];
+  char* const ordered = &meeting.ordered[meeting.parity];
   order_release(ordered);
   wave.at_barrier |= self.bit();
-  if (++block.arrived < block.lanes) {
+  if (++meeting.arrived < (of_cluster ? cluster.lanes() : cluster.block_lanes)) {
     detail::stop(self);
   } else {
-    block.arrived = 0;
-    block.parity ^= 1;
-    ++block.counters.barriers;
-    for (int w = 0; w < block.waves; ++w) {
-      block.wave[w]->at_barrier = 0;
-      block.wave[w]->ready = block.wave[w]->all;
-      block.runnable |= std::uint64_t{1} << w;
+    meeting.arrived = 0;
+    meeting.parity ^= 1;
+    ++cluster.counters.barriers;
+    const int first = of_cluster ? 0 : wave.block->rank * cluster.block_waves;
+    const int end = of_cluster ? cluster.waves() : first + cluster.block_waves;
+    for (int w = first; w < end; ++w) {
+      cluster.wave[w]->at_barrier = 0;
+      cluster.wave[w]->ready = cluster.wave[w]->all;
+      cluster.runnable |= std::uint64_t{1} << w;
     }
     detail::yield(self);
   }
   order_acquire(ordered);
 }
 
-/// The lane's kernel is over. Returns when the fiber is given a lane of a later block.
+/// The lane's kernel is over. Returns when the fiber is given a lane of a later cluster.
 TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   if (wave.arrived != 0) {
     const Collective& other = wave.collective;
     fail(self, "wave divergence: this lane returned while %d of %d lanes wait in %s at %s:%d", wave.arrived, wave.lanes,
          name_of(other.kind), other.where.base_name(), other.where.line);
   }
-  block.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
-  order_release(&block.ended);
+  cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
+  order_release(&cluster.ended);
   wave.returned |= self.bit();
-  if (++block.returned == block.lanes) {
-    switch_fiber(self.stack.fiber, block.main);
+  ++wave.block->returned;
+  if (++cluster.returned == cluster.lanes()) {
+    switch_fiber(self.stack.fiber, cluster.main);
   } else {
     detail::stop(self);
   }

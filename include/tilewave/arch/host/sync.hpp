@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The block barrier and the scheduling fence.
+// The barriers of block and cluster, and the scheduling fence.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -13,7 +13,9 @@ namespace tilewave::host {
 struct Sync {
   /// Waits for all lanes of the block. Lanes of one wave must call it from the same line: on hardware the wave arrives
   /// once, not once per branch.
-  static void barrier(Where where = {}) { block_barrier(*current_lane, where); }
+  static void barrier(Where where = {}) { host::barrier(*current_lane, false, where); }
+  /// The same for all lanes of the cluster.
+  static void cluster_barrier(Where where = {}) { host::barrier(*current_lane, true, where); }
   /// Only an instruction order; nothing to do here.
   static void sched_fence() {}
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Grid: one block per P.rows rows. The lanes of a row keep it in registers between the
+// RMSNorm and LayerNorm. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in registers between the
 // statistics and the output (P.held), so it is read once and written once. Shared memory: a few floats per wave. Bound:
 // memory.
 #pragma once
@@ -66,43 +66,47 @@ struct Norm {
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     // Short rows are bound by latency, so the weights are loaded behind the row and not behind the statistics.
-    constexpr bool early = P.held && P.chunks <= 2;
+    constexpr bool early = P.held && P.chunks <= 4;
     Weight weights[early ? P.chunks : 1];
     if (a.residual != nullptr) {
       const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
       void* sum = Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
-      Tile::tiles(columns, [&](int from) {
+      Tile::tiles(at, columns, [&](int from) {
         x.load(source, at, from, columns);
         add(x, residual, at, from, columns);
         x.store(sum, at, from, columns);
       });
       source = sum;
     } else if constexpr (P.held) {
-      x.load(source, at, 0, columns);
+      x.load(source, at, at.first, columns);
     }
     const auto weight_column = [&](int chunk, int from) {
       return min_of(from + Tile::column(at.lane, chunk), columns - unit);  // what lies beyond is not written
     };
     if constexpr (early) {
       TILEWAVE_UNROLL
-      for (int c = 0; c < P.chunks; ++c) weights[c].load(a.weight, weight_column(c, 0));
+      for (int c = 0; c < P.chunks; ++c) weights[c].load(a.weight, weight_column(c, at.first));
     }
+    Tile::meet();
     const auto each = [&](const auto& body) {
-      Tile::tiles(columns, [&](int from) {
+      Tile::tiles(at, columns, [&](int from) {
         if constexpr (!P.held) x.load(source, at, from, columns);
         body(from);
       });
     };
 
     // What is normalised, in f32: x, then x - mean.
-    Vec<float, unit> kept[keep ? P.chunks : 1];
+    Vec<float, unit> kept[keep ? P.chunks : 1] = {};
     float mean = 0.0f;
     const auto values = [&](int chunk) {
-      if constexpr (keep) return kept[chunk];
-      Vec<float, unit> v = x.values(chunk);
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) v[e] -= mean;
-      return v;
+      if constexpr (keep) {
+        return kept[chunk];
+      } else {
+        Vec<float, unit> v = x.values(chunk);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) v[e] -= mean;
+        return v;
+      }
     };
     if constexpr (keep) {
       TILEWAVE_UNROLL
@@ -115,6 +119,7 @@ struct Norm {
         for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
       });
       mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
+      if constexpr (P.held && !keep) x.forget_values();
       if constexpr (keep) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
@@ -135,8 +140,9 @@ struct Norm {
       }
     });
     squares = Tile::template reduce<1>(shared, at, squares, Sum{});
+    if constexpr (P.held && !keep) x.forget_values();
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
-    if (at.active && at.lane == 0) {
+    if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Softmax and log softmax over rows. Grid: one block per P.rows rows. The lanes of a row keep it in registers between
+// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in registers between
 // statistics and the output (P.held), so it is read once and written once; else it is read once more for the output.
 // Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory: a few floats per wave. Bound: memory.
 #pragma once
@@ -38,9 +38,10 @@ struct Softmax {
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if constexpr (P.held) x.load(source, at, 0, visible);
+    if constexpr (P.held) x.load(source, at, at.first, visible);
+    Tile::meet();
     const auto each = [&](int columns, const auto& body) {
-      Tile::tiles(columns, [&](int from) {
+      Tile::tiles(at, columns, [&](int from) {
         if constexpr (!P.held) x.load(source, at, from, visible);
         body(from);
       });
@@ -70,6 +71,7 @@ struct Softmax {
         if constexpr (keep) kept[c] = s;
       }
       top = finite_or_zero(largest);
+      if constexpr (!keep) x.forget_values();
       if constexpr (!P.held) sum *= B::exp2(before - top);
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
@@ -88,9 +90,10 @@ struct Softmax {
     top = finite_or_zero(found[0]);
     sum = found[1];
     const float sum_log2 = B::log2(sum);
-    if (a.lse != nullptr && at.active && at.lane == 0) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
+    if (a.lse != nullptr && at.leader) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
 
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;           // NaN stays NaN
+    if constexpr (P.held && !keep) x.forget_values();
     const float kept_scale = B::exp2(lane_largest - top) * inverse;  // 0 for a lane that saw nothing
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
@@ -124,6 +127,12 @@ struct Softmax {
     TILEWAVE_DEVICE static Vec<float, 2> across(Vec<float, 2> v) {
       const float largest = B::template reduce<lanes>(v[0], Max{});
       v[1] = B::template reduce<lanes>(v[1] * B::exp2(v[0] - finite_or_zero(largest)), Sum{});
+      v[0] = largest;
+      return v;
+    }
+    TILEWAVE_DEVICE static Vec<float, 2> merge(Vec<float, 2> v, Vec<float, 2> w) {
+      const float largest = Max{}(v[0], w[0]), top = finite_or_zero(largest);
+      v[1] = v[1] * B::exp2(v[0] - top) + w[1] * B::exp2(w[0] - top);
       v[0] = largest;
       return v;
     }
