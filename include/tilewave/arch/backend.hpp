@@ -27,6 +27,10 @@ struct AtomRegisters {
 ///               wave_lanes wave_id() without the cost of a uniform wave_id(), block_id() in the 1-D grid
 ///   memory      load<T>(p), store(p, v): one access of 1, 2, 4, 8 or 16 bytes of device memory, aligned to its size;
 ///               load_stream(p), store_stream(p, v): 16 bytes that will not be read again, or not soon
+///               Window<uniform>{base, bytes}: device memory of which offsets below `bytes`, less than 2^31, may be
+///               touched: load<T>(offset) and load_stream<T>(offset) give 0 beyond, store(offset, v) and
+///               store_stream(offset, v) write nothing; offsets and bytes are multiples of sizeof(T). Uniform: base and
+///               bytes are the same in every lane of the wave
 ///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
 ///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit();
 ///               wait<pending, copies_per_commit = 1>() returns when at most `pending` commits of *this lane* are still
@@ -47,10 +51,11 @@ struct AtomRegisters {
 ///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
 ///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
-///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block is
-///               in block `rank` of the cluster, valid between cluster_barrier()s: all blocks must have begun before the
-///               first remote access and none may end before the last. A cluster of one block is the block
-///   sync        barrier() for the block, cluster_barrier() for the cluster; sched_fence(): instructions do not move across it (no run-time effect)
+///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block
+///               is in block `rank` of the cluster, valid between cluster_barrier()s: all blocks must have begun before
+///               the first remote access and none may end before the last. A cluster of one block is the block
+///   sync        barrier() for the block, cluster_barrier() for the cluster; sched_fence(): instructions do not move
+///               across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
                            std::uint32_t word, typename B::KvOperand kv, typename B::RowsOperand rows,
@@ -66,6 +71,10 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::store(out, x) } -> std::same_as<void>;
   { B::load_stream(chunk_in) } -> std::same_as<Chunk>;
   { B::store_stream(shared, chunk) } -> std::same_as<void>;
+  { typename B::template Window<true>{in, word}.template load<float>(word) } -> std::same_as<float>;
+  { typename B::template Window<false>{in, word}.template load_stream<Chunk>(word) } -> std::same_as<Chunk>;
+  { typename B::template Window<true>{out, word}.store(word, x) } -> std::same_as<void>;
+  { typename B::template Window<false>{out, word}.store_stream(word, chunk) } -> std::same_as<void>;
   { B::copy_async(shared, chunk_in) } -> std::same_as<void>;
   { B::commit() } -> std::same_as<void>;
   { B::template wait<1>() } -> std::same_as<void>;

@@ -84,9 +84,9 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .fp8_flops = 4614e12,
                                         .fp8 = DType::fp8_e4m3fn};
 
-// H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s,
-// 989 / 1979 TFLOP/s (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of 8 blocks are
-// the portable maximum (same guide).
+// H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
+// (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of 8 blocks are the portable
+// maximum (same guide).
 inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_lanes = 32,
                                       .lds_bytes = 227 * 1024,

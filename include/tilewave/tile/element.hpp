@@ -32,8 +32,8 @@ struct StorageOf<4> {
 template <DType T>
 using Storage = typename detail::StorageOf<size_of(T)>::type;
 
-/// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes. In words where they fill one, as
-/// registers are: compilers make a move of every narrower member.
+/// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes. In words where they fill one,
+/// as registers are: compilers make a move of every narrower member.
 template <DType T, int n>
 using Packed = Vec<typename detail::StorageOf<n * size_of(T) < 4 ? n * size_of(T) : 4>::type,
                    n * size_of(T) < 4 ? 1 : n * size_of(T) / 4>;

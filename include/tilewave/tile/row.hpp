@@ -46,6 +46,7 @@ struct Row {
   static constexpr int unit = P.vec / size_of(X), waves_per_row = P.lanes / B::facts.wave_lanes;
   static constexpr int all_waves = P.blocks * max_of(waves_per_row, 1);
   static constexpr int block_columns = P.block_columns(X);
+  static constexpr bool keeps = keeps_values(B::facts, X, P);
   using Piece = Packed<X, unit>;
 
   /// What this lane is. Rows beyond the last are inactive: their lanes take part in reductions and touch no memory.
@@ -73,7 +74,6 @@ struct Row {
     at.leader = at.active && at.lane == 0 && at.first == 0;
     return at;
   }
-  /// Also column(lane, 0) + column(0, chunk): a lane's chunks stand at constant distances.
   TILEWAVE_DEVICE static constexpr int column(int lane, int chunk) {
     return ((chunk / P.span * P.lanes + lane) * P.span + chunk % P.span) * unit;
   }
@@ -97,45 +97,63 @@ struct Row {
     }
   }
 
+  template <DType T>
+  TILEWAVE_DEVICE static std::uint32_t window_bytes(int columns) {
+    columns = max_of(min_of(columns, block_columns), 0);
+    return static_cast<std::uint32_t>((columns + unit - 1) / unit * unit * size_of(T));
+  }
+
   Piece pieces[P.chunks];
 
-  /// Columns from + [0, block_columns) below `end` of the row at `data`; zeros elsewhere.
-  TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end) {
-    const int mine = from + column(at.lane, 0);
-    const auto* to_mine = B::settle(static_cast<const Storage<X>*>(data) + mine);
+  /// Columns from + [0, block_columns) below `end` of the row of T at `data`, to the end of its last access. Nothing if
+  /// the row is inactive.
+  using Window = typename B::template Window<(waves_per_row >= 1)>;
+  template <DType T>
+  TILEWAVE_DEVICE static Window window(const void* data, const Place& at, int from, int end) {
+    return Window{B::settle(static_cast<const Storage<T>*>(data) + from), at.active ? window_bytes<T>(end - from) : 0};
+  }
+  /// The same of values that every row shares.
+  using SharedWindow = typename B::template Window<true>;
+  template <DType T>
+  TILEWAVE_DEVICE static SharedWindow shared_window(const void* data, int from, int end) {
+    return SharedWindow{static_cast<const Storage<T>*>(data) + from, window_bytes<T>(end - from)};
+  }
+
+  /// Columns from + [0, block_columns) below `end` of the row at `data`, or some chunks of them; zeros elsewhere.
+  TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end, int first = 0, int last = P.chunks) {
+    const Window row = window<X>(data, at, from, end);
     TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) {
-      if (at.active && mine + column(0, c) < end) {
-        if constexpr (sizeof(Piece) == sizeof(Chunk)) {
-          pieces[c] = __builtin_bit_cast(Piece, B::load_stream(reinterpret_cast<const Chunk*>(to_mine + column(0, c))));
-        } else {
-          pieces[c] = B::load(reinterpret_cast<const Piece*>(to_mine + column(0, c)));
-        }
-      } else {
-        pieces[c] = Piece{};
-      }
-    }
+    for (int c = first; c < last; ++c) pieces[c] = row.template load_stream<Piece>(column(at.lane, c) * size_of(X));
   }
   TILEWAVE_DEVICE void store(void* data, const Place& at, int from, int end) const {
-    const int mine = from + column(at.lane, 0);
-    auto* to_mine = B::settle(static_cast<Storage<X>*>(data) + mine);
+    const Window row = window<X>(data, at, from, end);
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) row.store_stream(column(at.lane, c) * size_of(X), pieces[c]);
+  }
+  /// Columns from `end` on become `filler`, n elements each.
+  TILEWAVE_DEVICE void fill(const Place& at, int from, int end, const Vec<float, unit>& filler) {
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      if (!at.active || mine + column(0, c) >= end) continue;
-      if constexpr (sizeof(Piece) == sizeof(Chunk)) {
-        B::store_stream(reinterpret_cast<Chunk*>(to_mine + column(0, c)), __builtin_bit_cast(Chunk, pieces[c]));
-      } else {
-        B::store(reinterpret_cast<Piece*>(to_mine + column(0, c)), pieces[c]);
-      }
+      const int left = end - from - column(at.lane, c);
+      if (left >= unit) continue;
+      Vec<float, unit> v = values(c);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[e] = e < left ? v[e] : filler[e];
+      pieces[c] = narrow<B, X, unit>(v);
     }
   }
-  /// Values are widened again from here on. Without it compilers keep them from an earlier pass, and spill.
-  TILEWAVE_DEVICE void forget_values() {
-    if constexpr (sizeof(Piece) == sizeof(Chunk)) {
+  /// Between two passes over a row whose values in f32 would not fit the registers: they are widened again. Compilers
+  /// would keep them, and spill.
+  TILEWAVE_DEVICE void refresh() {
+    if constexpr (!keeps) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        TILEWAVE_UNROLL
-        for (int w = 0; w < 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
+        if constexpr (sizeof(Piece) >= 4) {
+          TILEWAVE_UNROLL
+          for (std::size_t w = 0; w < sizeof(Piece) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
+        } else {
+          pieces[c][0] = static_cast<Storage<X>>(B::settle(std::uint32_t{pieces[c][0]}));
+        }
       }
     }
   }

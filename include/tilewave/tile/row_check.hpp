@@ -113,7 +113,10 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
   const ArchFacts& facts = facts_of(arch);
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
-    if (policy_fits(facts, x, p) && output_fits(facts, x, mode, p)) all.list[all.count++] = p;
+    if (!policy_fits(facts, x, p) || !output_fits(facts, x, mode, p)) return;
+    for (int i = 0; i < all.count; ++i)
+      if (all.list[i] == p) return;
+    all.list[all.count++] = p;
   };
   const int element = size_of(x);
   // CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes as fast.
@@ -132,9 +135,9 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(256, 1, 1, 16);
     vectors(1024, 1, 1, 16);
     vectors(512, 1, 4, 8);
-    // Longer than a block holds without spilling: clusters, of at most 64 waves.
-    for (const int blocks : {2, 4, 8}) vectors(256, 1, 8, 6, blocks);
-    vectors(256, 1, 16, 4, 8);
+    // Longer than a block holds without spilling.
+    for (const int blocks : {2, 4, 8}) vectors(512, 1, 4, 8, blocks);
+    vectors(512, 1, 8, 4, 8);
   } else {
     vectors(16, 16, 1, 8);
     vectors(64, 4, 1, 8);
@@ -142,17 +145,20 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(256, 1, 1, 8);
     vectors(256, 1, 2, 8);
     vectors(512, 1, 1, 8);
-    vectors(256, 1, 4, 8);
+    vectors(256, 1, 4, 4);
     vectors(1024, 1, 1, 8);
-    vectors(512, 1, 4, 8);
-    vectors(1024, 1, 4, 8);
+    vectors(512, 1, 4, 4);
+    vectors(512, 1, 8, 4);  // two blocks a CU, so that one computes while the other loads
     vectors(1024, 1, 8, 4);
+    // Half of a CU's registers; a scaled output needs the rest for its columns.
+    if (mode == ScaleMode::none) vectors(1024, 1, 16, 4);
   }
-  add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = 8});
+  const int waves = arch == ArchId::sm90 ? 8 : 4;
+  add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = waves});
   // Rows that are not aligned to 16 bytes: one element an access, eight neighbours a lane.
-  add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = 8});
-  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .waves_per_simd = 4});
-  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .held = false, .waves_per_simd = 4});
+  add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = waves});
+  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .waves_per_simd = waves / 2});
+  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .held = false, .waves_per_simd = waves / 2});
   return all;
 }
 

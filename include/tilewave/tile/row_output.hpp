@@ -48,9 +48,10 @@ struct RowOutput {
   static constexpr ScaleMode mode = O.scale;
   using Tile = Row<B, X, P>;
   using Place = typename Tile::Place;
+  using Window = typename Tile::Window;
   static_assert(output_fits(B::facts, X, mode, P));
   static constexpr int unit = Tile::unit;
-  static constexpr bool keep = mode == ScaleMode::per_token && keeps_values(P, X);  // between amax and output
+  static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
   static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
@@ -61,8 +62,7 @@ struct RowOutput {
   TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
                                     typename Tile::template Shared<reductions>& shared, const Each& each,
                                     const Value& value) {
-    auto* out = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides) + Tile::column(at.lane, 0);
-    out = B::settle(out);
+    auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
     float inverse = 1.0f;
     Vec<float, unit> kept[keep ? P.chunks : 1];
     if constexpr (mode == ScaleMode::per_tensor) {
@@ -72,10 +72,10 @@ struct RowOutput {
       each([&](int from) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
-          if (from + Tile::column(at.lane, c) >= extent.columns) continue;
-          const Vec<float, unit> values = value(c, from);
+          const Vec<float, unit> values = value(c, from);  // in every lane: rooms agree on windows
           if constexpr (keep) kept[c] = values;
-          largest = amax(largest, values);
+          const float here = amax(largest, values);
+          if (from + Tile::column(at.lane, c) < extent.columns) largest = here;
         }
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
@@ -83,6 +83,7 @@ struct RowOutput {
       if (at.leader) B::store(a.scale + at.row, scale_of(largest));
     }
     each([&](int from) {
+      const Window out = Tile::template window<type>(row, at, from, extent.columns);
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; c += P.span) {
         Vec<float, unit> values[P.span];
@@ -107,7 +108,7 @@ struct RowOutput {
             B::store(a.scale + at.row * a.scale_stride + first / scale_group, scale_of(largest));
           }
         }
-        if (at.active) store(out + from + Tile::column(0, c), first, extent.columns, inverse, values);
+        store(out, Tile::column(at.lane, c), inverse, values);
       }
     });
   }
@@ -123,46 +124,42 @@ struct RowOutput {
     return largest > 0.0f ? largest_code(type) / largest : 1.0f;
   }
 
-  // `to`: column `first` of the row.
-  TILEWAVE_DEVICE static void store(Storage<type>* to, int first, int end, float inverse,
+  TILEWAVE_DEVICE static void store(const Window& out, int first, float inverse,
                                     const Vec<float, unit> (&values)[P.span]) {
+    constexpr int joined_bytes = joined * unit * size_of(type);
+    const Window whole{out.base, out.bytes / joined_bytes * joined_bytes};
     TILEWAVE_UNROLL
     for (int s = 0; s < P.span; s += joined) {
-      const int column = first + s * unit;
+      const int offset = (first + s * unit) * size_of(type);
       Vec<float, joined * unit> scaled;
       TILEWAVE_UNROLL
       for (int e = 0; e < joined * unit; ++e) {
         scaled[e] = values[s + e / unit][e % unit];
         if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
       }
-      if (column + (joined - 1) * unit < end) {
-        put<joined * unit>(to + s * unit, scaled);
-      } else if (column < end) {  // a row may end between the joined chunks
+      put<joined * unit>(whole, offset, scaled);
+      if constexpr (joined > 1) {  // a row may end between the joined chunks
+        if (out.bytes == whole.bytes || offset != static_cast<int>(whole.bytes)) continue;
         TILEWAVE_UNROLL
         for (int j = 0; j + 1 < joined; ++j) {
           Vec<float, unit> part;
           TILEWAVE_UNROLL
           for (int e = 0; e < unit; ++e) part[e] = scaled[j * unit + e];
-          if (column + j * unit < end) put<unit>(to + (s + j) * unit, part);
+          put<unit>(out, offset + j * unit * size_of(type), part);
         }
       }
     }
   }
   // One access, or as many of 16 bytes as it takes (an output wider than the input).
   template <int n>
-  TILEWAVE_DEVICE static void put(Storage<type>* to, const Vec<float, n>& values) {
+  TILEWAVE_DEVICE static void put(const Window& to, int offset, const Vec<float, n>& values) {
     constexpr int per_store = min_of(n, 16 / size_of(type));
     TILEWAVE_UNROLL
     for (int i = 0; i < n; i += per_store) {
       Vec<float, per_store> part;
       TILEWAVE_UNROLL
       for (int e = 0; e < per_store; ++e) part[e] = values[i + e];
-      const Packed<type, per_store> packed = narrow<B, type, per_store>(part);
-      if constexpr (sizeof(packed) == sizeof(Chunk)) {
-        B::store_stream(reinterpret_cast<Chunk*>(to + i), __builtin_bit_cast(Chunk, packed));
-      } else {
-        B::store(reinterpret_cast<Packed<type, per_store>*>(to + i), packed);
-      }
+      to.store_stream(offset + i * size_of(type), narrow<B, type, per_store>(part));
     }
   }
 };

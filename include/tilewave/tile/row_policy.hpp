@@ -38,8 +38,10 @@ inline std::string name_of(const RowPolicy& p) {
 }
 
 /// Whether a lane has the registers to keep its part of a row in f32 from one pass over it to the next, instead of
-/// computing it again from the packed elements: 32 of the 64 that eight waves per SIMD leave it.
-constexpr bool keeps_values(const RowPolicy& p, DType x) { return p.held && p.chunks * (p.vec / size_of(x)) <= 32; }
+/// computing it again from the packed elements: half of what the claimed occupancy leaves it.
+constexpr bool keeps_values(const ArchFacts& facts, DType x, const RowPolicy& p) {
+  return p.held && 2 * p.chunks * (p.vec / size_of(x)) <= facts.register_file_lanes / p.waves_per_simd;
+}
 
 /// Compile-time legality of a policy for rows of type x on a chip.
 constexpr bool policy_fits(const ArchFacts& facts, DType x, const RowPolicy& p) {

@@ -3,12 +3,16 @@
 
 #include "tilewave/arch/gfx9/lanes.hpp"
 #include "tilewave/arch/gfx9/memory.hpp"
+#include "tilewave/arch/gfx9/window.hpp"
 
 #if defined(__HIP__)
 
 namespace tilewave::gfx942 {
 
 struct Memory : gfx9::Memory {
+  template <bool uniform>
+  using Window = std::conditional_t<uniform, gfx9::BufferWindow, CheckedWindow<gfx9::Memory>>;
+
   /// global_load_lds_dword moves 4 bytes a lane to lane-linear LDS, so four of them move the wave's 64 chunks; lane l
   /// of the i-th supplies the address of word l % 4 of the chunk that lane 16 i + l / 4 asked for.
   TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {

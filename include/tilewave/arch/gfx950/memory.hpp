@@ -3,12 +3,16 @@
 
 #include "tilewave/arch/gfx9/lanes.hpp"
 #include "tilewave/arch/gfx9/memory.hpp"
+#include "tilewave/arch/gfx9/window.hpp"
 
 #if defined(__HIP__)
 
 namespace tilewave::gfx950 {
 
 struct Memory : gfx9::Memory {
+  template <bool uniform>
+  using Window = std::conditional_t<uniform, gfx9::BufferWindow, CheckedWindow<gfx9::Memory>>;
+
   /// global_load_lds_dwordx4: 16 bytes a lane straight to lane-linear LDS, new with CDNA4. (Other passes of a fat
   /// binary reject the size when they parse it.)
   TILEWAVE_DEVICE static void copy_async([[maybe_unused]] Chunk* shared, [[maybe_unused]] const Chunk* global) {

@@ -110,7 +110,7 @@ struct Launch {
       return {StatusCode::bad_extent, "the block is not a whole number of waves of at most 1024 lanes"};
     }
     if (shape.cluster * shape.block > max_cluster_waves * facts.wave_lanes) {
-      return {StatusCode::bad_extent, "the host room runs clusters of at most 64 waves"};
+      return {StatusCode::bad_extent, "the host room runs clusters of at most 128 waves"};
     }
     if (sizeof(Shared) > static_cast<std::size_t>(facts.lds_bytes)) {
       return {StatusCode::launch_failed, "the kernel's shared memory exceeds what a block of this chip may use"};

@@ -13,6 +13,7 @@
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/arch/host/schedule.hpp"
+#include "tilewave/arch/window.hpp"
 #include "tilewave/core/vec.hpp"
 
 namespace tilewave::host {
@@ -124,6 +125,18 @@ struct Memory {
   }
   /// A store of data that no lane reads soon.
   static void store_stream(Chunk* p, const Chunk& value, Where where = {}) { store(p, value, where); }
+
+  /// A uniform window whose base or bytes differ between the lanes of a wave fails the launch.
+  template <bool uniform>
+  struct Window : CheckedWindow<Memory> {
+    Window(const void* base, std::uint32_t bytes, Where where = {}) : CheckedWindow<Memory>{base, bytes} {
+      if constexpr (uniform) {
+        agree(*current_lane,
+              {"base of a window", static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(base)), where});
+        agree(*current_lane, {"bytes of a window", bytes, where});
+      }
+    }
+  };
 
   /// Queues a copy of 16 bytes into shared memory; where facts.copies_lane_linear, lane l's target is 16 * l behind
   /// lane 0's. It is performed by the `wait` that needs it and not before: a missing wait leaves what was there, the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block or cluster, its
-// return.
+// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block or cluster,
+// its return.
 #pragma once
 
 #include "tilewave/arch/host/wave.hpp"
@@ -13,19 +13,29 @@ namespace tilewave::host {
 
 namespace detail {
 
+/// The lowest and the highest set bit of `mask` (not 0).
+TILEWAVE_HOST_UNTRACKED inline int lowest(WaveSet mask) {
+  const auto low = static_cast<std::uint64_t>(mask);
+  return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(static_cast<std::uint64_t>(mask >> 64));
+}
+TILEWAVE_HOST_UNTRACKED inline int highest(WaveSet mask) {
+  const auto high = static_cast<std::uint64_t>(mask >> 64);
+  return high != 0 ? 127 - std::countl_zero(high) : 63 - std::countl_zero(static_cast<std::uint64_t>(mask));
+}
 /// A set bit of `mask` (not 0): the next above `after`, cyclically.
-TILEWAVE_HOST_UNTRACKED inline int next_above(std::uint64_t mask, int after) {
-  const std::uint64_t above = mask & (~std::uint64_t{1} << after);
-  return std::countr_zero(above != 0 ? above : mask);
+TILEWAVE_HOST_UNTRACKED inline int next_above(WaveSet mask, int after) {
+  const WaveSet above = mask & (~WaveSet{1} << after);
+  return lowest(above != 0 ? above : mask);
 }
-TILEWAVE_HOST_UNTRACKED inline int next_below(std::uint64_t mask, int before) {
-  const std::uint64_t below = mask & ((std::uint64_t{1} << before) - 1);
-  return 63 - std::countl_zero(below != 0 ? below : mask);
+TILEWAVE_HOST_UNTRACKED inline int next_below(WaveSet mask, int before) {
+  const WaveSet below = mask & ((WaveSet{1} << before) - 1);
+  return highest(below != 0 ? below : mask);
 }
-TILEWAVE_HOST_UNTRACKED inline int any_of(std::uint64_t mask, std::uint64_t random) {
-  for (std::uint64_t skip = random % static_cast<std::uint64_t>(std::popcount(mask)); skip > 0; --skip)
-    mask &= mask - 1;
-  return std::countr_zero(mask);
+TILEWAVE_HOST_UNTRACKED inline int any_of(WaveSet mask, std::uint64_t random) {
+  const int count =
+      std::popcount(static_cast<std::uint64_t>(mask)) + std::popcount(static_cast<std::uint64_t>(mask >> 64));
+  for (std::uint64_t skip = random % static_cast<std::uint64_t>(count); skip > 0; --skip) mask &= mask - 1;
+  return lowest(mask);
 }
 
 /// The wave to go on with among the runnable ones (at least one), after `from` has done all it can.
@@ -33,8 +43,8 @@ TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
   switch (cluster.options.schedule) {
     case Schedule::lockstep: return *cluster.wave[next_above(cluster.runnable, from)];
     case Schedule::reverse: return *cluster.wave[next_below(cluster.runnable, from)];
-    case Schedule::first_wave_ahead: return *cluster.wave[std::countr_zero(cluster.runnable)];
-    case Schedule::last_wave_ahead: return *cluster.wave[63 - std::countl_zero(cluster.runnable)];
+    case Schedule::first_wave_ahead: return *cluster.wave[lowest(cluster.runnable)];
+    case Schedule::last_wave_ahead: return *cluster.wave[highest(cluster.runnable)];
     case Schedule::random: break;
   }
   return *cluster.wave[any_of(cluster.runnable, cluster.draw())];
@@ -69,7 +79,7 @@ TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
   Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   wave.ready &= ~self.bit();
-  if (wave.ready == 0) cluster.runnable &= ~(std::uint64_t{1} << wave.slot);
+  if (wave.ready == 0) cluster.runnable &= ~(WaveSet{1} << wave.slot);
   if (cluster.runnable == 0) {
     const Wave* waiting = &wave;
     for (int w = 0; w < cluster.waves(); ++w) {
@@ -119,7 +129,7 @@ TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
   wave.arrived = 0;
   wave.parity ^= 1;
   wave.ready = wave.all;
-  cluster.runnable |= std::uint64_t{1} << wave.slot;
+  cluster.runnable |= WaveSet{1} << wave.slot;
   switch (cluster.options.schedule) {
     case Schedule::first_wave_ahead:
     case Schedule::last_wave_ahead: break;
@@ -181,7 +191,7 @@ TILEWAVE_HOST_UNTRACKED inline void barrier(Lane& self, bool of_cluster, Where w
     for (int w = first; w < end; ++w) {
       cluster.wave[w]->at_barrier = 0;
       cluster.wave[w]->ready = cluster.wave[w]->all;
-      cluster.runnable |= std::uint64_t{1} << w;
+      cluster.runnable |= WaveSet{1} << w;
     }
     detail::yield(self);
   }

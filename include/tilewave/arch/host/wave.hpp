@@ -20,7 +20,8 @@ namespace tilewave::host {
 
 inline constexpr int max_wave_lanes = 64;
 inline constexpr int max_block_lanes = 1024;
-inline constexpr int max_cluster_waves = 64;  // a bit each in Cluster::runnable
+inline constexpr int max_cluster_waves = 128;
+using WaveSet = unsigned __int128;  // a bit for each
 inline constexpr int max_cluster_blocks = 8;
 
 /// Where in the kernel a primitive was called: as a defaulted last parameter it is the caller's line.
@@ -147,8 +148,8 @@ struct Cluster : Meeting {
   int blocks = 0, block_lanes = 0, block_waves = 0;
   bool failed = false;
   Options options;
-  std::uint64_t random = 1;    // state of the generator, never 0
-  std::uint64_t runnable = 0;  // waves with ready lanes
+  std::uint64_t random = 1;  // state of the generator, never 0
+  WaveSet runnable = 0;      // waves with ready lanes
   Block block[max_cluster_blocks];
   Wave* wave[max_cluster_waves] = {};
   void (*kernel)(const void* args, void* shared) = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A worker runs clusters (mostly of one block) one after the other on the thread that holds it. It keeps its lanes' fibers and its shared
-// memory from launch to launch.
+// A worker runs clusters (mostly of one block) one after the other on the thread that holds it. It keeps its lanes'
+// fibers and its shared memory from launch to launch.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -34,7 +34,8 @@ struct LaunchRequest {
   std::int64_t cluster_at(std::int64_t i) const {
     if (options.schedule == Schedule::reverse) return clusters - 1 - i;
     if (options.schedule != Schedule::random) return i;
-    // i -> a * i + b modulo clusters visits every cluster once when a and clusters have no common factor. clusters < 2^31.
+    // i -> a * i + b modulo clusters visits every cluster once when a and clusters have no common factor. clusters <
+    // 2^31.
     std::int64_t a = static_cast<std::int64_t>(options.seed % 1000003) | 1;
     while (std::gcd(a, clusters) != 1) a += 2;
     return (a % clusters * i + static_cast<std::int64_t>(options.seed % static_cast<std::uint64_t>(clusters))) %
@@ -121,7 +122,7 @@ class Worker {
     // Different for every cluster, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.
     cluster_.random = ((request.options.seed + 1) * 0x9e3779b97f4a7c15u ^ (static_cast<std::uint64_t>(id) + 1)) | 1;
     for (int i = 0; i < 8; ++i) cluster_.draw();
-    cluster_.runnable = ~std::uint64_t{0} >> (64 - cluster_.waves());
+    cluster_.runnable = ~WaveSet{0} >> (max_cluster_waves - cluster_.waves());
     for (int w = 0; w < cluster_.waves(); ++w) {
       Wave& wave = *cluster_.wave[w];
       wave.block = &cluster_.block[w / cluster_.block_waves];

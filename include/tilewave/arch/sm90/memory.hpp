@@ -3,12 +3,16 @@
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/window.hpp"
 
 #if defined(__CUDACC__)
 
 namespace tilewave::sm90 {
 
 struct Memory {
+  template <bool uniform>
+  using Window = CheckedWindow<Memory>;
+
   template <class T>
   TILEWAVE_DEVICE static T load(const T* p) {
     return *p;

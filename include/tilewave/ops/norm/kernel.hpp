@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in registers between the
-// statistics and the output (P.held), so it is read once and written once. Shared memory: a few floats per wave. Bound:
-// memory.
+// RMSNorm and LayerNorm. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in
+// registers between the statistics and the output (P.held), so it is read once and written once. Shared memory: a few
+// floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/norm/policy.hpp"
@@ -30,11 +30,10 @@ struct ColumnValues {
   static constexpr int per_load = min_of(unit, 16 / size_of(T));
   Packed<T, per_load> parts[unit / per_load];
 
-  TILEWAVE_DEVICE void load(const void* data, int column) {
+  TILEWAVE_DEVICE void load(const typename B::template Window<true>& window, int column) {
     TILEWAVE_UNROLL
     for (int i = 0; i < unit / per_load; ++i) {
-      parts[i] =
-          B::load(reinterpret_cast<const Packed<T, per_load>*>(static_cast<const Storage<T>*>(data) + column) + i);
+      parts[i] = window.template load<Packed<T, per_load>>((column + i * per_load) * size_of(T));
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values() const {
@@ -49,13 +48,59 @@ struct ColumnValues {
   }
 };
 
+/// Weight, bias and smooth scale of the chunks that come next. They are loaded `ahead` chunks early: a load behind a
+/// store would wait for the store, too (CDNA counts both in vmcnt), and a chunk at a time would pay a latency for each.
+template <class B, NormSpec S, NormPolicy P>
+struct NormColumns {
+  using Tile = Row<B, S.x, P>;
+  static constexpr int unit = Tile::unit;
+  static constexpr bool quantised = S.scale != ScaleMode::none;
+  static constexpr int registers = (2 * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
+  // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 40.
+  static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 40;
+  static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
+
+  ColumnValues<B, S.weight, unit> weight[ahead], bias[ahead];
+  ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
+
+  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::Place& at, int chunk, int from) {
+    const int column = Tile::column(at.lane, chunk), end = a.extent.columns, i = chunk % ahead;
+    weight[i].load(Tile::template shared_window<S.weight>(a.weight, from, end), column);
+    bias[i].load(Tile::template shared_window<S.weight>(a.bias, from, a.bias == nullptr ? from : end), column);
+    if constexpr (quantised) {
+      smooth[i].load(Tile::template shared_window<S.x>(a.smooth, from, a.smooth == nullptr ? from : end), column);
+    }
+  }
+  TILEWAVE_DEVICE void load_first(const NormArgs& a, const typename Tile::Place& at, int from) {
+    TILEWAVE_UNROLL
+    for (int c = 0; c < ahead; ++c) load(a, at, c, from);
+  }
+  /// v = v rstd weight + bias, times the smooth scale, of which the last two are optional.
+  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, Vec<float, unit>& v) const {
+    const Vec<float, unit> w = weight[chunk % ahead].values();
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) v[e] = v[e] * rstd * w[e];
+    if (a.bias != nullptr) {
+      const Vec<float, unit> b = bias[chunk % ahead].values();
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[e] += b[e];
+    }
+    if constexpr (quantised) {
+      if (a.smooth == nullptr) return;
+      const Vec<float, unit> s = smooth[chunk % ahead].values();
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[e] *= s[e];
+    }
+  }
+};
+
 template <class B, NormSpec S, NormPolicy P>
 struct Norm {
   using Room = B;
   using Args = NormArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
-  using Weight = ColumnValues<B, S.weight, Tile::unit>;
+  using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int reductions = 3, unit = Tile::unit;
   using Shared = typename Tile::template Shared<reductions>;
@@ -65,9 +110,6 @@ struct Norm {
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    // Short rows are bound by latency, so the weights are loaded behind the row and not behind the statistics.
-    constexpr bool early = P.held && P.chunks <= 4;
-    Weight weights[early ? P.chunks : 1];
     if (a.residual != nullptr) {
       const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
       void* sum = Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
@@ -80,38 +122,35 @@ struct Norm {
     } else if constexpr (P.held) {
       x.load(source, at, at.first, columns);
     }
-    const auto weight_column = [&](int chunk, int from) {
-      return min_of(from + Tile::column(at.lane, chunk), columns - unit);  // what lies beyond is not written
-    };
-    if constexpr (early) {
-      TILEWAVE_UNROLL
-      for (int c = 0; c < P.chunks; ++c) weights[c].load(a.weight, weight_column(c, at.first));
-    }
+    constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
+    Columns shared_by_rows;
+    if constexpr (all_ahead) shared_by_rows.load_first(a, at, at.first);
     Tile::meet();
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
-        if constexpr (!P.held) x.load(source, at, from, columns);
+        if constexpr (P.held) {
+          x.refresh();
+        } else {
+          x.load(source, at, from, columns);
+        }
         body(from);
       });
     };
 
     // What is normalised, in f32: x, then x - mean.
-    Vec<float, unit> kept[keep ? P.chunks : 1] = {};
+    Vec<float, unit> kept[Tile::keeps ? P.chunks : 1] = {};
     float mean = 0.0f;
     const auto values = [&](int chunk) {
-      if constexpr (keep) {
-        return kept[chunk];
-      } else {
-        Vec<float, unit> v = x.values(chunk);
+      Vec<float, unit> v = kept[Tile::keeps ? chunk : 0];
+      if constexpr (!Tile::keeps) {
+        v = x.values(chunk);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] -= mean;
-        return v;
       }
+      return v;
     };
-    if constexpr (keep) {
-      TILEWAVE_UNROLL
-      for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
-    }
+    TILEWAVE_UNROLL
+    for (int c = 0; c < (Tile::keeps ? P.chunks : 1); ++c) kept[c] = x.values(c);
     if constexpr (S.kind == NormKind::layer) {
       float sum = 0.0f;
       each([&](int) {
@@ -119,8 +158,7 @@ struct Norm {
         for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
       });
       mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
-      if constexpr (P.held && !keep) x.forget_values();
-      if constexpr (keep) {
+      if constexpr (Tile::keeps) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
           TILEWAVE_UNROLL
@@ -140,7 +178,6 @@ struct Norm {
       }
     });
     squares = Tile::template reduce<1>(shared, at, squares, Sum{});
-    if constexpr (P.held && !keep) x.forget_values();
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
@@ -148,44 +185,37 @@ struct Norm {
     }
 
     Output::template write<2>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
-      const int column = weight_column(chunk, from);
-      if constexpr (!early) weights[0].load(a.weight, column);
+      if constexpr (!all_ahead) {
+        if (chunk == 0) {
+          shared_by_rows.load_first(a, at, from);
+        } else if (chunk + Columns::ahead - 1 < P.chunks) {
+          shared_by_rows.load(a, at, chunk + Columns::ahead - 1, from);
+        }
+      }
       Vec<float, unit> v = values(chunk);
-      const Vec<float, unit> w = weights[early ? chunk : 0].values();
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) v[e] = v[e] * rstd * w[e];
-      if (a.bias != nullptr) {
-        Weight bias;
-        bias.load(a.bias, column);
-        const Vec<float, unit> b = bias.values();
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) v[e] += b[e];
-      }
-      if (S.scale != ScaleMode::none && a.smooth != nullptr) {
-        ColumnValues<B, S.x, unit> smooth;
-        smooth.load(a.smooth, column);
-        const Vec<float, unit> s = smooth.values();
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) v[e] *= s[e];
-      }
+      shared_by_rows.apply(a, chunk, rstd, v);
       return v;
     });
   }
 
  private:
-  static constexpr bool keep = keeps_values(P, S.x);
-
   TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from,
                                   int columns) {
     Tile r;
-    r.load(residual, at, from, columns);
+    constexpr int together = P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;  // what registers hold beside a long row
     TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) {
-      Vec<float, unit> sum = x.values(c);
-      const Vec<float, unit> other = r.values(c);
+    for (int first = 0; first < P.chunks; first += together) {
+      if (first > 0) B::sched_fence();  // not more of it at a time
+      r.load(residual, at, from, columns, first, first + together);
+      B::sched_fence();  // nothing is waited for before all of it is on its way
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) sum[e] += other[e];
-      x.pieces[c] = narrow<B, S.x, unit>(sum);
+      for (int c = first; c < first + together; ++c) {
+        Vec<float, unit> sum = x.values(c);
+        const Vec<float, unit> other = r.values(c);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) sum[e] += other[e];
+        x.pieces[c] = narrow<B, S.x, unit>(sum);
+      }
     }
   }
 };

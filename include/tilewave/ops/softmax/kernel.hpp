@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in registers between
-// statistics and the output (P.held), so it is read once and written once; else it is read once more for the output.
-// Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory: a few floats per wave. Bound: memory.
+// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep
+// it in registers between statistics and output (P.held), so it is read once and written once; else it is read once
+// more for the output. Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory:
+// a few floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/softmax/policy.hpp"
@@ -29,7 +30,7 @@ struct Softmax {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int reductions = 2, unit = Tile::unit;
-  static constexpr bool keep = S.kind == SoftmaxKind::softmax && keeps_values(P, S.x);
+  static constexpr bool keep = S.kind == SoftmaxKind::softmax && Tile::keeps;
   static constexpr float minus_infinity = -__builtin_inff();
   using Shared = typename Tile::template Shared<reductions>;
 
@@ -38,44 +39,50 @@ struct Softmax {
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if constexpr (P.held) x.load(source, at, at.first, visible);
+    const auto load = [&](int from) {  // what is not visible becomes a score of -inf
+      x.load(source, at, from, visible);
+      Vec<float, unit> hidden;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) hidden[e] = a.scale_log2 > 0.0f ? minus_infinity : -minus_infinity;
+      x.fill(at, from, visible, hidden);
+    };
+    if constexpr (P.held) load(at.first);
     Tile::meet();
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
-        if constexpr (!P.held) x.load(source, at, from, visible);
+        if constexpr (P.held) {
+          x.refresh();
+        } else {
+          load(from);
+        }
         body(from);
       });
     };
-    // Scores in log2 units; -inf where the row ends.
-    const auto scores = [&](int chunk, int from) {
+    // In log2 units.
+    const auto scores = [&](int chunk) {
       Vec<float, unit> s = x.values(chunk);
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) s[e] *= a.scale_log2;
-      const int left = visible - (from + Tile::column(at.lane, chunk));
-      if (left < unit) {
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) s[e] = e < left ? s[e] : minus_infinity;
-      }
       return s;
     };
 
     // Of this lane first: `sum` counts in units of exp2(top), the largest score or 0 where there is none.
     Vec<float, unit> kept[keep ? P.chunks : 1];  // scores, then exp2(score - top)
     float largest = minus_infinity, sum = 0.0f, top = 0.0f;
-    each(visible, [&](int from) {
+    each(visible, [&](int) {
       const float before = largest;
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        const Vec<float, unit> s = scores(c, from);
+        const Vec<float, unit> s = scores(c);
         largest = Max{}(largest, fold(s, Max{}));
         if constexpr (keep) kept[c] = s;
       }
       top = finite_or_zero(largest);
-      if constexpr (!keep) x.forget_values();
+      if constexpr (!keep) x.refresh();
       if constexpr (!P.held) sum *= B::exp2(before - top);
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        Vec<float, unit> s = keep ? kept[keep ? c : 0] : scores(c, from);
+        Vec<float, unit> s = keep ? kept[keep ? c : 0] : scores(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) s[e] = B::exp2(s[e] - top);
         sum += fold(s, Sum{});
@@ -93,18 +100,17 @@ struct Softmax {
     if (a.lse != nullptr && at.leader) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
 
     const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;           // NaN stays NaN
-    if constexpr (P.held && !keep) x.forget_values();
     const float kept_scale = B::exp2(lane_largest - top) * inverse;  // 0 for a lane that saw nothing
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
-        [&](int chunk, int from) {
+        [&](int chunk, int) {
           Vec<float, unit> s;
           if constexpr (keep) {
             s = kept[chunk];
             TILEWAVE_UNROLL
             for (int e = 0; e < unit; ++e) s[e] *= kept_scale;
           } else {
-            s = scores(chunk, from);
+            s = scores(chunk);
             TILEWAVE_UNROLL
             for (int e = 0; e < unit; ++e) {
               if constexpr (S.kind == SoftmaxKind::softmax) {

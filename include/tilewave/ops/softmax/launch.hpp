@@ -43,6 +43,9 @@ Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
     return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
   }
   if (p.rows == 0 || p.columns == 0) return {};
+  // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
+  constexpr float smallest = std::numeric_limits<float>::denorm_min();
+  const float scale_log2 = p.scale * log2_e;
   const SoftmaxArgs args{.x = p.x,
                          .lse = p.lse,
                          .lengths = p.lengths,
@@ -51,7 +54,7 @@ Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
                          .output = {p.out, nullptr, p.out_strides, 0},
                          .rows_per_length = FastDiv::by(p.rows_per_length),
                          .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
-                         .scale_log2 = p.scale * log2_e};
+                         .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
   using Kernel = Softmax<B, S, P>;
   return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
 }
