@@ -52,10 +52,10 @@ struct AtomRegisters {
 ///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
 ///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block
-///               is in block `rank` of the cluster, valid between cluster_barrier()s: all blocks must have begun before
-///               the first remote access and none may end before the last. A cluster of one block is the block
-///   sync        barrier() for the block, cluster_barrier() for the cluster; sched_fence(): instructions do not move
-///               across it (no run-time effect)
+///               is in block `rank` of the cluster. cluster_arrive() and cluster_wait(), in turn, are the halves of a
+///               barrier for all its lanes; one must lie before the first remote access, since a block may begin late,
+///               and one behind the last. A cluster of one block is the block
+///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
                            std::uint32_t word, typename B::KvOperand kv, typename B::RowsOperand rows,
@@ -100,7 +100,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
   { B::barrier() } -> std::same_as<void>;
-  { B::cluster_barrier() } -> std::same_as<void>;
+  { B::cluster_arrive() } -> std::same_as<void>;
+  { B::cluster_wait() } -> std::same_as<void>;
   { B::cluster_rank() } -> std::same_as<int>;
   { B::remote(out, 0) } -> std::same_as<float*>;
   { B::sched_fence() } -> std::same_as<void>;

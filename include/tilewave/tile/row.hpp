@@ -72,6 +72,7 @@ struct Row {
     at.first = P.blocks > 1 ? B::cluster_rank() * block_columns : 0;
     at.active = at.row < extent.rows;
     at.leader = at.active && at.lane == 0 && at.first == 0;
+    if constexpr (P.blocks > 1) B::cluster_arrive();  // the first reduction waits for all blocks to have begun
     return at;
   }
   TILEWAVE_DEVICE static constexpr int column(int lane, int chunk) {
@@ -159,17 +160,14 @@ struct Row {
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }
 
-  /// What the waves of a row have found so far, a place for each value that is reduced: no barrier is needed between two
+  /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
   /// reductions. A cluster's blocks each have all of it.
   template <int values>
   struct Shared {
     float partial[values][P.rows][all_waves];
   };
-  /// Before the first reduction: a cluster's blocks must all have begun. Behind the loads of the row it costs nothing.
-  TILEWAVE_DEVICE static void meet() {
-    if constexpr (P.blocks > 1) B::cluster_barrier();
-  }
-  /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place.
+  /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place,
+  /// 0 for the first reduction of all.
   template <int value, int values, class Op>
   TILEWAVE_DEVICE static float reduce(Shared<values>& shared, const Place& at, float x, Op) {
     Vec<float, 1> one;
@@ -185,6 +183,7 @@ struct Row {
     if constexpr (all_waves > 1) {
       static_assert(value + n <= values);
       const int lane = B::lane_id(), wave = at.first / block_columns * waves_per_row + at.lane / wave_lanes;
+      if constexpr (P.blocks > 1 && value == 0) B::cluster_wait();  // see place()
       if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster stores it there
         TILEWAVE_UNROLL
         for (int i = 0; i < n; ++i) {
@@ -194,7 +193,8 @@ struct Row {
         }
       }
       if constexpr (P.blocks > 1) {
-        B::cluster_barrier();
+        B::cluster_arrive();
+        B::cluster_wait();
       } else {
         B::barrier();
       }

@@ -15,7 +15,8 @@ struct Sync {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
   /// CDNA has no clusters: each is one block.
-  TILEWAVE_DEVICE static void cluster_barrier() { barrier(); }
+  TILEWAVE_DEVICE static void cluster_arrive() {}
+  TILEWAVE_DEVICE static void cluster_wait() { barrier(); }
   TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 

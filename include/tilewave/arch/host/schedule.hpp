@@ -157,9 +157,38 @@ TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   }
 }
 
-/// Waits until all lanes of the block, or of the cluster, have called it; lanes of one wave from the same line.
-TILEWAVE_HOST_UNTRACKED inline void barrier(Lane& self, bool of_cluster, Where where) {
+namespace detail {
+
+TILEWAVE_HOST_UNTRACKED inline Meeting& meeting_of(Lane& self, bool of_cluster) {
+  return of_cluster ? static_cast<Meeting&>(*self.cluster) : *self.wave->block;
+}
+
+/// Arrives at the next barrier of the block or the cluster and returns its number. The last lane to arrive opens it.
+TILEWAVE_HOST_UNTRACKED inline int arrive(Lane& self, bool of_cluster) {
   Cluster& cluster = *self.cluster;
+  Wave& wave = *self.wave;
+  Meeting& meeting = meeting_of(self, of_cluster);
+  const int number = meeting.number;
+  // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
+  order_release(&meeting.ordered[number % 2]);
+  if (++meeting.arrived < (of_cluster ? cluster.lanes() : cluster.block_lanes)) return number;
+  meeting.arrived = 0;
+  ++meeting.number;
+  ++cluster.counters.barriers;
+  const int first = of_cluster ? 0 : wave.block->rank * cluster.block_waves;
+  const int end = of_cluster ? cluster.waves() : first + cluster.block_waves;
+  for (int w = first; w < end; ++w) {
+    Wave& waiting = *cluster.wave[w];
+    if (waiting.at_barrier == 0 || waiting.of_cluster != of_cluster) continue;
+    waiting.ready |= waiting.at_barrier;
+    waiting.at_barrier = 0;
+    cluster.runnable |= WaveSet{1} << w;
+  }
+  return number;
+}
+
+/// Fails unless the lanes of this lane's wave that wait at a barrier do so on this line.
+TILEWAVE_HOST_UNTRACKED inline void join(Lane& self, bool of_cluster, Where where) {
   Wave& wave = *self.wave;
   if (wave.arrived != 0) {
     const Collective& other = wave.collective;
@@ -175,27 +204,32 @@ TILEWAVE_HOST_UNTRACKED inline void barrier(Lane& self, bool of_cluster, Where w
          where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
          wave.barrier.line);
   }
-  Meeting& meeting = of_cluster ? static_cast<Meeting&>(cluster) : *wave.block;
-  // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
-  char* const ordered = &meeting.ordered[meeting.parity];
-  order_release(ordered);
-  wave.at_barrier |= self.bit();
-  if (++meeting.arrived < (of_cluster ? cluster.lanes() : cluster.block_lanes)) {
-    detail::stop(self);
+}
+
+/// Returns when barrier `number` is open.
+TILEWAVE_HOST_UNTRACKED inline void wait(Lane& self, bool of_cluster, int number) {
+  Meeting& meeting = meeting_of(self, of_cluster);
+  if (meeting.number == number) {
+    self.wave->at_barrier |= self.bit();
+    stop(self);
   } else {
-    meeting.arrived = 0;
-    meeting.parity ^= 1;
-    ++cluster.counters.barriers;
-    const int first = of_cluster ? 0 : wave.block->rank * cluster.block_waves;
-    const int end = of_cluster ? cluster.waves() : first + cluster.block_waves;
-    for (int w = first; w < end; ++w) {
-      cluster.wave[w]->at_barrier = 0;
-      cluster.wave[w]->ready = cluster.wave[w]->all;
-      cluster.runnable |= WaveSet{1} << w;
-    }
-    detail::yield(self);
+    yield(self);
   }
-  order_acquire(ordered);
+  order_acquire(&meeting.ordered[number % 2]);
+}
+
+}  // namespace detail
+
+/// Waits until all lanes of the block have called it.
+TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
+  detail::join(self, false, where);
+  detail::wait(self, false, detail::arrive(self, false));
+}
+/// The two halves of the same for all lanes of the cluster. A barrier that is open needs no company.
+TILEWAVE_HOST_UNTRACKED inline void arrive_in_cluster(Lane& self) { self.awaited = detail::arrive(self, true); }
+TILEWAVE_HOST_UNTRACKED inline void wait_for_cluster(Lane& self, Where where) {
+  if (self.cluster->number == self.awaited) detail::join(self, true, where);
+  detail::wait(self, true, self.awaited);
 }
 
 /// The lane's kernel is over. Returns when the fiber is given a lane of a later cluster.

@@ -13,9 +13,10 @@ namespace tilewave::host {
 struct Sync {
   /// Waits for all lanes of the block. Lanes of one wave must call it from the same line: on hardware the wave arrives
   /// once, not once per branch.
-  static void barrier(Where where = {}) { host::barrier(*current_lane, false, where); }
-  /// The same for all lanes of the cluster.
-  static void cluster_barrier(Where where = {}) { host::barrier(*current_lane, true, where); }
+  static void barrier(Where where = {}) { block_barrier(*current_lane, where); }
+  /// The two halves of the same for all lanes of the cluster.
+  static void cluster_arrive() { arrive_in_cluster(*current_lane); }
+  static void cluster_wait(Where where = {}) { wait_for_cluster(*current_lane, where); }
   /// Only an instruction order; nothing to do here.
   static void sched_fence() {}
 };

@@ -95,6 +95,7 @@ struct alignas(64) Lane {
   Wave* wave = nullptr;
   Cluster* cluster = nullptr;
   int index = 0;                // in the wave
+  int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
   AsyncQueue queue;
 
@@ -133,7 +134,7 @@ struct alignas(64) Wave {
 struct Meeting {
   int arrived = 0;       // lanes at the barrier
   int returned = 0;      // lanes whose kernel is over
-  int parity = 0;        // of the next barrier
+  int number = 0;        // of the next barrier
   char ordered[2] = {};  // as in Wave
 };
 

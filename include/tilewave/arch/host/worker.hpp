@@ -112,11 +112,11 @@ class Worker {
 
  private:
   TILEWAVE_HOST_UNTRACKED void begin_cluster(const LaunchRequest& request, std::int64_t id) {
-    cluster_.arrived = cluster_.returned = cluster_.parity = 0;
+    cluster_.arrived = cluster_.returned = cluster_.number = 0;
     for (int b = 0; b < cluster_.blocks; ++b) {
       Block& block = cluster_.block[b];
       block.id = id * cluster_.blocks + b;
-      block.arrived = block.returned = block.parity = 0;
+      block.arrived = block.returned = block.number = 0;
     }
     cluster_.failed = false;
     // Different for every cluster, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.

@@ -10,9 +10,8 @@ namespace tilewave::sm90 {
 struct Sync {
   TILEWAVE_DEVICE static void barrier() { __syncthreads(); }
   /// Arrival releases and the wait acquires, by default.
-  TILEWAVE_DEVICE static void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.aligned;\n  barrier.cluster.wait.aligned;" ::: "memory");
-  }
+  TILEWAVE_DEVICE static void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+  TILEWAVE_DEVICE static void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
   /// The volatile loads and mmas already hold their order in the compiler.
   TILEWAVE_DEVICE static void sched_fence() {}
 };

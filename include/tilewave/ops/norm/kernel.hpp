@@ -102,8 +102,10 @@ struct Norm {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int reductions = 3, unit = Tile::unit;
-  using Shared = typename Tile::template Shared<reductions>;
+  static constexpr int unit = Tile::unit;
+  // Reductions: of the sum, of the squares, of the largest magnitude.
+  static constexpr int squares_place = S.kind == NormKind::layer ? 1 : 0, amax_place = squares_place + 1;
+  using Shared = typename Tile::template Shared<amax_place + 1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const auto at = Tile::place(a.extent);
@@ -125,7 +127,6 @@ struct Norm {
     constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
     Columns shared_by_rows;
     if constexpr (all_ahead) shared_by_rows.load_first(a, at, at.first);
-    Tile::meet();
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
@@ -149,8 +150,10 @@ struct Norm {
       }
       return v;
     };
-    TILEWAVE_UNROLL
-    for (int c = 0; c < (Tile::keeps ? P.chunks : 1); ++c) kept[c] = x.values(c);
+    if constexpr (Tile::keeps) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
+    }
     if constexpr (S.kind == NormKind::layer) {
       float sum = 0.0f;
       each([&](int) {
@@ -177,14 +180,14 @@ struct Norm {
         squares += fold(v, Sum{});
       }
     });
-    squares = Tile::template reduce<1>(shared, at, squares, Sum{});
+    squares = Tile::template reduce<squares_place>(shared, at, squares, Sum{});
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<2>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
+    Output::template write<amax_place>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
       if constexpr (!all_ahead) {
         if (chunk == 0) {
           shared_by_rows.load_first(a, at, from);

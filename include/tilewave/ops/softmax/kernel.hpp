@@ -29,10 +29,10 @@ struct Softmax {
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int reductions = 2, unit = Tile::unit;
+  static constexpr int unit = Tile::unit;
   static constexpr bool keep = S.kind == SoftmaxKind::softmax && Tile::keeps;
   static constexpr float minus_infinity = -__builtin_inff();
-  using Shared = typename Tile::template Shared<reductions>;
+  using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const auto at = Tile::place(a.extent);
@@ -47,7 +47,6 @@ struct Softmax {
       x.fill(at, from, visible, hidden);
     };
     if constexpr (P.held) load(at.first);
-    Tile::meet();
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
