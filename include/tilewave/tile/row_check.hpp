@@ -106,6 +106,9 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
   const ArchFacts& facts = facts_of(arch);
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
+    for (int i = 0; i < all.count; ++i) {
+      if (all.list[i] == p) return;  // where a span asks for more chunks
+    }
     if (policy_fits(facts, x, p) && output_fits(facts, x, mode, p)) all.list[all.count++] = p;
   };
   const int element = size_of(x);
