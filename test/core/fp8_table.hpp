@@ -3,6 +3,7 @@
 // as in arXiv:2206.02915): a value table built with ldexp, and nearest-value search by brute force over it.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -23,6 +24,16 @@ inline double by_definition(DType type, int code) {
   return sign ? -magnitude : magnitude;
 }
 
+inline const std::array<double, 128>& magnitudes(DType type) {
+  const auto table = [](DType t) {
+    std::array<double, 128> values{};
+    for (int code = 0; code < 0x80; ++code) values[code] = by_definition(t, code);
+    return values;
+  };
+  static const std::array<double, 128> fn = table(DType::fp8_e4m3fn), fnuz = table(DType::fp8_e4m3fnuz);
+  return type == DType::fp8_e4m3fn ? fn : fnuz;
+}
+
 // The nearest finite code; of two equally near the one with an even mantissa; beyond the largest, the largest.
 inline int nearest_code(DType type, float value) {
   const bool fnuz = type == DType::fp8_e4m3fnuz;
@@ -33,9 +44,7 @@ inline int nearest_code(DType type, float value) {
   int best = 0;
   double best_distance = std::numeric_limits<double>::infinity();
   for (int code = 0; code < 0x80; ++code) {
-    const double candidate = by_definition(type, code);
-    if (std::isnan(candidate)) continue;
-    const double distance = std::fabs(candidate - magnitude);
+    const double distance = std::fabs(magnitudes(type)[code] - magnitude);  // that of a NaN compares false
     if (distance < best_distance || (distance == best_distance && code % 2 == 0)) {
       best = code;
       best_distance = distance;

@@ -2,9 +2,9 @@
 // Quantisation and dequantisation of rows. Grid: one block per P.rows rows; a row is read once where the policy holds it
 // or no scale is found. Shared memory: a few floats per wave. Bound: memory.
 //
-// The scale of a whole tensor is found by two launches before: every wave writes the largest magnitude that it saw of the
-// rows its block walks over, then one block makes a scale of those partial results. Nothing has to be set before, as an
-// atomic maximum would need it, and a maximum does not depend on the order: the scale is the same bits from run to run.
+// The scale of a whole tensor is found by two launches before: every wave writes the largest magnitude that it saw of
+// the rows its block walks over, then one block makes a scale of those partial results. Nothing has to be set first, as
+// an atomic maximum would need it, and a maximum does not depend on the order: the same bits from run to run.
 #pragma once
 
 #include "tilewave/ops/quant/policy.hpp"
@@ -74,8 +74,8 @@ struct Quant {
   }
 };
 
-/// Partial results of a tensor's largest magnitude, at most: a quarter to all of a chip's waves, for which one block still
-/// makes one scale in two accesses a lane.
+/// Partial results of a tensor's largest magnitude, at most: enough waves to keep the memory busy, few enough for one
+/// block to take them in two accesses a lane.
 inline constexpr int quant_partials = 8192;
 
 struct QuantAmaxArgs {
