@@ -29,8 +29,8 @@ inline std::uint32_t encode(DType type, float value) {
 }
 
 /// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. What is not
-/// set is 0xff bytes: NaN in every float type. Of a tensor that spans more than a GiB the host holds the rows only, packed,
-/// and its gaps are not looked at.
+/// set is 0xff bytes: NaN in every float type. Of a tensor that spans more than a GiB the host holds the rows only,
+/// packed, and its gaps are not looked at.
 class Tensor {
  public:
   Tensor(DType type, std::int32_t rows, std::int32_t columns, std::int32_t inner_rows, const RowStrides& strides)
