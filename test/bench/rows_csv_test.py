@@ -56,7 +56,7 @@ class Softmax:
 class Quant:
     name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)\.(?P<scale>per_\w+)"
                       r"/given(?P<given>[01])/" + END)
-    rows = 61
+    rows = 58
     small = "/c5120/r32/"  # 5 rows
     one = "/c5120/r32/fp8.per_token/"
 

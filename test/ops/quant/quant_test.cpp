@@ -231,7 +231,7 @@ TEST_CASE("rows longer than what any policy holds, aligned and not") {
       bool built = false;
       for (const QuantEntry* e : all_quant_entries()) built = built || (e->arch == arch && e->spec == spec);
       if (!built) continue;
-      for (const int columns : {131072 + 64, 131072 + 63}) {
+      for (const int columns : {65536 + 64, 65536 + 63}) {
         INFO(name_of(arch) << " " << name_of(spec) << " " << columns << " columns");
         CHECK(Call(spec, {.rows = 1, .columns = columns, .find = true}).run(facts_of(arch), nullptr) == "");
       }

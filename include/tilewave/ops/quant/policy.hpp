@@ -17,8 +17,9 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   if (s.output().scale == ScaleMode::per_token) return all;
   RowPolicies some;
   for (int i = 0; i < all.count; ++i) {
-    const RowPolicy& p = all.list[i];
+    RowPolicy p = all.list[i];
     const bool narrow = p.vec == 16 ? p.chunks == p.span : p.lanes < 256;
+    if (size_of(s.x) == 1 && p.vec == 16 && !p.held) p.chunks = 2;  // 16 values each: more would not fit the registers
     if (p.block_threads() == 256 && (narrow || !p.held)) some.list[some.count++] = p;
   }
   return some;
