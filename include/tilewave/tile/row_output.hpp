@@ -7,10 +7,13 @@
 namespace tilewave {
 
 /// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
-/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is 0).
+/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is below
+/// smallest_amax).
 enum class ScaleMode : int { none, per_tensor, per_token, per_group };
 
 inline constexpr int scale_group = 128;  // columns of one per_group scale
+/// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
+inline constexpr float smallest_amax = 0x1p-117f;
 
 constexpr const char* name_of(ScaleMode m) {
   constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group"};
@@ -113,15 +116,19 @@ struct RowOutput {
     });
   }
 
- private:
+  /// The larger of `largest` and the magnitudes; a NaN does not count.
   TILEWAVE_DEVICE static float amax(float largest, Vec<float, unit> values) {
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) values[e] = abs_of(values[e]);
     return Max{}(largest, fold(values, Max{}));
   }
-  TILEWAVE_DEVICE static float scale_of(float largest) { return largest > 0.0f ? largest / largest_code(type) : 1.0f; }
+  TILEWAVE_DEVICE static float scale_of(float largest) {
+    return largest >= smallest_amax ? largest / largest_code(type) : 1.0f;
+  }
+
+ private:
   TILEWAVE_DEVICE static float inverse_scale(float largest) {
-    return largest > 0.0f ? largest_code(type) / largest : 1.0f;
+    return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
   }
 
   TILEWAVE_DEVICE static void store(const Window& out, int first, float inverse,

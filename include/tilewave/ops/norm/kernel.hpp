@@ -6,6 +6,7 @@
 
 #include "tilewave/ops/norm/policy.hpp"
 #include "tilewave/ops/norm/problem.hpp"
+#include "tilewave/tile/column_values.hpp"
 
 namespace tilewave {
 
@@ -22,30 +23,6 @@ struct NormArgs {
   RowStrides x_strides, residual_strides, residual_out_strides;
   RowOutputArgs output;
   float eps, per_column;  // 1 / columns
-};
-
-/// Values for `unit` columns that every row shares.
-template <class B, DType T, int unit>
-struct ColumnValues {
-  static constexpr int per_load = min_of(unit, 16 / size_of(T));
-  Packed<T, per_load> parts[unit / per_load];
-
-  TILEWAVE_DEVICE void load(const typename B::template Window<true>& window, int column) {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < unit / per_load; ++i) {
-      parts[i] = window.template load<Packed<T, per_load>>((column + i * per_load) * size_of(T));
-    }
-  }
-  TILEWAVE_DEVICE Vec<float, unit> values() const {
-    Vec<float, unit> all;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < unit / per_load; ++i) {
-      const Vec<float, per_load> part = widen<B, T, per_load>(parts[i]);
-      TILEWAVE_UNROLL
-      for (int e = 0; e < per_load; ++e) all[i * per_load + e] = part[e];
-    }
-    return all;
-  }
 };
 
 /// Weight, bias and smooth scale of the chunks that come next. They are loaded `ahead` chunks early: a load behind a
