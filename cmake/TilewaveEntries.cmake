@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Every entry of the room, one generated source per (architecture, spec) slice, so that the kernels compile in parallel:
 #   tilewave_pa_entries    all_paged_attention_entries()
-#   tilewave_row_entries   all_norm_entries(), all_softmax_entries()
+#   tilewave_row_entries   all_norm_entries(), all_quant_entries(), all_softmax_entries()
 # bench/harness/entries.hpp declares what they offer.
 
 set(generated ${PROJECT_BINARY_DIR}/generated)
@@ -43,6 +43,7 @@ add_library(tilewave_pa_entries OBJECT)
 tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention SPECS 9)
 add_library(tilewave_row_entries OBJECT)
 tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28)
+tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24)
 tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6)
 foreach(target tilewave_pa_entries tilewave_row_entries)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})

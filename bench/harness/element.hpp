@@ -15,12 +15,14 @@ namespace tilewave::bench {
 /// -128 is a code that no quantisation here makes.
 constexpr int poison_byte(DType type) { return type == DType::fp8_e4m3fnuz || type == DType::i8 ? 0x80 : 0xff; }
 
-/// Element `index` of an array of a row type (f32, f16, bf16) becomes the nearest to `value`.
+/// Element `index` of an array becomes the nearest to `value`.
 inline void set_element(DType type, void* data, std::int64_t index, float value) {
   switch (type) {
     case DType::f16: static_cast<std::uint16_t*>(data)[index] = f32_to_f16(value); break;
     case DType::bf16: static_cast<std::uint16_t*>(data)[index] = f32_to_bf16(value); break;
-    default: static_cast<float*>(data)[index] = value;
+    case DType::f32: static_cast<float*>(data)[index] = value; break;
+    case DType::i8: static_cast<std::int8_t*>(data)[index] = static_cast<std::int8_t>(std::lrint(value)); break;
+    default: static_cast<std::uint8_t*>(data)[index] = f32_to_fp8(type, value);
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the benchmarks of row operations (norm, softmax) share: the choice of rows, running and verifying one.
+// What the benchmarks of row operations (norm, quant, softmax) share: the choice of rows, running and verifying one.
 //
 // An Op has the types Case, Problem, Entry, Tensors and the static functions entries(), select(), problem_of(), fill(),
 // outputs(), work_of(), verify_row(), default_sweep(). A Case has arch, rows, config_rows, columns, seed and describes its

@@ -21,6 +21,8 @@
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/launch.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/ops/quant/launch.hpp"
+#include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/launch.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 #include "tilewave/version.hpp"

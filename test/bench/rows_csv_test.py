@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The CSV contract of bench_norm and bench_softmax on the emulated device. Usage: rows_csv_test.py BENCH_NORM|BENCH_SOFTMAX"""
+"""The CSV contract of bench_norm, bench_quant and bench_softmax on the emulated device. Usage: rows_csv_test.py BENCH"""
 import json
 import os
 import re
@@ -15,7 +15,7 @@ DTYPES = ["f32", "f16", "bf16", "fp8_e4m3fn", "fp8_e4m3fnuz", "i8"]
 BYTES = [4, 2, 2, 1, 1, 1]
 SCALES = ["none", "per_tensor", "per_token", "per_group"]
 POLICY = r"(?P<policy>l(?P<lanes>\d+)\.r\d+\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?:\.s\d+)?(?:\.b\d+)?(?:\.again)?)"
-EXTENT = r"(?P<arch>gfx942|gfx950|sm90)/(?P<x>f32|f16|bf16)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
+EXTENT = r"(?P<arch>gfx942|gfx950|sm90)/(?P<x>f32|f16|bf16|fp8|i8)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
 END = POLICY + "(?:/iterations:1/manual_time)?"
 # Largest error that rounding to a type alone makes of a row, in the l2 norm.
 ROUNDING = {"f32": 1e-5, "f16": 4e-4, "bf16": 3e-3, "fp8_e4m3fn": 5e-2, "fp8_e4m3fnuz": 5e-2, "i8": 5e-2}
@@ -53,8 +53,24 @@ class Softmax:
         return 2 * elements * BYTES[int(row["x_dtype"])], 6 * elements
 
 
+class Quant:
+    name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)\.(?P<scale>per_\w+)"
+                      r"/given(?P<given>[01])/" + END)
+    rows = 58
+    small = "/c5120/r32/"  # 5 rows
+    one = "/c5120/r32/fp8.per_token/"
+
+    @staticmethod
+    def work(row, match):
+        rows, columns, x, out = (int(row[key]) for key in ("rows", "columns", "x_dtype", "out_dtype"))
+        scales = {"per_tensor": 1, "per_token": rows, "per_group": rows * -(-columns // 128)}[match["scale"]]
+        given = int(match["given"])
+        reads = 2 if match["scale"] == "per_tensor" and not given else 1
+        return rows * columns * (reads * BYTES[x] + BYTES[out]) + 4 * scales, rows * columns * (2 - given)
+
+
 def op():
-    return Norm if "norm" in contract.tool() else Softmax
+    return {"bench_norm": Norm, "bench_quant": Quant, "bench_softmax": Softmax}[contract.tool()]
 
 
 class Csv(contract.Contract):
@@ -66,7 +82,7 @@ class Csv(contract.Contract):
             named = match.groupdict()
             fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
             out = named.get("out") or match["x"]
-            self.assertEqual(DTYPES[int(row["x_dtype"])], match["x"])
+            self.assertEqual(DTYPES[int(row["x_dtype"])], fp8 if match["x"] == "fp8" else match["x"])
             self.assertEqual(DTYPES[int(row["out_dtype"])], fp8 if out == "fp8" else out)
             self.assertEqual(SCALES[int(row["scale_mode"])], named.get("scale") or "none")
             self.assertEqual(row["residual"], named.get("residual") or "0")
@@ -172,4 +188,4 @@ class Csv(contract.Contract):
 
 
 if __name__ == "__main__":
-    contract.main("BENCH_NORM|BENCH_SOFTMAX")
+    contract.main("BENCH_NORM|BENCH_QUANT|BENCH_SOFTMAX")

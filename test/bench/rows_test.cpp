@@ -71,6 +71,14 @@ TEST_CASE("poison is no value of its type, and elements are set to the nearest")
                                            : bf16_to_f32(static_cast<const std::uint16_t*>(data)[13]);
     CHECK(std::abs(got - 2.3f) <= step);
   }
+  const auto code = [](DType type, float value) {
+    std::uint8_t bits = 0;
+    set_element(type, &bits, 0, value);
+    return int{bits};
+  };
+  CHECK(code(DType::i8, -2.6f) == 0xfd);
+  CHECK(code(DType::fp8_e4m3fn, -1.0f) == 0xb8);
+  CHECK(code(DType::fp8_e4m3fnuz, -1.0f) == 0xc0);
 }
 
 }  // namespace

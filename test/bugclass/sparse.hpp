@@ -3,24 +3,10 @@
 // nothing, on a GPU it must fit.
 #pragma once
 
+#include "test/device_memory.hpp"
 #include "test/ops/paged_attention/counting.hpp"
 
 namespace tilewave::test {
-
-/// Whether so many bytes can be had; if not, says so in the test's output.
-inline bool has_memory(std::size_t bytes) {
-#if TILEWAVE_ON_GPU_COMPILER
-  std::size_t free = 0, total = 0;
-  bench::check_hip(hipMemGetInfo(&free, &total), "asking for the free memory");
-  const bool enough = free > bytes + (std::size_t{1} << 30);
-#else
-  void* probe = nullptr;
-  const bool enough = hipMalloc(&probe, bytes) == hipSuccess;
-  (void)hipFree(probe);
-#endif
-  if (!enough) skip_test("not enough device memory");
-  return enough;
-}
 
 /// Device bytes written one element at a time.
 class SparseTensor {

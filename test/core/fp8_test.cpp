@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Both fp8 flavours against the formats' definitions (OCP 8-bit floating point specification 1.0, section 5; the FNUZ
-// variant as in arXiv:2206.02915): a value table built with ldexp, and nearest-value search by brute force over it.
+// Both fp8 flavours against the formats' definitions.
 #include <array>
 #include <bit>
 #include <cmath>
@@ -8,45 +7,14 @@
 #include <limits>
 
 #include "test/catch_compat.hpp"
+#include "test/core/fp8_table.hpp"
 #include "tilewave/core/dtype.hpp"
 
 namespace {
 
 using namespace tilewave;
-
-double by_definition(DType type, int code) {
-  const int sign = code >> 7, exponent = (code >> 3) & 15, mantissa = code & 7;
-  double magnitude;
-  if (type == DType::fp8_e4m3fn) {
-    if (exponent == 15 && mantissa == 7) return std::nan("");
-    magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(1.0 + mantissa / 8.0, exponent - 7);
-  } else {
-    if (code == 0x80) return std::nan("");
-    magnitude = exponent == 0 ? std::ldexp(mantissa, -10) : std::ldexp(1.0 + mantissa / 8.0, exponent - 8);
-  }
-  return sign ? -magnitude : magnitude;
-}
-
-// The nearest finite code; of two equally near the one with an even mantissa; beyond the largest, the largest.
-int nearest_code(DType type, float value) {
-  const bool fnuz = type == DType::fp8_e4m3fnuz;
-  const int sign = std::signbit(value) ? 0x80 : 0;
-  // Saturating: beyond the largest value the largest is the answer, also where doubles no longer tell the distances.
-  const double largest = by_definition(type, fnuz ? 0x7f : 0x7e);
-  const double magnitude = std::fmin(std::fabs(static_cast<double>(value)), largest);
-  int best = 0;
-  double best_distance = std::numeric_limits<double>::infinity();
-  for (int code = 0; code < 0x80; ++code) {
-    const double candidate = by_definition(type, code);
-    if (std::isnan(candidate)) continue;
-    const double distance = std::fabs(candidate - magnitude);
-    if (distance < best_distance || (distance == best_distance && code % 2 == 0)) {
-      best = code;
-      best_distance = distance;
-    }
-  }
-  return fnuz && best == 0 ? 0 : best | sign;
-}
+using test::by_definition;
+using test::nearest_code;
 
 constexpr std::array flavours{DType::fp8_e4m3fn, DType::fp8_e4m3fnuz};
 

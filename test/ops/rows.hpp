@@ -12,6 +12,7 @@
 #include "bench/harness/device.hpp"
 #include "bench/harness/random.hpp"
 #include "test/catch_compat.hpp"
+#include "test/device_memory.hpp"
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_check.hpp"
 
@@ -28,7 +29,8 @@ inline std::uint32_t encode(DType type, float value) {
 }
 
 /// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. What is not
-/// set is 0xff bytes: NaN in every float type.
+/// set is 0xff bytes: NaN in every float type. Of a tensor that spans more than a GiB the host holds the rows only,
+/// packed, and its gaps are not looked at.
 class Tensor {
  public:
   Tensor(DType type, std::int32_t rows, std::int32_t columns, std::int32_t inner_rows, const RowStrides& strides)
@@ -36,8 +38,15 @@ class Tensor {
     std::int64_t last = 0;
     for (std::int32_t r = 0; r < rows; ++r)
       last = std::max(last, reference::row_offset(r, inner_rows, strides) + columns);
-    bytes_.assign(static_cast<std::size_t>(last) * size_of(type), 0xff);
-    device_ = bench::DeviceBuffer(bytes_.size());
+    last *= size_of(type);
+    device_ = bench::DeviceBuffer(static_cast<std::size_t>(last));
+    if (last > 1 << 30) {
+      far_ = strides;
+      strides_ = {std::int64_t{columns} * inner_rows, columns};
+      row_bytes_ = columns * size_of(type);
+      last = std::int64_t{rows} * row_bytes_;
+    }
+    bytes_.assign(static_cast<std::size_t>(last), 0xff);
     upload();
   }
   /// One row without gaps.
@@ -53,15 +62,16 @@ class Tensor {
     upload();
   }
   void download() {
-    if (!bytes_.empty()) {
-      bench::check_hip(hipMemcpy(bytes_.data(), device_.data(), bytes_.size(), hipMemcpyDeviceToHost), "copying back");
-    }
+    each_part([&](std::int64_t at, std::int64_t device_at, std::size_t bytes) {
+      bench::check_hip(hipMemcpy(&bytes_[at], far(device_at), bytes, hipMemcpyDeviceToHost), "copying back");
+    });
   }
   double at(std::int32_t row, std::int32_t column) const {
     return reference::element(type_, host(), index(row, column));
   }
   /// Bytes that belong to no element of the rows still hold what they held.
   bool gaps_kept(std::int32_t rows, std::int32_t columns) const {
+    if (row_bytes_ > 0) return true;
     std::vector<bool> used(bytes_.size());
     for (std::int32_t r = 0; r < rows; ++r)
       std::fill_n(used.begin() + index(r, 0) * size_of(type_), std::int64_t{columns} * size_of(type_), true);
@@ -71,22 +81,43 @@ class Tensor {
   }
   const void* host() const { return bytes_.data(); }
   void* device() const { return device_.data(); }
+  const RowStrides& host_strides() const { return strides_; }
 
  private:
-  void upload() {
-    if (!bytes_.empty()) {
-      bench::check_hip(hipMemcpy(device_.data(), bytes_.data(), bytes_.size(), hipMemcpyHostToDevice), "copying over");
+  std::byte* far(std::int64_t byte) const { return static_cast<std::byte*>(device_.data()) + byte; }
+  /// Calls f(byte on the host, byte on the device, bytes) for the whole tensor, or for every row.
+  template <class F>
+  void each_part(const F& f) const {
+    if (row_bytes_ == 0) {
+      if (!bytes_.empty()) f(0, 0, bytes_.size());
+      return;
     }
+    for (std::int32_t r = 0; r < static_cast<std::int32_t>(bytes_.size() / row_bytes_); ++r) {
+      f(std::int64_t{r} * row_bytes_, reference::row_offset(r, inner_rows_, far_) * size_of(type_), row_bytes_);
+    }
+  }
+  void upload() const {
+    each_part([&](std::int64_t at, std::int64_t device_at, std::size_t bytes) {
+      bench::check_hip(hipMemcpy(far(device_at), &bytes_[at], bytes, hipMemcpyHostToDevice), "copying over");
+    });
   }
   std::int64_t index(std::int32_t row, std::int32_t column) const {
     return reference::row_offset(row, inner_rows_, strides_) + column;
   }
   DType type_;
   std::int32_t inner_rows_;
-  RowStrides strides_;
+  RowStrides strides_;  // on the host, and on the device where far_ does not say otherwise
+  RowStrides far_{};
+  std::int64_t row_bytes_ = 0;  // of a far tensor
   std::vector<std::uint8_t> bytes_;
   bench::DeviceBuffer device_;
 };
+
+/// Strides of rows of which the second starts beyond 2^31 elements and the third beyond 2^32, by either stride.
+inline RowStrides far_strides(int inner_rows) {
+  constexpr std::int64_t step = (std::int64_t{1} << 31) + 640;
+  return inner_rows == 1 ? RowStrides{step, 0} : RowStrides{inner_rows * step + 4096, step};
+}
 
 /// A value in [-2, 2) drawn from a name and a place.
 inline float drawn(char name, std::int64_t row, std::int64_t column) {

@@ -23,7 +23,8 @@ struct AtomRegisters {
 };
 
 /// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
-///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_id() in the 1-D grid
+///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_lane_id() = lane_id() +
+///               wave_lanes wave_id() without the cost of a uniform wave_id(), block_id() in the 1-D grid
 ///   memory      load<T>(p), store(p, v): one access of 1, 2, 4, 8 or 16 bytes of device memory, aligned to its size;
 ///               load_stream(p), store_stream(p, v): 16 bytes that will not be read again, or not soon
 ///               Window<uniform>{base, bytes}: device memory of which offsets below `bytes`, less than 2^31, may be
@@ -39,7 +40,9 @@ struct AtomRegisters {
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
 ///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
 ///               Sum and Max give the same bits in every lane of the group and in every room;
-///               uniform(i): tells the compiler that an int is the same in every lane of the wave
+///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
+///               settle(v): a pointer or word itself, worked out here and once; what follows from it
+///               afterwards is worked out again, not kept from before
 ///   numbers     exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
@@ -48,9 +51,11 @@ struct AtomRegisters {
 ///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
 ///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
-///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect);
-///               opaque(word) -> the same word, but the compiler does not know: what is made of it is made again instead
-///               of being kept in registers
+///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block
+///               is in block `rank` of the cluster. cluster_arrive() and cluster_wait(), in turn, are the halves of a
+///               barrier for all its lanes; one must lie before the first remote access, since a block may begin late,
+///               and one behind the last. A cluster of one block is the block
+///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
                            std::uint32_t word, typename B::KvOperand kv, typename B::RowsOperand rows,
@@ -60,6 +65,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::is_this_pass } -> std::convertible_to<bool>;
   { B::lane_id() } -> std::same_as<int>;
   { B::wave_id() } -> std::same_as<int>;
+  { B::block_lane_id() } -> std::same_as<int>;
   { B::block_id() } -> std::same_as<int>;
   { B::load(in) } -> std::same_as<float>;
   { B::store(out, x) } -> std::same_as<void>;
@@ -78,6 +84,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::template reduce<B::facts.wave_lanes>(x, Sum{}) } -> std::same_as<float>;
   { B::template reduce<1>(x, Max{}) } -> std::same_as<float>;
   { B::uniform(0) } -> std::same_as<int>;
+  { B::settle(out) } -> std::same_as<float*>;
+  { B::settle(word) } -> std::same_as<std::uint32_t>;
   { B::any(true) } -> std::same_as<bool>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
@@ -92,21 +100,28 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
   { B::barrier() } -> std::same_as<void>;
+  { B::cluster_arrive() } -> std::same_as<void>;
+  { B::cluster_wait() } -> std::same_as<void>;
+  { B::cluster_rank() } -> std::same_as<int>;
+  { B::remote(out, 0) } -> std::same_as<float*>;
   { B::sched_fence() } -> std::same_as<void>;
-  { B::opaque(word) } -> std::same_as<std::uint32_t>;
 };
 
 /// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.
 struct LaunchShape {
   std::int64_t grid;  // blocks
   int block;          // lanes
+  int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
 };
 
 /// What every room launches: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts lanes in
-/// 32 bits). Errors: bad_extent.
-inline Status check_launch(LaunchShape shape) {
+/// 32 bits), whole clusters of what the chip has of them. Errors: bad_extent.
+inline Status check_launch(LaunchShape shape, const ArchFacts& facts) {
   if (shape.grid < 0 || shape.grid > 0x7fffffff) return {StatusCode::bad_extent, "grid outside [0, 2^31) blocks"};
   if (shape.grid * shape.block > 0xffffffff) return {StatusCode::bad_extent, "grid of 2^32 lanes or more"};
+  if (shape.cluster < 1 || shape.cluster > facts.max_cluster_blocks || shape.grid % shape.cluster != 0) {
+    return {StatusCode::bad_extent, "the grid is no whole number of clusters of a size this chip has"};
+  }
   return {};
 }
 

@@ -33,6 +33,7 @@ struct ArchFacts {
   int register_granule;     // allocation step of the register count
   int max_load_bytes;       // widest load of one lane
   int lds_banks;
+  int max_cluster_blocks;   // blocks that may share a cluster
   bool copies_lane_linear;  // async copies: a wave's LDS targets are lane 0's plus 16 bytes a lane, nothing else
   std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
   double hbm_bytes_per_second;          // data-sheet peak
@@ -54,6 +55,7 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .register_granule = 8,
                                         .max_load_bytes = 16,
                                         .lds_banks = 32,
+                                        .max_cluster_blocks = 1,
                                         .copies_lane_linear = true,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 5.3e12,
@@ -74,6 +76,7 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .register_granule = 8,
                                         .max_load_bytes = 16,
                                         .lds_banks = 64,
+                                        .max_cluster_blocks = 1,
                                         .copies_lane_linear = true,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 8.0e12,
@@ -81,8 +84,9 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .fp8_flops = 4614e12,
                                         .fp8 = DType::fp8_e4m3fn};
 
-// H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s,
-// 989 / 1979 TFLOP/s (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0).
+// H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
+// (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of 8 blocks are the portable
+// maximum (same guide).
 inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_lanes = 32,
                                       .lds_bytes = 227 * 1024,
@@ -94,6 +98,7 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .register_granule = 8,
                                       .max_load_bytes = 16,
                                       .lds_banks = 32,
+                                      .max_cluster_blocks = 8,
                                       .copies_lane_linear = false,
                                       .last_level_cache_bytes = 60LL << 20,
                                       .hbm_bytes_per_second = 4.8e12,

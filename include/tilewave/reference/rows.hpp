@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tilewave/ops/norm/problem.hpp"
+#include "tilewave/ops/quant/problem.hpp"
 #include "tilewave/ops/softmax/problem.hpp"
 
 namespace tilewave::reference {
@@ -90,6 +91,35 @@ inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
   r.lse = largest + std::log(sum);
   for (std::int64_t c = 0; c < visible; ++c) r.values[c] = log ? x[c] - r.lse : std::exp(x[c] - r.lse);
   return r;
+}
+
+/// Where the scale of an element is, and the scale that values with this largest magnitude get.
+inline std::int64_t scale_index(const QuantProblem& p, std::int32_t row, std::int32_t column) {
+  return p.spec.scale == ScaleMode::per_tensor  ? 0
+         : p.spec.scale == ScaleMode::per_token ? row
+                                                : row * p.scale_stride + column / 128;
+}
+inline double scale_of(double amax, DType codes) {
+  const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;
+  return amax < 0x1p-117 ? 1 : amax / largest;
+}
+
+/// One row of a problem whose tensors, the scales of codes included, are on the host: what is quantised (x smooth), or
+/// the dequantised values before they are rounded.
+inline std::vector<double> quant_row(const QuantProblem& p, std::int32_t row) {
+  std::vector<double> values(p.columns);
+  for (std::int32_t c = 0; c < p.columns; ++c) {
+    values[c] = element(p.spec.x, p.x, row_offset(row, p.inner_rows, p.x_strides) + c);
+    if (p.smooth != nullptr) values[c] *= element(p.spec.x, p.smooth, c);
+    if (p.spec.kind() == QuantKind::dequantise) values[c] *= p.scale[scale_index(p, row, c)];
+  }
+  return values;
+}
+/// The largest magnitude of columns [first, end); a NaN does not count.
+inline double amax(const std::vector<double>& values, std::int32_t first, std::int32_t end) {
+  double largest = 0;
+  for (std::int32_t c = first; c < end; ++c) largest = std::fmax(largest, std::abs(values[c]));
+  return largest;
 }
 
 }  // namespace tilewave::reference

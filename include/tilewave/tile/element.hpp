@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/dtype.hpp"
@@ -31,9 +32,11 @@ struct StorageOf<4> {
 template <DType T>
 using Storage = typename detail::StorageOf<size_of(T)>::type;
 
-/// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes.
+/// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes. In words where they fill one,
+/// as registers are: compilers make a move of every narrower member.
 template <DType T, int n>
-using Packed = Vec<Storage<T>, n>;
+using Packed = Vec<typename detail::StorageOf<n * size_of(T) < 4 ? n * size_of(T) : 4>::type,
+                   n * size_of(T) < 4 ? 1 : n * size_of(T) / 4>;
 
 /// Values of packed f32, f16, bf16, fp8 or i8 elements; all exact.
 template <class B, DType T, int n>
@@ -54,24 +57,23 @@ TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
     }
   } else {
     constexpr int per_word = 4 / size_of(T);
-    const auto words = __builtin_bit_cast(Vec<std::uint32_t, n / per_word>, packed);
     TILEWAVE_UNROLL
     for (int w = 0; w < n / per_word; ++w) {
       if constexpr (T == DType::f16) {
-        const Vec<float, 2> pair = B::widen_f16(words[w]);
+        const Vec<float, 2> pair = B::widen_f16(packed[w]);
         values[2 * w] = pair[0];
         values[2 * w + 1] = pair[1];
       } else if constexpr (T == DType::i8) {
         TILEWAVE_UNROLL
         for (int e = 0; e < 4; ++e) {
-          values[4 * w + e] = static_cast<float>(static_cast<std::int32_t>(words[w] << (24 - 8 * e)) >> 24);
+          values[4 * w + e] = static_cast<float>(static_cast<std::int32_t>(packed[w] << (24 - 8 * e)) >> 24);
         }
       } else {
         Vec<std::uint32_t, per_word / 2> pairs;
         if constexpr (T == DType::bf16) {
-          pairs[0] = words[w];
+          pairs[0] = packed[w];
         } else {
-          pairs = B::widen_fp8(words[w]);
+          pairs = B::widen_fp8(packed[w]);
         }
         TILEWAVE_UNROLL
         for (int p = 0; p < per_word / 2; ++p) {
@@ -92,31 +94,27 @@ TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
     return __builtin_bit_cast(P, values);
   } else {
     constexpr int per_word = 4 / size_of(T), words = (n + per_word - 1) / per_word;
-    Vec<std::uint32_t, words> out;
+    static_assert(n == 1 || n % per_word == 0);
+    P out;
     TILEWAVE_UNROLL
     for (int w = 0; w < words; ++w) {
       Vec<float, per_word> v;
       TILEWAVE_UNROLL
       for (int e = 0; e < per_word; ++e)
         v[e] = per_word * w + e < n ? values[per_word * w + e < n ? per_word * w + e : 0] : 0.0f;
+      std::uint32_t word;
       if constexpr (T == DType::bf16) {
-        out[w] = B::round_bf16(v[0], v[1]);
+        word = B::round_bf16(v[0], v[1]);
       } else if constexpr (T == DType::f16) {
-        out[w] = B::pack_f16(v[0], v[1]);
+        word = B::pack_f16(v[0], v[1]);
       } else if constexpr (T == DType::i8) {
-        out[w] = B::pack_i8(v[0], v[1], v[2], v[3]);
+        word = B::pack_i8(v[0], v[1], v[2], v[3]);
       } else {
-        out[w] = B::pack_fp8(v[0], v[1], v[2], v[3]);
+        word = B::pack_fp8(v[0], v[1], v[2], v[3]);
       }
+      out[w] = static_cast<std::decay_t<decltype(out[w])>>(word);
     }
-    if constexpr (n % per_word == 0) {
-      return __builtin_bit_cast(P, out);
-    } else {
-      static_assert(n == 1);
-      P one;
-      one[0] = static_cast<Storage<T>>(out[0]);
-      return one;
-    }
+    return out;
   }
 }
 

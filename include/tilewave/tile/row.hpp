@@ -27,31 +27,52 @@ struct RowExtent {
   }
 };
 
+/// op over the members of v, in two chains: one would wait for itself at every step.
+template <int n, class Op>
+TILEWAVE_DEVICE float fold(const Vec<float, n>& v, Op op) {
+  if constexpr (n == 1) return v[0];
+  float even = v[0], odd = v[1];
+  TILEWAVE_UNROLL
+  for (int i = 2; i + 1 < n; i += 2) {
+    even = op(even, v[i]);
+    odd = op(odd, v[i + 1]);
+  }
+  return op(even, odd);
+}
+
 template <class B, DType X, RowPolicy P>
 struct Row {
   static_assert(policy_fits(B::facts, X, P));
   static constexpr int unit = P.vec / size_of(X), waves_per_row = P.lanes / B::facts.wave_lanes;
+  static constexpr int all_waves = P.blocks * max_of(waves_per_row, 1);
   static constexpr int block_columns = P.block_columns(X);
-  static constexpr int kept_values = 32;  // in f32, of a lane, between two passes
+  static constexpr bool keeps = keeps_values(B::facts, X, P);
   using Piece = Packed<X, unit>;
 
   /// What this lane is. Rows beyond the last are inactive: their lanes take part in reductions and touch no memory.
   struct Place {
     std::int32_t row, lane, slot;  // slot: of the row in the block
-    bool active;
+    std::int32_t first;            // column of this block, where a cluster shares the row
+    bool active, leader;           // leader: the one lane that stores what the row has once
   };
   TILEWAVE_DEVICE static Place place(const RowExtent& extent) {
     Place at;
-    if constexpr (waves_per_row >= 1) {  // wave-uniform
-      at.slot = B::wave_id() / waves_per_row;
-      at.lane = B::wave_id() % waves_per_row * B::facts.wave_lanes + B::lane_id();
+    if constexpr (P.rows == 1) {
+      at.slot = 0;
+      at.lane = B::block_lane_id();
+    } else if constexpr (waves_per_row >= 1) {  // wave-uniform
+      const int wave = B::wave_id();
+      at.slot = wave / waves_per_row;
+      at.lane = wave % waves_per_row * B::facts.wave_lanes + B::lane_id();
     } else {
-      const int thread = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-      at.slot = thread / P.lanes;
-      at.lane = thread % P.lanes;
+      at.slot = B::block_lane_id() / P.lanes;
+      at.lane = B::block_lane_id() % P.lanes;
     }
-    at.row = B::block_id() * P.rows + at.slot;
+    at.row = B::block_id() / P.blocks * P.rows + at.slot;
+    at.first = P.blocks > 1 ? B::cluster_rank() * block_columns : 0;
     at.active = at.row < extent.rows;
+    at.leader = at.active && at.lane == 0 && at.first == 0;
+    if constexpr (P.blocks > 1) B::cluster_arrive();  // the first reduction waits for all blocks to have begun
     return at;
   }
   TILEWAVE_DEVICE static constexpr int column(int lane, int chunk) {
@@ -69,9 +90,9 @@ struct Row {
 
   /// Calls body(from) with the first column of every tile of the row: one tile if the row is held.
   template <class Body>
-  TILEWAVE_DEVICE static void tiles(int columns, const Body& body) {
+  TILEWAVE_DEVICE static void tiles(const Place& at, int columns, const Body& body) {
     if constexpr (P.held) {
-      body(0);
+      body(at.first);
     } else {
       for (int from = 0; from < columns; from += block_columns) body(from);
     }
@@ -90,7 +111,7 @@ struct Row {
   using Window = typename B::template Window<(waves_per_row >= 1)>;
   template <DType T>
   TILEWAVE_DEVICE static Window window(const void* data, const Place& at, int from, int end) {
-    return Window{static_cast<const Storage<T>*>(data) + from, at.active ? window_bytes<T>(end - from) : 0};
+    return Window{B::settle(static_cast<const Storage<T>*>(data) + from), at.active ? window_bytes<T>(end - from) : 0};
   }
   /// The same of values that every row shares.
   using SharedWindow = typename B::template Window<true>;
@@ -100,8 +121,7 @@ struct Row {
   }
 
   /// Columns from + [0, block_columns) below `end` of the row at `data`, or some chunks of them; zeros elsewhere.
-  TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end, int first = 0,
-                            int last = P.chunks) {
+  TILEWAVE_DEVICE void load(const void* data, const Place& at, int from, int end, int first = 0, int last = P.chunks) {
     const Window row = window<X>(data, at, from, end);
     TILEWAVE_UNROLL
     for (int c = first; c < last; ++c) pieces[c] = row.template load_stream<Piece>(column(at.lane, c) * size_of(X));
@@ -109,56 +129,103 @@ struct Row {
   TILEWAVE_DEVICE void store(void* data, const Place& at, int from, int end) const {
     const Window row = window<X>(data, at, from, end);
     TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) row.store(column(at.lane, c) * size_of(X), pieces[c]);
+    for (int c = 0; c < P.chunks; ++c) row.store_stream(column(at.lane, c) * size_of(X), pieces[c]);
   }
-  /// Columns from `end` on become `bits`.
-  TILEWAVE_DEVICE void fill(const Place& at, int from, int end, Storage<X> bits) {
+  /// Columns from `end` on become `filler`, n elements each.
+  TILEWAVE_DEVICE void fill(const Place& at, int from, int end, const Vec<float, unit>& filler) {
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
       const int left = end - from - column(at.lane, c);
       if (left >= unit) continue;
+      Vec<float, unit> v = values(c);
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) pieces[c][e] = e < left ? pieces[c][e] : bits;
+      for (int e = 0; e < unit; ++e) v[e] = e < left ? v[e] : filler[e];
+      pieces[c] = narrow<B, X, unit>(v);
     }
   }
-  /// Between two passes over a long row: its values in f32 and the places of its chunks would not fit the registers, so
-  /// they are made again.
-  TILEWAVE_DEVICE void refresh(Place& at) {
-    if constexpr (P.chunks * unit > kept_values) {
-      at.lane = static_cast<std::int32_t>(B::opaque(static_cast<std::uint32_t>(at.lane)));
+  /// Between two passes over a row whose values in f32 would not fit the registers: they are widened again. Compilers
+  /// would keep them, and spill.
+  TILEWAVE_DEVICE void refresh() {
+    if constexpr (!keeps) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        if constexpr (sizeof(Piece) == sizeof(Chunk)) {
-          auto words = __builtin_bit_cast(Chunk, pieces[c]);
+        if constexpr (sizeof(Piece) >= 4) {
           TILEWAVE_UNROLL
-          for (int w = 0; w < 4; ++w) words[w] = B::opaque(words[w]);
-          pieces[c] = __builtin_bit_cast(Piece, words);
+          for (std::size_t w = 0; w < sizeof(Piece) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
         } else {
-          pieces[c][0] = static_cast<Storage<X>>(B::opaque(pieces[c][0]));
+          pieces[c][0] = static_cast<Storage<X>>(B::settle(std::uint32_t{pieces[c][0]}));
         }
       }
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }
 
-  /// Partial results of the waves that share a row, one set per reduction: no barrier is needed between two reductions.
-  template <int reductions>
+  /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
+  /// reductions. A cluster's blocks each have all of it.
+  template <int values>
   struct Shared {
-    float partial[reductions][P.rows][max_of(waves_per_row, 1)];
+    float partial[values][P.rows][all_waves];
   };
-  /// All-reduce over the row: the same bits in every lane. At most one barrier.
-  template <int index, int reductions, class Op>
-  TILEWAVE_DEVICE static float reduce(Shared<reductions>& shared, const Place& at, float x, Op op) {
-    x = B::template reduce<min_of(P.lanes, B::facts.wave_lanes)>(x, op);
-    if constexpr (waves_per_row > 1) {
-      static_assert(index < reductions && waves_per_row <= B::facts.wave_lanes);
-      auto& partial = shared.partial[index][at.slot];
-      if (at.lane % B::facts.wave_lanes == 0) partial[at.lane / B::facts.wave_lanes] = x;
-      B::barrier();
-      x = B::template reduce<waves_per_row>(partial[B::lane_id() % waves_per_row], op);
+  /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place,
+  /// 0 for the first reduction of all.
+  template <int value, int values, class Op>
+  TILEWAVE_DEVICE static float reduce(Shared<values>& shared, const Place& at, float x, Op) {
+    Vec<float, 1> one;
+    one[0] = x;
+    return reduce_values<value, Single<Op>>(shared, at, one)[0];
+  }
+  /// The same of n values together, at places value, value + 1, ...; still one barrier. R::across<lanes>(v) all-reduces
+  /// over aligned groups of lanes, R::merge(v, w) is its operation.
+  template <int value, class R, int values, int n>
+  TILEWAVE_DEVICE static Vec<float, n> reduce_values(Shared<values>& shared, const Place& at, Vec<float, n> x) {
+    constexpr int wave_lanes = B::facts.wave_lanes;
+    x = R::template across<min_of(P.lanes, wave_lanes)>(x);
+    if constexpr (all_waves > 1) {
+      static_assert(value + n <= values);
+      const int lane = B::lane_id(), wave = at.first / block_columns * waves_per_row + at.lane / wave_lanes;
+      if constexpr (P.blocks > 1 && value == 0) B::cluster_wait();  // see place()
+      if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster stores it there
+        TILEWAVE_UNROLL
+        for (int i = 0; i < n; ++i) {
+          float* mine = &shared.partial[value + i][at.slot][wave];
+          if constexpr (P.blocks > 1) mine = B::remote(mine, lane);
+          *mine = x[i];  // not B::store, which is for device memory
+        }
+      }
+      if constexpr (P.blocks > 1) {
+        B::cluster_arrive();
+        B::cluster_wait();
+      } else {
+        B::barrier();
+      }
+      const auto of_wave = [&](int w) {
+        Vec<float, n> v;
+        TILEWAVE_UNROLL
+        for (int i = 0; i < n; ++i) v[i] = shared.partial[value + i][at.slot][w];
+        return v;
+      };
+      constexpr int group = min_of(all_waves, wave_lanes);
+      x = of_wave(lane % group);
+      TILEWAVE_UNROLL
+      for (int w = group; w < all_waves; w += group) x = R::merge(x, of_wave(w + lane % group));
+      x = R::template across<group>(x);
     }
     return x;
   }
+
+ private:
+  template <class Op>
+  struct Single {
+    template <int lanes>
+    TILEWAVE_DEVICE static Vec<float, 1> across(Vec<float, 1> x) {
+      x[0] = B::template reduce<lanes>(x[0], Op{});
+      return x;
+    }
+    TILEWAVE_DEVICE static Vec<float, 1> merge(Vec<float, 1> x, Vec<float, 1> y) {
+      x[0] = Op{}(x[0], y[0]);
+      return x;
+    }
+  };
 };
 
 }  // namespace tilewave

@@ -5,6 +5,7 @@
 #include <limits>
 #include <span>
 
+#include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
 #include "tilewave/core/status.hpp"
 #include "tilewave/tile/row_output.hpp"
@@ -65,6 +66,11 @@ inline Status check_row_output_tensors(const void* out, const float* scale, DTyp
   return {};
 }
 
+/// The launch that covers all rows.
+inline LaunchShape row_grid(const RowPolicy& p, std::int32_t rows) {
+  return {std::int64_t{ceil_div(rows, p.rows)} * p.blocks, p.block_threads(), p.blocks};
+}
+
 /// Whether an entry of this policy takes rows of this many columns and this alignment.
 constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, bool aligned) {
   return (p.vec < 16 || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
@@ -95,14 +101,15 @@ const RowEntry<Spec, Problem>* best_row_entry(std::span<const RowEntry<Spec, Pro
   return best;
 }
 
-/// The policies of rows of type x, at most 16.
+/// The policies of rows of type x.
 struct RowPolicies {
-  std::array<RowPolicy, 16> list{};
+  std::array<RowPolicy, 20> list{};
   int count = 0;
 };
 
-/// The policies that entries are built for, by rising columns. `span`: neighbouring chunks of a lane.
-constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mode) {
+/// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length
+/// on sm90.
+constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
   const ArchFacts& facts = facts_of(arch);
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
@@ -114,33 +121,44 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
   const int element = size_of(x);
   // CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes as fast.
   const int span = arch != ArchId::sm90 && size_of(out) < element ? element / size_of(out) : 1;
-  const auto vectors = [&](int lanes, int rows, int chunks, int waves) {
-    chunks = max_of(chunks, span);
-    add({.lanes = lanes, .rows = rows, .chunks = chunks, .span = span, .waves_per_simd = waves});
+  const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1) {
+    of_lane = max_of(of_lane, span);
+    add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
   };
-  const bool cdna = arch != ArchId::sm90;
-  vectors(16, 16, 1, 8);
-  vectors(64, 4, 1, 8);
-  vectors(64, 4, 2, 8);
-  vectors(256, 1, 1, 8);
-  vectors(256, 1, 2, 8);
-  vectors(512, 1, 1, 8);
-  vectors(256, 1, 4, cdna ? 4 : 8);
-  vectors(1024, 1, 1, 8);
-  vectors(512, 1, 4, cdna ? 4 : 8);
-  if (cdna) {
-    vectors(512, 1, 8, 4);  // two blocks a CU, so that one computes while the other loads
+  if (arch == ArchId::sm90) {
+    // Measured on an H200, see docs/performance.md: two to four chunks a lane with as many blocks as that leaves room
+    // for reach the copy ceiling; blocks of 1024 lanes wait too long for each other, but serve a few rows soonest.
+    vectors(16, 16, 1, 16);
+    vectors(64, 4, 1, 16);
+    vectors(128 / chunks, chunks, chunks, chunks == 2 ? 12 : 8);
+    for (const int row_chunks : {256, 512, 1024}) vectors(row_chunks / chunks, 1, chunks, chunks == 2 ? 12 : 8);
+    vectors(256, 1, 1, 16);
+    vectors(1024, 1, 1, 16);
+    vectors(512, 1, 4, 8);
+    // Longer than a block holds without spilling.
+    for (const int blocks : {2, 4, 8}) vectors(256, 1, 8, 6, blocks);
+    vectors(256, 1, 16, 4, 8);
   } else {
-    vectors(1024, 1, 4, 8);
+    vectors(16, 16, 1, 8);
+    vectors(64, 4, 1, 8);
+    vectors(64, 4, 2, 8);
+    vectors(256, 1, 1, 8);
+    vectors(256, 1, 2, 8);
+    vectors(512, 1, 1, 8);
+    vectors(256, 1, 4, 4);
+    vectors(1024, 1, 1, 8);
+    vectors(512, 1, 4, 4);
+    vectors(512, 1, 8, 4);  // two blocks a CU, so that one computes while the other loads
+    vectors(1024, 1, 8, 4);
+    // Half of a CU's registers; a scaled output needs the rest for its columns.
+    if (mode == ScaleMode::none) vectors(1024, 1, 16, 4);
   }
-  vectors(1024, 1, 8, cdna ? 4 : 8);
-  // Half of a CU's registers; a scaled output needs the rest for its columns.
-  if (cdna && mode == ScaleMode::none) vectors(1024, 1, 16, 4);
-  add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = cdna ? 4 : 8});
+  const int waves = arch == ArchId::sm90 ? 8 : 4;
+  add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = waves});
   // Rows that are not aligned to 16 bytes: one element an access, eight neighbours a lane.
-  add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = cdna ? 4 : 8});
-  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .waves_per_simd = cdna ? 2 : 4});
-  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .held = false, .waves_per_simd = cdna ? 2 : 4});
+  add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = waves});
+  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .waves_per_simd = waves / 2});
+  add({.lanes = 256, .chunks = 32, .vec = element, .span = 8, .held = false, .waves_per_simd = waves / 2});
   return all;
 }
 

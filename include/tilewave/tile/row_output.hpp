@@ -7,10 +7,13 @@
 namespace tilewave {
 
 /// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
-/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is 0).
+/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is below
+/// smallest_amax).
 enum class ScaleMode : int { none, per_tensor, per_token, per_group };
 
 inline constexpr int scale_group = 128;  // columns of one per_group scale
+/// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
+inline constexpr float smallest_amax = 0x1p-117f;
 
 constexpr const char* name_of(ScaleMode m) {
   constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group"};
@@ -51,6 +54,7 @@ struct RowOutput {
   using Window = typename Tile::Window;
   static_assert(output_fits(B::facts, X, mode, P));
   static constexpr int unit = Tile::unit;
+  static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
   static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
@@ -63,6 +67,7 @@ struct RowOutput {
                                     const Value& value) {
     auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
     float inverse = 1.0f;
+    Vec<float, unit> kept[keep ? P.chunks : 1];
     if constexpr (mode == ScaleMode::per_tensor) {
       inverse = 1.0f / B::load(a.scale);
     } else if constexpr (mode == ScaleMode::per_token) {
@@ -70,13 +75,15 @@ struct RowOutput {
       each([&](int from) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
-          const float here = amax(largest, value(c, from));  // in every lane: rooms agree on windows
+          const Vec<float, unit> values = value(c, from);  // in every lane: rooms agree on windows
+          if constexpr (keep) kept[c] = values;
+          const float here = amax(largest, values);
           if (from + Tile::column(at.lane, c) < extent.columns) largest = here;
         }
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
       inverse = inverse_scale(largest);
-      if (at.active && at.lane == 0) B::store(a.scale + at.row, scale_of(largest));
+      if (at.leader) B::store(a.scale + at.row, scale_of(largest));
     }
     each([&](int from) {
       const Window out = Tile::template window<type>(row, at, from, extent.columns);
@@ -84,7 +91,13 @@ struct RowOutput {
       for (int c = 0; c < P.chunks; c += P.span) {
         Vec<float, unit> values[P.span];
         TILEWAVE_UNROLL
-        for (int s = 0; s < P.span; ++s) values[s] = value(c + s, from);
+        for (int s = 0; s < P.span; ++s) {
+          if constexpr (keep) {
+            values[s] = kept[c + s];
+          } else {
+            values[s] = value(c + s, from);
+          }
+        }
         const int first = from + Tile::column(at.lane, c);
         if constexpr (mode == ScaleMode::per_group) {
           float largest = 0.0f;
@@ -103,15 +116,19 @@ struct RowOutput {
     });
   }
 
- private:
-  TILEWAVE_DEVICE static float amax(float largest, const Vec<float, unit>& values) {
+  /// The larger of `largest` and the magnitudes; a NaN does not count.
+  TILEWAVE_DEVICE static float amax(float largest, Vec<float, unit> values) {
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) largest = Max{}(largest, abs_of(values[e]));
-    return largest;
+    for (int e = 0; e < unit; ++e) values[e] = abs_of(values[e]);
+    return Max{}(largest, fold(values, Max{}));
   }
-  TILEWAVE_DEVICE static float scale_of(float largest) { return largest > 0.0f ? largest / largest_code(type) : 1.0f; }
+  TILEWAVE_DEVICE static float scale_of(float largest) {
+    return largest >= smallest_amax ? largest / largest_code(type) : 1.0f;
+  }
+
+ private:
   TILEWAVE_DEVICE static float inverse_scale(float largest) {
-    return largest > 0.0f ? largest_code(type) / largest : 1.0f;
+    return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
   }
 
   TILEWAVE_DEVICE static void store(const Window& out, int first, float inverse,

@@ -37,12 +37,20 @@ inline std::string name_of(const RowPolicy& p) {
          (p.blocks > 1 ? ".b" + std::to_string(p.blocks) : "") + (p.held ? "" : ".again");
 }
 
+/// Whether a lane has the registers to keep its part of a row in f32 from one pass over it to the next, instead of
+/// computing it again from the packed elements: half of what the claimed occupancy leaves it, and less on CDNA.
+constexpr bool keeps_values(const ArchFacts& facts, DType x, const RowPolicy& p) {
+  const int budget = facts.register_file_lanes / p.waves_per_simd - (facts.wave_lanes == 64 ? 16 : 0);
+  return p.held && 2 * p.chunks * (p.vec / size_of(x)) <= budget;
+}
+
 /// Compile-time legality of a policy for rows of type x on a chip.
 constexpr bool policy_fits(const ArchFacts& facts, DType x, const RowPolicy& p) {
   const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
   return power_of_two(p.lanes) && p.lanes <= 1024 && p.rows >= 1 && p.block_threads() % facts.wave_lanes == 0 &&
          p.block_threads() <= 1024 && (p.rows == 1 || p.lanes <= facts.wave_lanes || p.lanes % facts.wave_lanes == 0) &&
-         (p.vec == 16 || p.vec == size_of(x)) && p.span >= 1 && p.chunks % p.span == 0 && p.blocks == 1;
+         (p.vec == 16 || p.vec == size_of(x)) && p.span >= 1 && p.chunks % p.span == 0 && power_of_two(p.blocks) &&
+         p.blocks <= facts.max_cluster_blocks && (p.blocks == 1 || (p.held && p.rows == 1));
 }
 
 }  // namespace tilewave

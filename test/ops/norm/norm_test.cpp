@@ -9,12 +9,14 @@ namespace {
 
 struct Shape {
   std::int32_t rows = 3, columns = 256, inner_rows = 1;
-  int gap = 0;  // elements between two rows
+  int gap = 0;       // elements between two rows
+  bool far = false;  // see far_strides
   bool residual = false, bias = false, smooth = false, statistics = true;
   float amplitude = 1, offset = 0;
 };
 
 RowStrides strides_of(const Shape& s) {
+  if (s.far) return far_strides(s.inner_rows);
   const std::int64_t inner = s.columns + s.gap;
   return s.inner_rows == 1 ? RowStrides{inner, 0} : RowStrides{inner * s.inner_rows + s.gap, inner};
 }
@@ -60,7 +62,8 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
     return p;
   };
   const NormProblem on_device = problem([](const Tensor& t) -> const void* { return t.device(); });
-  const NormProblem on_host = problem([](const Tensor& t) { return t.host(); });
+  NormProblem on_host = problem([](const Tensor& t) { return t.host(); });
+  on_host.x_strides = on_host.residual_strides = x.host_strides();
   if (entry == nullptr) {
     if (!norm_select(on_device, all_norm_entries(), facts, entry).ok()) return "no entry selected";
   } else if (!policy_takes(entry->policy, spec.x, s.columns, norm_aligned(on_device))) {
@@ -177,6 +180,19 @@ TEST_CASE("norm rows may have gaps, and inner rows their own stride") {
       if (error != "") return error;
     }
     return std::string();
+  });
+}
+
+TEST_CASE("norm rows may start beyond 2^31 and 2^32 elements") {
+  if (!has_memory(std::size_t{100} << 30)) return;
+  each_norm_entry([](const NormEntry& e) {
+    if (e.policy.lanes != 256) return std::string();
+    std::string error;
+    for (const int inner_rows : {1, 2}) {
+      const Shape s{.rows = 4, .columns = 128, .inner_rows = inner_rows, .far = true, .residual = true};
+      error += run(facts_of(e.arch), e.spec, &e, s);
+    }
+    return error;
   });
 }
 

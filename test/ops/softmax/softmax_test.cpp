@@ -11,8 +11,9 @@ constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric
 
 struct Shape {
   std::int32_t rows = 3, columns = 256, inner_rows = 1;
-  int gap = 0;  // elements between two rows
-  std::vector<std::int32_t> lengths;
+  int gap = 0;       // elements between two rows
+  bool far = false;  // see far_strides
+  std::vector<std::int32_t> lengths = {};
   std::int32_t rows_per_length = 1, causal_rows = 0;
   float scale = 1, amplitude = 1;
   float (*value)(int row, int column) = nullptr;  // instead of random ones
@@ -22,7 +23,9 @@ struct Shape {
 /// Runs the entry, or the one that is selected if null, and compares all it wrote with the reference; what is wrong.
 std::string run(const ArchFacts& facts, const SoftmaxSpec& spec, const SoftmaxEntry* entry, const Shape& s) {
   const std::int64_t inner = s.columns + s.gap;
-  const RowStrides strides = s.inner_rows == 1 ? RowStrides{inner, 0} : RowStrides{inner * s.inner_rows + s.gap, inner};
+  const RowStrides strides = s.far               ? far_strides(s.inner_rows)
+                             : s.inner_rows == 1 ? RowStrides{inner, 0}
+                                                 : RowStrides{inner * s.inner_rows + s.gap, inner};
   Tensor x(spec.x, s.rows, s.columns, s.inner_rows, strides), out(spec.x, s.rows, s.columns, s.inner_rows, strides);
   Tensor lse(DType::f32, s.rows);
   x.set(s.rows, s.columns, [&](int r, int c) { return s.value ? s.value(r, c) : s.amplitude * drawn('x', r, c); });
@@ -45,6 +48,7 @@ std::string run(const ArchFacts& facts, const SoftmaxSpec& spec, const SoftmaxEn
   p.x_strides = p.out_strides = strides;
   SoftmaxProblem host = p;
   host.x = x.host();
+  host.x_strides = x.host_strides();
   host.lengths = s.lengths.empty() ? nullptr : s.lengths.data();
   if (entry == nullptr) {
     if (!softmax_select(p, all_softmax_entries(), facts, entry).ok()) return "no entry selected";
@@ -131,6 +135,19 @@ TEST_CASE("softmax rows may have gaps, inner rows their own stride, lengths and 
       if (error != "") return error;
     }
     return std::string();
+  });
+}
+
+TEST_CASE("softmax rows may start beyond 2^31 and 2^32 elements") {
+  if (!has_memory(std::size_t{64} << 30)) return;
+  each_softmax_entry([](const SoftmaxEntry& e) {
+    if (e.policy.lanes != 256) return std::string();
+    std::string error;
+    for (const int inner_rows : {1, 2}) {
+      error += run(facts_of(e.arch), e.spec, &e,
+                   {.rows = 4, .columns = 128, .inner_rows = inner_rows, .far = true, .lengths = {128, 5, 100, 128}});
+    }
+    return error;
   });
 }
 

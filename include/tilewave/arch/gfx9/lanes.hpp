@@ -14,12 +14,27 @@ namespace tilewave::gfx9 {
 
 struct Lanes {
   TILEWAVE_DEVICE static int lane_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x() & 63u); }
+  TILEWAVE_DEVICE static int block_lane_id() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
   TILEWAVE_DEVICE static int wave_id() {
     return __builtin_amdgcn_readfirstlane(static_cast<int>(__builtin_amdgcn_workitem_id_x() >> 6));
   }
   TILEWAVE_DEVICE static int block_id() { return static_cast<int>(__builtin_amdgcn_workgroup_id_x()); }
+  TILEWAVE_DEVICE static int cluster_rank() { return 0; }
+  template <class T>
+  TILEWAVE_DEVICE static T* remote(T* shared, int) {
+    return shared;
+  }
 
   TILEWAVE_DEVICE static int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
+  /// Nothing to do for a pointer: LLVM keeps one that is used again.
+  template <class T>
+  TILEWAVE_DEVICE static T* settle(T* pointer) {
+    return pointer;
+  }
+  TILEWAVE_DEVICE static std::uint32_t settle(std::uint32_t word) {
+    asm("" : "+v"(word));
+    return word;
+  }
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {

@@ -18,8 +18,8 @@ TILEWAVE_DEVICE const Args& kernarg(const Args&) {
 }
 
 template <class Args>
-Status launch(void (*entry)(Args), LaunchShape shape, const Args& args, hipStream_t stream) {
-  if (Status s = check_launch(shape); !s.ok()) return s;
+Status launch(void (*entry)(Args), const ArchFacts& facts, LaunchShape shape, const Args& args, hipStream_t stream) {
+  if (Status s = check_launch(shape, facts); !s.ok()) return s;
   if (shape.grid == 0) return {};
   // Not <<<>>> and hipGetLastError, which would report an error the caller left behind.
   void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};

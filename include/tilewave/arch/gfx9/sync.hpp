@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstdint>
-
 #include "tilewave/core/config.hpp"
 
 #if defined(__HIP__)
@@ -16,11 +14,10 @@ struct Sync {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
+  /// CDNA has no clusters: each is one block.
+  TILEWAVE_DEVICE static void cluster_arrive() {}
+  TILEWAVE_DEVICE static void cluster_wait() { barrier(); }
   TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }
-  TILEWAVE_DEVICE static std::uint32_t opaque(std::uint32_t word) {
-    asm("" : "+v"(word));
-    return word;
-  }
 };
 
 }  // namespace tilewave::gfx9

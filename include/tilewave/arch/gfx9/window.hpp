@@ -34,8 +34,8 @@ struct BufferWindow {
 
  private:
   static constexpr int non_temporal = 2;  // LLVM, User Guide for AMDGPU Backend, "buffer aux": bit 1 is nt on gfx940
-  // Word 3 of the descriptor: data format 32 in bits 18:15 (CDNA3 ISA guide, "Buffer resource descriptor"). Stride 0, so
-  // offsets are compared as bytes.
+  // Word 3 of the descriptor: data format 32 in bits 18:15 (CDNA3 ISA guide, "Buffer resource descriptor"). Stride 0,
+  // so offsets are compared as bytes.
   TILEWAVE_DEVICE auto resource() const {
     // Where the compiler computed it in a VGPR it would loop over the lanes' resources.
     const int records = __builtin_amdgcn_readfirstlane(static_cast<int>(bytes));

@@ -32,7 +32,7 @@ struct Launch {
   /// Queue kernel K on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {
-    return gfx9::launch<const typename K::Args>(&entry<K>, shape, args, stream);
+    return gfx9::launch<const typename K::Args>(&entry<K>, gfx950_facts, shape, args, stream);
   }
 };
 

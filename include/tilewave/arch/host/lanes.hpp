@@ -29,7 +29,7 @@ TILEWAVE_HOST_UNTRACKED inline std::uint32_t exchange(std::uint32_t value, int s
   std::uint32_t* const posted = wave.posted[wave.parity];
   posted[self.index] = value;
   if (meet(self, call)) {
-    ++self.block->counters.shuffles;
+    ++self.cluster->counters.shuffles;
     complete(self);
   }
   return posted[source];
@@ -42,7 +42,7 @@ TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
   if (wave.arrived == 0) votes = 0;
   if (predicate) votes |= self.bit();
   if (meet(self, {CollectiveKind::any, 0, where})) {
-    ++self.block->counters.votes;
+    ++self.cluster->counters.votes;
     complete(self);
   }
   return votes != 0;
@@ -53,8 +53,21 @@ TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
 template <ArchId Id>
 struct Lanes {
   static int lane_id() { return current_lane->index; }
+  static int block_lane_id() { return current_lane->wave->index * current_lane->wave->lanes + current_lane->index; }
   static int wave_id() { return current_lane->wave->index; }
-  static int block_id() { return static_cast<int>(current_lane->block->id); }
+  static int block_id() { return static_cast<int>(current_lane->wave->block->id); }
+  static int cluster_rank() { return current_lane->wave->block->rank; }
+  /// The object of the cluster's block `rank` that stands where `shared` does in the shared memory of this block.
+  template <class T>
+  static T* remote(T* shared, int rank) {
+    const Cluster& cluster = *current_lane->cluster;
+    if (rank < 0 || rank >= cluster.blocks) {
+      fail(*current_lane, "remote shared memory of block %d in a cluster of %d", rank, cluster.blocks);
+    }
+    auto* const bytes = reinterpret_cast<std::byte*>(shared);
+    const std::ptrdiff_t blocks_on = rank - cluster_rank();
+    return reinterpret_cast<T*>(bytes + blocks_on * static_cast<std::ptrdiff_t>(cluster.shared_bytes));
+  }
 
   /// The value of `lane`, which may differ from lane to lane and must exist.
   template <class T>
@@ -88,6 +101,10 @@ struct Lanes {
   /// making the wave meet (see Agreement).
   static int uniform(int value, Where where = {}) {
     agree(*current_lane, {"uniform", value, where});
+    return value;
+  }
+  template <class T>
+  static T settle(T value) {
     return value;
   }
   /// Whether the predicate holds in any lane of the wave.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A launch in the host room: the blocks of the grid, spread over threads.
+// A launch in the host room: the clusters (mostly of one block) of the grid, spread over threads.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -21,32 +21,32 @@ namespace tilewave::host {
 
 namespace detail {
 
-inline thread_local constinit char launch_error[sizeof(Block::error)] = {};
+inline thread_local constinit char launch_error[sizeof(Cluster::error)] = {};
 
 inline int thread_count(const LaunchRequest& request) {
   std::int64_t threads = request.options.threads;
   if (threads == 0) threads = std::thread::hardware_concurrency();
   // TSan knows at most some 8000 threads and fibers at a time.
-  if (under_tsan) threads = std::min<std::int64_t>(threads, 4096 / request.block_lanes);
-  return static_cast<int>(std::max<std::int64_t>(1, std::min(threads, request.grid)));
+  if (under_tsan) threads = std::min<std::int64_t>(threads, 4096 / (request.cluster_blocks * request.block_lanes));
+  return static_cast<int>(std::max<std::int64_t>(1, std::min(threads, request.clusters)));
 }
 
-/// Runs a valid request. With several failing blocks the first in running order is reported, however many threads
-/// there are: a thread that fails ends, and the others go on only with the blocks before that one.
+/// Runs a valid request. With several failing clusters the first in running order is reported, however many threads
+/// there are: a thread that fails ends, and the others go on only with the clusters before that one.
 inline Status execute(const LaunchRequest& request) {
   struct Share {
     std::unique_ptr<Worker> worker = WorkerPool::instance().take();
     std::int64_t failed_at = std::numeric_limits<std::int64_t>::max();
   };
   std::vector<Share> shares(thread_count(request));
-  // Relaxed throughout: blocks must not look ordered to TSan. The threads' ends order what comes after the launch.
-  std::atomic<std::int64_t> next{0}, stop{request.grid};
+  // Relaxed throughout: clusters must not look ordered to TSan. The threads' ends order what comes after the launch.
+  std::atomic<std::int64_t> next{0}, stop{request.clusters};
 
   const auto work = [&](Share& share) {
     for (;;) {
       const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= stop.load(std::memory_order_relaxed)) break;
-      if (share.worker->run(request, request.block_at(i))) continue;
+      if (share.worker->run(request, request.cluster_at(i))) continue;
       share.failed_at = i;
       std::int64_t before = stop.load(std::memory_order_relaxed);
       while (i < before && !stop.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
@@ -72,7 +72,7 @@ inline Status execute(const LaunchRequest& request) {
   last_counters = {};
   for (const Share& share : shares) {
     if (prepared) last_counters.add(share.worker->counters());
-    if (share.failed_at < (failed != nullptr ? failed->failed_at : request.grid)) failed = &share;
+    if (share.failed_at < (failed != nullptr ? failed->failed_at : request.clusters)) failed = &share;
   }
   if (failed != nullptr) {
     std::memcpy(launch_error, failed->worker->error(), sizeof(launch_error));
@@ -104,10 +104,13 @@ struct Launch {
     using Shared = typename K::Shared;
     static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>);
     static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
-    if (Status s = check_launch(shape); !s.ok()) return s;
+    if (Status s = check_launch(shape, facts); !s.ok()) return s;
     if (shape.block != K::block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
     if (shape.block <= 0 || shape.block > max_block_lanes || shape.block % facts.wave_lanes != 0) {
       return {StatusCode::bad_extent, "the block is not a whole number of waves of at most 1024 lanes"};
+    }
+    if (shape.cluster * shape.block > max_cluster_waves * facts.wave_lanes) {
+      return {StatusCode::bad_extent, "the host room runs clusters of at most 128 waves"};
     }
     if (sizeof(Shared) > static_cast<std::size_t>(facts.lds_bytes)) {
       return {StatusCode::launch_failed, "the kernel's shared memory exceeds what a block of this chip may use"};
@@ -128,7 +131,8 @@ struct Launch {
     return detail::execute({.kernel = kernel,
                             .args = &copy,
                             .shared_bytes = align_up<std::size_t>(sizeof(Shared), 16),
-                            .grid = shape.grid,
+                            .clusters = shape.grid / shape.cluster,
+                            .cluster_blocks = shape.cluster,
                             .block_lanes = shape.block,
                             .wave_lanes = facts.wave_lanes,
                             .options = chosen});

@@ -32,11 +32,12 @@ enum class Access { load, store, stream };
 template <int Bytes, Access Kind>
 TILEWAVE_HOST_UNTRACKED inline void account(const void* pointer, Where where) {
   Lane& self = *current_lane;
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (address % Bytes != 0 || address < 4096) bad_access(self, pointer, Bytes, where);
-  LaunchCounters& counters = block.counters;
-  const bool in_shared = address - reinterpret_cast<std::uintptr_t>(block.shared) < block.shared_bytes;
+  LaunchCounters& counters = cluster.counters;
+  const auto shared = reinterpret_cast<std::uintptr_t>(cluster.block[0].shared);
+  const bool in_shared = address - shared < cluster.blocks * cluster.shared_bytes;
   if constexpr (Kind == Access::stream) {
     counters.stream_bytes += Bytes;
   } else if constexpr (Kind == Access::load) {
@@ -44,17 +45,17 @@ TILEWAVE_HOST_UNTRACKED inline void account(const void* pointer, Where where) {
   } else {
     (in_shared ? counters.lds_stores_bytes : counters.stores_bytes) += Bytes;
   }
-  if (block.options.schedule == Schedule::random && block.draw() % 8 == 0) yield(self);
+  if (cluster.options.schedule == Schedule::random && cluster.draw() % 8 == 0) yield(self);
 }
 
 TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const void* global, bool lane_linear,
                                                Where where) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   const auto to = reinterpret_cast<std::uintptr_t>(shared), from = reinterpret_cast<std::uintptr_t>(global);
-  const auto begin = reinterpret_cast<std::uintptr_t>(block.shared);
+  const auto begin = reinterpret_cast<std::uintptr_t>(self.wave->block->shared);
   if (to % async_copy_bytes != 0 || to < 4096) bad_access(self, shared, async_copy_bytes, where);
   if (from % async_copy_bytes != 0 || from < 4096) bad_access(self, global, async_copy_bytes, where);
-  if (to < begin || to + async_copy_bytes > begin + block.shared_bytes) {
+  if (to < begin || to + async_copy_bytes > begin + cluster.shared_bytes) {
     fail(self, "the target of copy_async is not in shared memory at %s:%d", where.base_name(), where.line);
   }
   if (lane_linear) {
@@ -67,7 +68,7 @@ TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, void* shared, const v
          where.line);
   }
   queue.copies[queue.end++ % AsyncQueue::capacity] = {shared, global, queue.committed};
-  block.counters.async_bytes += async_copy_bytes;
+  cluster.counters.async_bytes += async_copy_bytes;
 }
 
 /// The number of groups to perform so that at most `pending` closed ones stay. Each of those must hold at least
@@ -130,7 +131,8 @@ struct Memory {
   struct Window : CheckedWindow<Memory> {
     Window(const void* base, std::uint32_t bytes, Where where = {}) : CheckedWindow<Memory>{base, bytes} {
       if constexpr (uniform) {
-        agree(*current_lane, {"base of a window", static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(base)), where});
+        agree(*current_lane,
+              {"base of a window", static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(base)), where});
         agree(*current_lane, {"bytes of a window", bytes, where});
       }
     }

@@ -115,7 +115,7 @@ TILEWAVE_HOST_UNTRACKED inline void wave_mma(const KvOperand& kv, const RowsOper
   for (int i = 0; i < Dense::acc_per_lane; ++i) tile[acc_at[i]] = acc[i];
   if (meet(self, {CollectiveKind::mma, Dense::A.k, where})) {
     multiply_dense<Id>(tile);
-    ++self.block->counters.mma;
+    ++self.cluster->counters.mma;
     complete(self);
   }
   for (int i = 0; i < Dense::acc_per_lane; ++i) acc[i] = tile[acc_at[i]];

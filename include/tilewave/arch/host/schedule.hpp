@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block, its return.
+// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block or cluster,
+// its return.
 #pragma once
 
 #include "tilewave/arch/host/wave.hpp"
@@ -12,45 +13,55 @@ namespace tilewave::host {
 
 namespace detail {
 
+/// The lowest and the highest set bit of `mask` (not 0).
+TILEWAVE_HOST_UNTRACKED inline int lowest(WaveSet mask) {
+  const auto low = static_cast<std::uint64_t>(mask);
+  return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(static_cast<std::uint64_t>(mask >> 64));
+}
+TILEWAVE_HOST_UNTRACKED inline int highest(WaveSet mask) {
+  const auto high = static_cast<std::uint64_t>(mask >> 64);
+  return high != 0 ? 127 - std::countl_zero(high) : 63 - std::countl_zero(static_cast<std::uint64_t>(mask));
+}
 /// A set bit of `mask` (not 0): the next above `after`, cyclically.
-TILEWAVE_HOST_UNTRACKED inline int next_above(std::uint64_t mask, int after) {
-  const std::uint64_t above = mask & (~std::uint64_t{1} << after);
-  return std::countr_zero(above != 0 ? above : mask);
+TILEWAVE_HOST_UNTRACKED inline int next_above(WaveSet mask, int after) {
+  const WaveSet above = mask & (~WaveSet{1} << after);
+  return lowest(above != 0 ? above : mask);
 }
-TILEWAVE_HOST_UNTRACKED inline int next_below(std::uint64_t mask, int before) {
-  const std::uint64_t below = mask & ((std::uint64_t{1} << before) - 1);
-  return 63 - std::countl_zero(below != 0 ? below : mask);
+TILEWAVE_HOST_UNTRACKED inline int next_below(WaveSet mask, int before) {
+  const WaveSet below = mask & ((WaveSet{1} << before) - 1);
+  return highest(below != 0 ? below : mask);
 }
-TILEWAVE_HOST_UNTRACKED inline int any_of(std::uint64_t mask, std::uint64_t random) {
-  for (std::uint64_t skip = random % static_cast<std::uint64_t>(std::popcount(mask)); skip > 0; --skip)
-    mask &= mask - 1;
-  return std::countr_zero(mask);
+TILEWAVE_HOST_UNTRACKED inline int any_of(WaveSet mask, std::uint64_t random) {
+  const int count =
+      std::popcount(static_cast<std::uint64_t>(mask)) + std::popcount(static_cast<std::uint64_t>(mask >> 64));
+  for (std::uint64_t skip = random % static_cast<std::uint64_t>(count); skip > 0; --skip) mask &= mask - 1;
+  return lowest(mask);
 }
 
 /// The wave to go on with among the runnable ones (at least one), after `from` has done all it can.
-TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Block& block, int from) {
-  switch (block.options.schedule) {
-    case Schedule::lockstep: return *block.wave[next_above(block.runnable, from)];
-    case Schedule::reverse: return *block.wave[next_below(block.runnable, from)];
-    case Schedule::first_wave_ahead: return *block.wave[std::countr_zero(block.runnable)];
-    case Schedule::last_wave_ahead: return *block.wave[63 - std::countl_zero(block.runnable)];
+TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
+  switch (cluster.options.schedule) {
+    case Schedule::lockstep: return *cluster.wave[next_above(cluster.runnable, from)];
+    case Schedule::reverse: return *cluster.wave[next_below(cluster.runnable, from)];
+    case Schedule::first_wave_ahead: return *cluster.wave[lowest(cluster.runnable)];
+    case Schedule::last_wave_ahead: return *cluster.wave[highest(cluster.runnable)];
     case Schedule::random: break;
   }
-  return *block.wave[any_of(block.runnable, block.draw())];
+  return *cluster.wave[any_of(cluster.runnable, cluster.draw())];
 }
 
 /// The lane to go on with among the ready ones of `wave` (at least one); `from` is where the wave stands, -1 or 64 at
 /// its beginning.
-TILEWAVE_HOST_UNTRACKED inline Lane& next_lane(Block& block, Wave& wave, int from) {
-  if (block.options.schedule == Schedule::random) return *wave.lane[any_of(wave.ready, block.draw())];
-  if (block.options.schedule == Schedule::reverse) return *wave.lane[next_below(wave.ready, from)];
+TILEWAVE_HOST_UNTRACKED inline Lane& next_lane(Cluster& cluster, Wave& wave, int from) {
+  if (cluster.options.schedule == Schedule::random) return *wave.lane[any_of(wave.ready, cluster.draw())];
+  if (cluster.options.schedule == Schedule::reverse) return *wave.lane[next_below(wave.ready, from)];
   return *wave.lane[next_above(wave.ready, from)];
 }
 
 /// The first lane of the wave chosen by the schedule; `from` is the wave that ran last.
-TILEWAVE_HOST_UNTRACKED inline Lane& first_lane(Block& block, int from) {
-  Wave& wave = next_wave(block, from);
-  return next_lane(block, wave, block.options.schedule == Schedule::reverse ? 0 : 63);
+TILEWAVE_HOST_UNTRACKED inline Lane& first_lane(Cluster& cluster, int from) {
+  Wave& wave = next_wave(cluster, from);
+  return next_lane(cluster, wave, cluster.options.schedule == Schedule::reverse ? 0 : 63);
 }
 
 TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
@@ -60,25 +71,27 @@ TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
 }
 
 /// Lets the schedule choose again, `self` staying ready.
-TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) { go(self, first_lane(*self.block, self.wave->index)); }
+TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) { go(self, first_lane(*self.cluster, self.wave->slot)); }
 
-/// `self` cannot run for now. When nobody can, the block is stuck: only lanes at a barrier that others never reached
+/// `self` cannot run for now. When nobody can, the cluster is stuck: only lanes at a barrier that others never reached
 /// are left, since collectives fail where they diverge.
 TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   wave.ready &= ~self.bit();
-  if (wave.ready == 0) block.runnable &= ~(std::uint64_t{1} << wave.index);
-  if (block.runnable == 0) {
+  if (wave.ready == 0) cluster.runnable &= ~(WaveSet{1} << wave.slot);
+  if (cluster.runnable == 0) {
     const Wave* waiting = &wave;
-    for (int w = 0; w < block.waves; ++w) {
-      if (block.wave[w]->at_barrier != 0) waiting = block.wave[w];
+    for (int w = 0; w < cluster.waves(); ++w) {
+      if (cluster.wave[w]->at_barrier != 0) waiting = cluster.wave[w];
     }
-    fail(self, "barrier divergence: only %d of %d lanes arrived at %s:%d, the other %d returned", block.arrived,
-         block.lanes, waiting->barrier.base_name(), waiting->barrier.line, block.returned);
+    const Meeting& meeting = waiting->of_cluster ? static_cast<const Meeting&>(cluster) : *waiting->block;
+    fail(self, "barrier divergence: only %d of %d lanes arrived at %s:%d, the other %d returned", meeting.arrived,
+         waiting->of_cluster ? cluster.lanes() : cluster.block_lanes, waiting->barrier.base_name(),
+         waiting->barrier.line, meeting.returned);
   }
-  const bool stay = wave.ready != 0 && block.options.schedule != Schedule::random;
-  go(self, stay ? next_lane(block, wave, self.index) : first_lane(block, wave.index));
+  const bool stay = wave.ready != 0 && cluster.options.schedule != Schedule::random;
+  go(self, stay ? next_lane(cluster, wave, self.index) : first_lane(cluster, wave.slot));
 }
 
 }  // namespace detail
@@ -110,26 +123,26 @@ TILEWAVE_HOST_UNTRACKED inline bool meet(Lane& self, const Collective& call) {
 
 /// The last lane of a collective: the results are there, everybody goes on.
 TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   char* const ordered = &wave.ordered[wave.parity];
   wave.arrived = 0;
   wave.parity ^= 1;
   wave.ready = wave.all;
-  block.runnable |= std::uint64_t{1} << wave.index;
-  switch (block.options.schedule) {
+  cluster.runnable |= WaveSet{1} << wave.slot;
+  switch (cluster.options.schedule) {
     case Schedule::first_wave_ahead:
     case Schedule::last_wave_ahead: break;
     case Schedule::lockstep:
     case Schedule::reverse:
-      if (block.waves > 1) detail::yield(self);
+      if (cluster.waves() > 1) detail::yield(self);
       break;
     case Schedule::random: detail::yield(self); break;
   }
   order_acquire(ordered);
 }
 
-/// Fails the block when another lane of the wave said something else as its n-th statement.
+/// Fails the cluster when another lane of the wave said something else as its n-th statement.
 TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   const std::int64_t number = ++self.agreements;
   auto& remembered = self.wave->agreements[number % remembered_agreements];
@@ -144,9 +157,38 @@ TILEWAVE_HOST_UNTRACKED inline void agree(Lane& self, const Agreement& said) {
   }
 }
 
-/// Waits until all lanes of the block have called it; lanes of one wave from the same line.
-TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
-  Block& block = *self.block;
+namespace detail {
+
+TILEWAVE_HOST_UNTRACKED inline Meeting& meeting_of(Lane& self, bool of_cluster) {
+  return of_cluster ? static_cast<Meeting&>(*self.cluster) : *self.wave->block;
+}
+
+/// Arrives at the next barrier of the block or the cluster and returns its number. The last lane to arrive opens it.
+TILEWAVE_HOST_UNTRACKED inline int arrive(Lane& self, bool of_cluster) {
+  Cluster& cluster = *self.cluster;
+  Wave& wave = *self.wave;
+  Meeting& meeting = meeting_of(self, of_cluster);
+  const int number = meeting.number;
+  // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
+  order_release(&meeting.ordered[number % 2]);
+  if (++meeting.arrived < (of_cluster ? cluster.lanes() : cluster.block_lanes)) return number;
+  meeting.arrived = 0;
+  ++meeting.number;
+  ++cluster.counters.barriers;
+  const int first = of_cluster ? 0 : wave.block->rank * cluster.block_waves;
+  const int end = of_cluster ? cluster.waves() : first + cluster.block_waves;
+  for (int w = first; w < end; ++w) {
+    Wave& waiting = *cluster.wave[w];
+    if (waiting.at_barrier == 0 || waiting.of_cluster != of_cluster) continue;
+    waiting.ready |= waiting.at_barrier;
+    waiting.at_barrier = 0;
+    cluster.runnable |= WaveSet{1} << w;
+  }
+  return number;
+}
+
+/// Fails unless the lanes of this lane's wave that wait at a barrier do so on this line.
+TILEWAVE_HOST_UNTRACKED inline void join(Lane& self, bool of_cluster, Where where) {
   Wave& wave = *self.wave;
   if (wave.arrived != 0) {
     const Collective& other = wave.collective;
@@ -156,45 +198,55 @@ TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
   }
   if (wave.at_barrier == 0) {
     wave.barrier = where;
+    wave.of_cluster = of_cluster;
   } else if (!(wave.barrier == where)) {
     fail(self, "barrier divergence: this lane is at the barrier at %s:%d while %d of %d lanes wait at %s:%d",
          where.base_name(), where.line, std::popcount(wave.at_barrier), wave.lanes, wave.barrier.base_name(),
          wave.barrier.line);
   }
-  // Two addresses in turn: a lane that already arrived at the next barrier must not order one still leaving this one.
-  char* const ordered = &block.ordered[block.parity];
-  order_release(ordered);
-  wave.at_barrier |= self.bit();
-  if (++block.arrived < block.lanes) {
-    detail::stop(self);
-  } else {
-    block.arrived = 0;
-    block.parity ^= 1;
-    ++block.counters.barriers;
-    for (int w = 0; w < block.waves; ++w) {
-      block.wave[w]->at_barrier = 0;
-      block.wave[w]->ready = block.wave[w]->all;
-      block.runnable |= std::uint64_t{1} << w;
-    }
-    detail::yield(self);
-  }
-  order_acquire(ordered);
 }
 
-/// The lane's kernel is over. Returns when the fiber is given a lane of a later block.
+/// Returns when barrier `number` is open.
+TILEWAVE_HOST_UNTRACKED inline void wait(Lane& self, bool of_cluster, int number) {
+  Meeting& meeting = meeting_of(self, of_cluster);
+  if (meeting.number == number) {
+    self.wave->at_barrier |= self.bit();
+    stop(self);
+  } else {
+    yield(self);
+  }
+  order_acquire(&meeting.ordered[number % 2]);
+}
+
+}  // namespace detail
+
+/// Waits until all lanes of the block have called it.
+TILEWAVE_HOST_UNTRACKED inline void block_barrier(Lane& self, Where where) {
+  detail::join(self, false, where);
+  detail::wait(self, false, detail::arrive(self, false));
+}
+/// The two halves of the same for all lanes of the cluster. A barrier that is open needs no company.
+TILEWAVE_HOST_UNTRACKED inline void arrive_in_cluster(Lane& self) { self.awaited = detail::arrive(self, true); }
+TILEWAVE_HOST_UNTRACKED inline void wait_for_cluster(Lane& self, Where where) {
+  if (self.cluster->number == self.awaited) detail::join(self, true, where);
+  detail::wait(self, true, self.awaited);
+}
+
+/// The lane's kernel is over. Returns when the fiber is given a lane of a later cluster.
 TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
-  Block& block = *self.block;
+  Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   if (wave.arrived != 0) {
     const Collective& other = wave.collective;
     fail(self, "wave divergence: this lane returned while %d of %d lanes wait in %s at %s:%d", wave.arrived, wave.lanes,
          name_of(other.kind), other.where.base_name(), other.where.line);
   }
-  block.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
-  order_release(&block.ended);
+  cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
+  order_release(&cluster.ended);
   wave.returned |= self.bit();
-  if (++block.returned == block.lanes) {
-    switch_fiber(self.stack.fiber, block.main);
+  ++wave.block->returned;
+  if (++cluster.returned == cluster.lanes()) {
+    switch_fiber(self.stack.fiber, cluster.main);
   } else {
     detail::stop(self);
   }

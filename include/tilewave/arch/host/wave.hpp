@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Lanes, waves and the block they form: what each is waiting for, and how a run that can go no further is reported.
-// One block runs on one thread, so nothing here is atomic.
+// Lanes, waves, the blocks they form and the cluster of those: what each is waiting for, and how a run that can go no
+// further is reported. One cluster (mostly of one block) runs on one thread, so nothing here is atomic.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -20,7 +20,9 @@ namespace tilewave::host {
 
 inline constexpr int max_wave_lanes = 64;
 inline constexpr int max_block_lanes = 1024;
-inline constexpr int max_block_waves = max_block_lanes / 32;
+inline constexpr int max_cluster_waves = 128;
+using WaveSet = unsigned __int128;  // a bit for each
+inline constexpr int max_cluster_blocks = 8;
 
 /// Where in the kernel a primitive was called: as a defaulted last parameter it is the caller's line.
 struct Where {
@@ -86,12 +88,14 @@ struct AsyncQueue {
 
 struct Wave;
 struct Block;
+struct Cluster;
 
 struct alignas(64) Lane {
   LaneStack stack;
   Wave* wave = nullptr;
-  Block* block = nullptr;
+  Cluster* cluster = nullptr;
   int index = 0;                // in the wave
+  int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
   AsyncQueue queue;
 
@@ -100,10 +104,12 @@ struct alignas(64) Lane {
 
 struct alignas(64) Wave {
   std::uint64_t ready = 0;       // lanes that can run
-  std::uint64_t at_barrier = 0;  // lanes waiting for the block
+  std::uint64_t at_barrier = 0;  // lanes waiting for the block or the cluster
   std::uint64_t returned = 0;    // lanes whose kernel is over
   std::uint64_t all = 0;
+  Block* block = nullptr;
   int index = 0;    // in the block
+  int slot = 0;     // in the cluster
   int lanes = 0;    // of this wave
   int arrived = 0;  // lanes waiting in `collective`
   // Parity of the next collective. A lane can be one collective ahead of a lane that has not taken its result yet,
@@ -111,6 +117,7 @@ struct alignas(64) Wave {
   int parity = 0;
   Collective collective{};
   Where barrier{};
+  bool of_cluster = false;  // that barrier
   Lane* lane[max_wave_lanes] = {};
   std::uint64_t votes[2] = {};
   struct {
@@ -123,27 +130,39 @@ struct alignas(64) Wave {
   alignas(64) float tile[2048];
 };
 
-/// A block in the making. `kernel` runs the body of one lane.
-struct Block {
+/// Lanes that wait for each other at a barrier.
+struct Meeting {
+  int arrived = 0;       // lanes at the barrier
+  int returned = 0;      // lanes whose kernel is over
+  int number = 0;        // of the next barrier
+  char ordered[2] = {};  // as in Wave
+};
+
+struct Block : Meeting {
   std::int64_t id = 0;
-  int lanes = 0, waves = 0;
-  int arrived = 0;   // lanes at the barrier
-  int returned = 0;  // lanes whose kernel is over
-  int parity = 0;    // of the next barrier
+  int rank = 0;  // in the cluster
+  std::byte* shared = nullptr;
+};
+
+/// A cluster in the making. `kernel` runs the body of one lane.
+struct Cluster : Meeting {
+  int blocks = 0, block_lanes = 0, block_waves = 0;
   bool failed = false;
   Options options;
-  std::uint64_t random = 1;    // state of the generator, never 0
-  std::uint64_t runnable = 0;  // waves with ready lanes
-  Wave* wave[max_block_waves] = {};
+  std::uint64_t random = 1;  // state of the generator, never 0
+  WaveSet runnable = 0;      // waves with ready lanes
+  Block block[max_cluster_blocks];
+  Wave* wave[max_cluster_waves] = {};
   void (*kernel)(const void* args, void* shared) = nullptr;
   const void* args = nullptr;
-  std::byte* shared = nullptr;
-  std::size_t shared_bytes = 0;
-  Fiber main;  // the thread that runs the blocks
+  std::size_t shared_bytes = 0;  // of a block; those of the cluster follow one another
+  Fiber main;                    // the thread that runs the clusters
   LaunchCounters counters;
-  char ordered[2] = {};  // as in Wave, for barriers
   char started = 0, ended = 0;
   char error[320] = {};
+
+  int lanes() const { return blocks * block_lanes; }
+  int waves() const { return blocks * block_waves; }
 
   /// xorshift64 (Marsaglia 2003): cheap, and the same everywhere.
   TILEWAVE_HOST_UNTRACKED std::uint64_t draw() {
@@ -157,25 +176,25 @@ struct Block {
 /// The lane that runs now; null outside a kernel.
 inline thread_local constinit Lane* current_lane = nullptr;
 
-/// Ends the block with an error. Its fibers are dropped where they stand, and start anew with the next block.
+/// Ends the cluster with an error. Its fibers are dropped where they stand, and start anew with the next cluster.
 [[noreturn]] __attribute__((format(printf, 2, 3))) TILEWAVE_HOST_UNTRACKED inline void fail(Lane& self,
                                                                                             const char* format, ...) {
-  Block& block = *self.block;
-  const std::string_view schedule = name_of(block.options.schedule);
-  int length =
-      std::snprintf(block.error, sizeof(block.error), "block %lld wave %d lane %d: ", static_cast<long long>(block.id),
-                    self.wave->index, self.index);
+  Cluster& cluster = *self.cluster;
+  const std::string_view schedule = name_of(cluster.options.schedule);
+  int length = std::snprintf(cluster.error, sizeof(cluster.error),
+                             "block %lld wave %d lane %d: ", static_cast<long long>(self.wave->block->id),
+                             self.wave->index, self.index);
   std::va_list list;
   va_start(list, format);
-  length += std::vsnprintf(block.error + length, sizeof(block.error) - length, format, list);
+  length += std::vsnprintf(cluster.error + length, sizeof(cluster.error) - length, format, list);
   va_end(list);
-  if (length < static_cast<int>(sizeof(block.error))) {
-    std::snprintf(block.error + length, sizeof(block.error) - length, " (schedule %.*s, seed %llu)",
+  if (length < static_cast<int>(sizeof(cluster.error))) {
+    std::snprintf(cluster.error + length, sizeof(cluster.error) - length, " (schedule %.*s, seed %llu)",
                   static_cast<int>(schedule.size()), schedule.data(),
-                  static_cast<unsigned long long>(block.options.seed));
+                  static_cast<unsigned long long>(cluster.options.seed));
   }
-  block.failed = true;
-  switch_fiber(self.stack.fiber, block.main);
+  cluster.failed = true;
+  switch_fiber(self.stack.fiber, cluster.main);
   __builtin_unreachable();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A worker runs blocks one after the other on the thread that holds it. It keeps its lanes' fibers and its shared
-// memory from launch to launch.
+// A worker runs clusters (mostly of one block) one after the other on the thread that holds it. It keeps its lanes'
+// fibers and its shared memory from launch to launch.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -24,19 +24,22 @@ struct LaunchRequest {
   void (*kernel)(const void* args, void* shared);  // one lane
   const void* args;
   std::size_t shared_bytes;  // a multiple of 16, so that the start is as aligned as the chips' is
-  std::int64_t grid;
+  std::int64_t clusters;     // of the grid
+  int cluster_blocks;
   int block_lanes;
   int wave_lanes;
   Options options;
 
-  /// The id of the i-th block to run.
-  std::int64_t block_at(std::int64_t i) const {
-    if (options.schedule == Schedule::reverse) return grid - 1 - i;
+  /// The number of the i-th cluster to run.
+  std::int64_t cluster_at(std::int64_t i) const {
+    if (options.schedule == Schedule::reverse) return clusters - 1 - i;
     if (options.schedule != Schedule::random) return i;
-    // i -> a * i + b modulo grid visits every block once when a and grid have no common factor. grid < 2^31.
+    // i -> a * i + b modulo clusters visits every cluster once when a and clusters have no common factor. clusters <
+    // 2^31.
     std::int64_t a = static_cast<std::int64_t>(options.seed % 1000003) | 1;
-    while (std::gcd(a, grid) != 1) a += 2;
-    return (a % grid * i + static_cast<std::int64_t>(options.seed % static_cast<std::uint64_t>(grid))) % grid;
+    while (std::gcd(a, clusters) != 1) a += 2;
+    return (a % clusters * i + static_cast<std::int64_t>(options.seed % static_cast<std::uint64_t>(clusters))) %
+           clusters;
   }
 };
 
@@ -47,113 +50,124 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { shared_.unmap(); }
 
-  const char* error() const { return block_.error; }
-  const LaunchCounters& counters() const { return block_.counters; }
+  const char* error() const { return cluster_.error; }
+  const LaunchCounters& counters() const { return cluster_.counters; }
 
-  /// Before the blocks of a launch. False when the system has no memory left.
+  /// Before the clusters of a launch. False when the system has no memory left.
   bool prepare(const LaunchRequest& request) {
-    block_.kernel = request.kernel;
-    block_.args = request.args;
-    block_.options = request.options;
-    block_.lanes = request.block_lanes;
-    block_.waves = request.block_lanes / request.wave_lanes;
-    block_.shared_bytes = request.shared_bytes;
-    block_.counters = {};
-    while (static_cast<int>(waves_.size()) < block_.waves) {
+    cluster_.kernel = request.kernel;
+    cluster_.args = request.args;
+    cluster_.options = request.options;
+    cluster_.blocks = request.cluster_blocks;
+    cluster_.block_lanes = request.block_lanes;
+    cluster_.block_waves = request.block_lanes / request.wave_lanes;
+    cluster_.shared_bytes = request.shared_bytes;
+    cluster_.counters = {};
+    while (static_cast<int>(waves_.size()) < cluster_.waves()) {
       waves_.push_back(std::make_unique<Wave>());
-      block_.wave[waves_.size() - 1] = waves_.back().get();
+      cluster_.wave[waves_.size() - 1] = waves_.back().get();
     }
-    while (static_cast<int>(lanes_.size()) < block_.lanes) {
+    while (static_cast<int>(lanes_.size()) < cluster_.lanes()) {
       auto lane = std::make_unique<Lane>();
       if (!lane->stack.map()) return false;
-      lane->block = &block_;
+      lane->cluster = &cluster_;
       lane->stack.restart<lane_main>(static_cast<int>(lanes_.size()));
       lanes_.push_back(std::move(lane));
     }
-    if (shared_.bytes < request.shared_bytes) {
+    const std::size_t shared_bytes = request.shared_bytes * request.cluster_blocks;
+    if (shared_.bytes < shared_bytes) {
       shared_.unmap();
-      if (!shared_.map(request.shared_bytes)) return false;
+      if (!shared_.map(shared_bytes)) return false;
     }
     // At the end of its pages, so that an access beyond it faults.
-    block_.shared = shared_.end() - request.shared_bytes;
+    for (int b = 0; b < cluster_.blocks; ++b) {
+      cluster_.block[b].rank = b;
+      cluster_.block[b].shared = shared_.end() - shared_bytes + b * request.shared_bytes;
+    }
     return true;
   }
 
-  /// Runs one block; false when it failed, with the reason in error().
+  /// Runs one cluster; false when it failed, with the reason in error().
   TILEWAVE_HOST_UNTRACKED bool run(const LaunchRequest& request, std::int64_t id) {
-    begin_block(request, id);
-    adopt_thread(block_.main);
-    order_release(&block_.started);
-    Lane& first = detail::first_lane(block_, request.options.schedule == Schedule::reverse ? 0 : 63);
+    begin_cluster(request, id);
+    adopt_thread(cluster_.main);
+    order_release(&cluster_.started);
+    Lane& first = detail::first_lane(cluster_, request.options.schedule == Schedule::reverse ? 0 : 63);
     current_lane = &first;
-    switch_fiber(block_.main, first.stack.fiber);
+    switch_fiber(cluster_.main, first.stack.fiber);
     current_lane = nullptr;
-    ++block_.counters.blocks;
-    ++blocks_run_;
-    if (block_.failed) {
-      for (int i = 0; i < block_.lanes; ++i) {
-        lanes_[i]->stack.release_to(&block_.ended);
+    cluster_.counters.blocks += cluster_.blocks;
+    ++clusters_run_;
+    if (cluster_.failed) {
+      for (int i = 0; i < cluster_.lanes(); ++i) {
+        lanes_[i]->stack.release_to(&cluster_.ended);
         lanes_[i]->stack.restart<lane_main>(i);
       }
     }
-    return !block_.failed;
+    return !cluster_.failed;
   }
 
-  /// After the last block: everything the lanes wrote is before what the thread does next.
-  void finish() { order_acquire(&block_.ended); }
+  /// After the last cluster: everything the lanes wrote is before what the thread does next.
+  void finish() { order_acquire(&cluster_.ended); }
 
  private:
-  TILEWAVE_HOST_UNTRACKED void begin_block(const LaunchRequest& request, std::int64_t id) {
-    block_.id = id;
-    block_.arrived = block_.returned = block_.parity = 0;
-    block_.failed = false;
-    // Different for every block, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.
-    block_.random = ((request.options.seed + 1) * 0x9e3779b97f4a7c15u ^ (static_cast<std::uint64_t>(id) + 1)) | 1;
-    for (int i = 0; i < 8; ++i) block_.draw();
-    block_.runnable = ~std::uint64_t{0} >> (64 - block_.waves);
-    for (int w = 0; w < block_.waves; ++w) {
-      Wave& wave = *block_.wave[w];
-      wave.index = w;
+  TILEWAVE_HOST_UNTRACKED void begin_cluster(const LaunchRequest& request, std::int64_t id) {
+    cluster_.arrived = cluster_.returned = cluster_.number = 0;
+    for (int b = 0; b < cluster_.blocks; ++b) {
+      Block& block = cluster_.block[b];
+      block.id = id * cluster_.blocks + b;
+      block.arrived = block.returned = block.number = 0;
+    }
+    cluster_.failed = false;
+    // Different for every cluster, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.
+    cluster_.random = ((request.options.seed + 1) * 0x9e3779b97f4a7c15u ^ (static_cast<std::uint64_t>(id) + 1)) | 1;
+    for (int i = 0; i < 8; ++i) cluster_.draw();
+    cluster_.runnable = ~WaveSet{0} >> (max_cluster_waves - cluster_.waves());
+    for (int w = 0; w < cluster_.waves(); ++w) {
+      Wave& wave = *cluster_.wave[w];
+      wave.block = &cluster_.block[w / cluster_.block_waves];
+      wave.index = w % cluster_.block_waves;
+      wave.slot = w;
       wave.lanes = request.wave_lanes;
       wave.ready = wave.all = ~std::uint64_t{0} >> (64 - request.wave_lanes);
       wave.at_barrier = wave.returned = 0;
       wave.arrived = wave.parity = 0;
       for (auto& agreement : wave.agreements) agreement.number = 0;
     }
-    // TSan cannot tell the blocks that share a fiber apart, so it would take block n's lane 3 to be before block n+1's.
-    // Handing every block the fibers in another rotation leaves only unrelated lanes in that order.
-    const int rotation = under_tsan ? static_cast<int>(blocks_run_ % block_.lanes) : 0;
-    for (int i = 0; i < block_.lanes; ++i) {
-      Lane& lane = *lanes_[(i + rotation) % block_.lanes];
-      lane.wave = block_.wave[i / request.wave_lanes];
+    // TSan cannot tell the clusters that share a fiber apart, so it would take cluster n's lane 3 to be before cluster
+    // n+1's. Handing every cluster the fibers in another rotation leaves only unrelated lanes in that order.
+    const int rotation = under_tsan ? static_cast<int>(clusters_run_ % cluster_.lanes()) : 0;
+    for (int i = 0; i < cluster_.lanes(); ++i) {
+      Lane& lane = *lanes_[(i + rotation) % cluster_.lanes()];
+      lane.wave = cluster_.wave[i / request.wave_lanes];
       lane.index = i % request.wave_lanes;
       lane.agreements = 0;
       lane.queue.first = lane.queue.end = lane.queue.committed = 0;
       lane.wave->lane[lane.index] = &lane;
     }
-    // Fresh pages make TSan forget the accesses of the block before, which had this memory to itself.
+    // Fresh pages make TSan forget the accesses of the cluster before, which had this memory to itself.
     if (under_tsan) {
       mmap(shared_.begin, shared_.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     }
-    std::memset(block_.shared, shared_poison, block_.shared_bytes);
+    std::memset(cluster_.block[0].shared, shared_poison, cluster_.blocks * cluster_.shared_bytes);
   }
 
   TILEWAVE_HOST_UNTRACKED static void lane_main() {
     LaneStack::entered();
     Lane& self = *current_lane;  // a fiber is one lane object for ever
     for (;;) {
-      const Block& block = *self.block;
-      order_acquire(&self.block->started);
-      block.kernel(block.args, block.shared);
+      Cluster& cluster = *self.cluster;
+      order_acquire(&cluster.started);
+      cluster.kernel(cluster.args, self.wave->block->shared);
       lane_returned(self);
     }
   }
 
-  Block block_;
+  Cluster cluster_;
   std::vector<std::unique_ptr<Wave>> waves_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   GuardedPages shared_;
-  std::int64_t blocks_run_ = 0;
+  std::int64_t clusters_run_ = 0;
 };
 
 /// Workers between launches. Threads come and go with each launch (so a forked child can launch as well); what is slow

@@ -14,10 +14,33 @@ struct Lanes {
   static constexpr unsigned all_lanes = 0xffffffffu;
 
   TILEWAVE_DEVICE static int lane_id() { return static_cast<int>(threadIdx.x & 31u); }
+  TILEWAVE_DEVICE static int block_lane_id() { return static_cast<int>(threadIdx.x); }
   TILEWAVE_DEVICE static int wave_id() { return __shfl_sync(all_lanes, static_cast<int>(threadIdx.x >> 5), 0); }
   TILEWAVE_DEVICE static int block_id() { return static_cast<int>(blockIdx.x); }
+  TILEWAVE_DEVICE static int cluster_rank() {
+    int rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+  }
+  /// mapa takes and gives generic addresses.
+  template <class T>
+  TILEWAVE_DEVICE static T* remote(T* shared, int rank) {
+    T* there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(shared), "r"(rank));
+    return there;
+  }
 
   TILEWAVE_DEVICE static int uniform(int value) { return __shfl_sync(all_lanes, value, 0); }
+  /// Without it nvcc repeats a pointer's 64-bit arithmetic in front of every access behind a branch.
+  template <class T>
+  TILEWAVE_DEVICE static T* settle(T* pointer) {
+    asm volatile("" : "+l"(pointer));
+    return pointer;
+  }
+  TILEWAVE_DEVICE static std::uint32_t settle(std::uint32_t word) {
+    asm("" : "+r"(word));
+    return word;
+  }
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {

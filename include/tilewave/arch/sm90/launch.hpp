@@ -37,7 +37,7 @@ struct Launch {
   /// Queue kernel K on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {
-    if (Status s = check_launch(shape); !s.ok()) return s;
+    if (Status s = check_launch(shape, sm90_facts); !s.ok()) return s;
     if (shape.grid == 0) return {};
     constexpr int shared_bytes = sizeof(typename K::Shared);
     static_assert(shared_bytes <= sm90_facts.lds_bytes);
@@ -48,9 +48,17 @@ struct Launch {
     }
     // Not <<<>>> and cudaGetLastError, which would report an error the caller left behind.
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
-    const cudaError_t error =
-        cudaLaunchKernel(&entry<K>, dim3(static_cast<unsigned>(shape.grid)), dim3(static_cast<unsigned>(shape.block)),
-                         arguments, shared_bytes, stream);
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(static_cast<unsigned>(shape.grid));
+    config.blockDim = dim3(static_cast<unsigned>(shape.block));
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &cluster;
+    config.numAttrs = shape.cluster > 1 ? 1 : 0;
+    const cudaError_t error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&entry<K>), arguments);
     if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     return {};
   }

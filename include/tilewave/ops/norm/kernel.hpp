@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Grid: one block per P.rows rows. The lanes of a row keep it in registers between the
-// statistics and the output (P.held), so it is read once and written once. Shared memory: a few floats per wave. Bound:
-// memory.
+// RMSNorm and LayerNorm. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in
+// registers between the statistics and the output (P.held), so it is read once and written once. Shared memory: a few
+// floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/norm/policy.hpp"
 #include "tilewave/ops/norm/problem.hpp"
+#include "tilewave/tile/column_values.hpp"
 
 namespace tilewave {
 
@@ -22,30 +23,6 @@ struct NormArgs {
   RowStrides x_strides, residual_strides, residual_out_strides;
   RowOutputArgs output;
   float eps, per_column;  // 1 / columns
-};
-
-/// Values for `unit` columns that every row shares.
-template <class B, DType T, int unit>
-struct ColumnValues {
-  static constexpr int per_load = min_of(unit, 16 / size_of(T));
-  Packed<T, per_load> parts[unit / per_load];
-
-  TILEWAVE_DEVICE void load(const typename B::template Window<true>& window, int column) {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < unit / per_load; ++i) {
-      parts[i] = window.template load<Packed<T, per_load>>((column + i * per_load) * size_of(T));
-    }
-  }
-  TILEWAVE_DEVICE Vec<float, unit> values() const {
-    Vec<float, unit> all;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < unit / per_load; ++i) {
-      const Vec<float, per_load> part = widen<B, T, per_load>(parts[i]);
-      TILEWAVE_UNROLL
-      for (int e = 0; e < per_load; ++e) all[i * per_load + e] = part[e];
-    }
-    return all;
-  }
 };
 
 /// Weight, bias and smooth scale of the chunks that come next. They are loaded `ahead` chunks early: a load behind a
@@ -75,11 +52,16 @@ struct NormColumns {
     TILEWAVE_UNROLL
     for (int c = 0; c < ahead; ++c) load(a, at, c, from);
   }
-  /// v = (v - mean) rstd weight + bias, times the smooth scale if there is one.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float mean, float rstd, Vec<float, unit>& v) const {
-    const Vec<float, unit> w = weight[chunk % ahead].values(), b = bias[chunk % ahead].values();
+  /// v = v rstd weight + bias, times the smooth scale, of which the last two are optional.
+  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, Vec<float, unit>& v) const {
+    const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) v[e] = (v[e] - mean) * rstd * w[e] + b[e];
+    for (int e = 0; e < unit; ++e) v[e] = v[e] * rstd * w[e];
+    if (a.bias != nullptr) {
+      const Vec<float, unit> b = bias[chunk % ahead].values();
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[e] += b[e];
+    }
     if constexpr (quantised) {
       if (a.smooth == nullptr) return;
       const Vec<float, unit> s = smooth[chunk % ahead].values();
@@ -97,33 +79,35 @@ struct Norm {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int of_squares = S.kind == NormKind::layer, of_largest = of_squares + 1;  // after the mean's
-  static constexpr int reductions = of_largest + (S.scale == ScaleMode::per_token), unit = Tile::unit;
-  using Shared = typename Tile::template Shared<reductions>;
+  static constexpr int unit = Tile::unit;
+  // Reductions: of the sum, of the squares, of the largest magnitude.
+  static constexpr int squares_place = S.kind == NormKind::layer ? 1 : 0, amax_place = squares_place + 1;
+  using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent);
+    const auto at = Tile::place(a.extent);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if (P.held || a.residual != nullptr) {
+    if (a.residual != nullptr) {
       const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
       void* sum = Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
-      Tile::tiles(columns, [&](int from) {
+      Tile::tiles(at, columns, [&](int from) {
         x.load(source, at, from, columns);
-        if (a.residual == nullptr) return;
         add(x, residual, at, from, columns);
         x.store(sum, at, from, columns);
       });
-      if (a.residual != nullptr) source = sum;
+      source = sum;
+    } else if constexpr (P.held) {
+      x.load(source, at, at.first, columns);
     }
     constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
     Columns shared_by_rows;
-    if constexpr (all_ahead) shared_by_rows.load_first(a, at, 0);
+    if constexpr (all_ahead) shared_by_rows.load_first(a, at, at.first);
     const auto each = [&](const auto& body) {
-      Tile::tiles(columns, [&](int from) {
+      Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh(at);
+          x.refresh();
         } else {
           x.load(source, at, from, columns);
         }
@@ -131,42 +115,56 @@ struct Norm {
       });
     };
 
+    // What is normalised, in f32: x, then x - mean.
+    Vec<float, unit> kept[Tile::keeps ? P.chunks : 1] = {};
     float mean = 0.0f;
+    const auto values = [&](int chunk) {
+      Vec<float, unit> v = kept[Tile::keeps ? chunk : 0];
+      if constexpr (!Tile::keeps) {
+        v = x.values(chunk);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) v[e] -= mean;
+      }
+      return v;
+    };
+    if constexpr (Tile::keeps) {
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
+    }
     if constexpr (S.kind == NormKind::layer) {
       float sum = 0.0f;
       each([&](int) {
         TILEWAVE_UNROLL
-        for (int c = 0; c < P.chunks; ++c) {
-          const Vec<float, unit> v = x.values(c);
-          TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) sum += v[e];
-        }
+        for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
       });
       mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
+      if constexpr (Tile::keeps) {
+        TILEWAVE_UNROLL
+        for (int c = 0; c < P.chunks; ++c) {
+          TILEWAVE_UNROLL
+          for (int e = 0; e < unit; ++e) kept[c][e] -= mean;
+        }
+      }
     }
-    Vec<float, 2> halves{};  // two sums: CDNA adds pairs
+    float squares = 0.0f;
     each([&](int from) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if (S.kind == NormKind::layer && from + Tile::column(at.lane, c) >= columns) continue;  // zeros, not the mean
-        const Vec<float, unit> v = x.values(c);
+        Vec<float, unit> v = values(c);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) halves[(c + e) % 2] += (v[e] - mean) * (v[e] - mean);
-        if constexpr (P.chunks > 8) {  // or clang multiplies a whole row before it adds anything
-          TILEWAVE_UNROLL
-          for (int h = 0; h < 2; ++h)
-            halves[h] = __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, halves[h])));
-        }
+        for (int e = 0; e < unit; ++e) v[e] *= v[e];
+        squares += fold(v, Sum{});
       }
     });
-    const float squares = Tile::template reduce<of_squares>(shared, at, halves[0] + halves[1], Sum{});
+    squares = Tile::template reduce<squares_place>(shared, at, squares, Sum{});
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
-    if (at.active && at.lane == 0) {
+    if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<of_largest>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
+    Output::template write<amax_place>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
       if constexpr (!all_ahead) {
         if (chunk == 0) {
           shared_by_rows.load_first(a, at, from);
@@ -174,8 +172,8 @@ struct Norm {
           shared_by_rows.load(a, at, chunk + Columns::ahead - 1, from);
         }
       }
-      Vec<float, unit> v = x.values(chunk);
-      shared_by_rows.apply(a, chunk, mean, rstd, v);
+      Vec<float, unit> v = values(chunk);
+      shared_by_rows.apply(a, chunk, rstd, v);
       return v;
     });
   }

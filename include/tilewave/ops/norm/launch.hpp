@@ -75,7 +75,7 @@ Status norm_launch(const NormProblem& p, hipStream_t stream) {
                       .eps = p.eps,
                       .per_column = 1.0f / static_cast<float>(p.columns)};
   using Kernel = Norm<B, S, P>;
-  return B::template launch<Kernel>({ceil_div(p.rows, P.rows), Kernel::block_threads}, args, stream);
+  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
 }
 
 }  // namespace tilewave

@@ -11,6 +11,8 @@ namespace tilewave {
 using NormPolicy = RowPolicy;
 
 /// The policies that entries of a spec are built for.
-constexpr RowPolicies norm_policies(ArchId arch, const NormSpec& s) { return row_policies(arch, s.x, s.out, s.scale); }
+constexpr RowPolicies norm_policies(ArchId arch, const NormSpec& s) {
+  return row_policies(arch, s.x, s.out, s.scale, 4);
+}
 
 }  // namespace tilewave

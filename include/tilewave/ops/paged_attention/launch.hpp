@@ -174,8 +174,8 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   const PagedAttentionArgs args = paged_attention_args(p, P, num_splits);
   const LaunchShape decode{paged_attention_grid(p, P, num_splits), Decode::block_threads};
   const LaunchShape combine{ceil_div(args.output_rows, Combine::waves), Combine::block_threads};
-  if (Status s = check_launch(decode); !s.ok()) return s;
-  if (Status s = check_launch(combine); num_splits > 1 && !s.ok()) return s;
+  if (Status s = check_launch(decode, B::facts); !s.ok()) return s;
+  if (Status s = check_launch(combine, B::facts); num_splits > 1 && !s.ok()) return s;
   const Status decoded = B::template launch<Decode>(decode, args, stream);
   return decoded.ok() && num_splits > 1 ? B::template launch<Combine>(combine, args, stream) : decoded;
 }

@@ -56,7 +56,7 @@ Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
                          .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
                          .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
   using Kernel = Softmax<B, S, P>;
-  return B::template launch<Kernel>({ceil_div(p.rows, P.rows), Kernel::block_threads}, args, stream);
+  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
 }
 
 }  // namespace tilewave

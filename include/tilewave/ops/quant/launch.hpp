@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to queued kernels: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include "tilewave/ops/quant/kernel.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+/// Bytes of workspace a problem needs, whatever its extents: none, but where the scale of the tensor is to be found.
+constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
+  return p.find_scale ? quant_partials * sizeof(float) : 0;
+}
+
+namespace detail {
+
+inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
+  if (s.scale == ScaleMode::none) return {StatusCode::unsupported_quant_mode, "codes have a scale"};
+  if (s.kind() == QuantKind::quantise) {
+    if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16, bf16, or codes to dequantise"};
+    return check_row_output(s.x, s.out, s.scale, facts);
+  }
+  if (is_fp8(s.x) && s.x != facts.fp8) {
+    return {StatusCode::unsupported_dtype, "fp8 flavour of x is not this architecture's"};
+  }
+  if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
+  return {};
+}
+
+}  // namespace detail
+
+/// Every rule a problem must satisfy on an architecture.
+inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
+  const QuantSpec& s = p.spec;
+  const bool quantises = s.kind() == QuantKind::quantise;
+  if (Status status = detail::check_quant_spec(s, facts); !status.ok()) return status;
+  if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
+  if (p.find_scale && !(quantises && s.scale == ScaleMode::per_tensor)) {
+    return {StatusCode::bad_value, "find_scale is for quantising with one scale a tensor"};
+  }
+  if (!quantises && p.smooth != nullptr) return {StatusCode::bad_value, "smooth is for quantising"};
+  const std::int64_t groups = ceil_div<std::int64_t>(p.columns, scale_group);
+  if (quantises && s.scale == ScaleMode::per_group && p.rows > 1 && p.scale_stride < groups) {
+    return {StatusCode::bad_stride, "scale_stride is less than the groups of a row"};
+  }
+  if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
+  if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
+  if (!element_aligned(p.x, s.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
+  if (!element_aligned(p.smooth, s.x)) return {StatusCode::misaligned, "smooth is not aligned to its elements"};
+  if (const std::size_t needed = quant_workspace_size(p); needed > 0) {
+    if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
+    if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see quant_workspace_size"};
+    if (!rows_aligned(p.workspace, {}, 1, DType::f32)) {
+      return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    }
+  }
+  return check_row_output_tensors(p.out, p.scale, s.out, s.scale);
+}
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool quant_aligned(const QuantProblem& p) {
+  return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
+         rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out) && rows_aligned(p.smooth, {}, 1, p.spec.x);
+}
+
+namespace detail {
+
+/// Two launches that leave the scale of the tensor in output.scale.
+template <class B, QuantSpec S, QuantPolicy P>
+Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
+  using Amax = QuantAmax<B, S, P>;
+  static_assert(Amax::waves % 4 == 0 && quant_partials % Amax::waves == 0);
+  auto* partials = static_cast<float*>(workspace);
+  const std::int32_t grid = min_of(ceil_div(args.extent.rows, P.rows), quant_partials / Amax::waves);
+  if (Status s = B::template launch<Amax>({grid, Amax::block_threads}, {args, partials, grid * P.rows}, stream);
+      !s.ok())
+    return s;
+  using Scale = QuantScale<B, S.out>;
+  return B::template launch<Scale>({1, Scale::block_threads}, {partials, grid * Amax::waves, args.output.scale},
+                                   stream);
+}
+
+}  // namespace detail
+
+/// Queue the kernel on the stream, after the two that find the scale of the tensor if it is to be found. Nothing is
+/// allocated, synchronised or read from the device. Errors: those of quant_check; no_matching_entry if the entry is of
+/// another spec or its policy does not take the rows; launch_failed with the runtime's reason.
+template <class B, QuantSpec S, QuantPolicy P>
+Status quant_launch(const QuantProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = quant_check(p, B::facts); !s.ok()) return s;
+  if (!policy_takes(P, S.x, p.columns, quant_aligned(p))) {
+    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
+  }
+  if (p.rows == 0 || p.columns == 0) return {};
+  const QuantArgs args{.x = p.x,
+                       .smooth = p.smooth,
+                       .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
+                       .x_strides = p.x_strides,
+                       .output = {p.out, p.scale, p.out_strides, p.scale_stride}};
+  if constexpr (S.output().scale == ScaleMode::per_tensor) {
+    if (p.find_scale) {
+      if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
+    }
+  }
+  using Kernel = Quant<B, S, P>;
+  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
+}
+
+}  // namespace tilewave

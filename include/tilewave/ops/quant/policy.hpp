@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// How a quantisation is computed: changes the speed, never a code.
+#pragma once
+
+#include "tilewave/ops/quant/spec.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+/// Rows are held as in every row operation.
+using QuantPolicy = RowPolicy;
+
+/// The policies that entries of a spec are built for: all where the largest of a row is found first. Else a row need not
+/// be in one place, and blocks of 256 lanes are enough, which walk along what they do not hold.
+constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
+  const RowPolicies all = row_policies(arch, s.x, s.out, s.output().scale, 4);
+  if (s.output().scale == ScaleMode::per_token) return all;
+  RowPolicies some;
+  for (int i = 0; i < all.count; ++i) {
+    RowPolicy p = all.list[i];
+    const bool vector = p.vec == 16;
+    if (size_of(s.x) == 1 && vector && !p.held) p.chunks = 2;  // 16 values each: more would not fit the registers
+    const bool some_chunks = vector ? p.chunks == p.span || (p.chunks == 4 && size_of(s.x) > 1) : p.lanes < 256;
+    if (p.block_threads() == 256 && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
+  }
+  return some;
+}
+
+}  // namespace tilewave

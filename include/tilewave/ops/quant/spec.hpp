@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What a quantisation or a dequantisation computes: changing any of it changes the answer.
+#pragma once
+
+#include <string>
+
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave {
+
+enum class QuantKind : int {
+  quantise,    // x (smooth) / scale as codes
+  dequantise,  // codes * scale
+};
+
+constexpr const char* name_of(QuantKind k) { return k == QuantKind::quantise ? "quant" : "dequant"; }
+
+/// One side holds values (f32, f16 or bf16), the other codes (i8 or the architecture's fp8): which one is x says what
+/// is done. All arithmetic is f32. i8 codes are truncated toward zero, fp8 codes the nearest, ties to even; a value
+/// beyond the largest code becomes that. Smooth scales and who gives the scale of a tensor are run-time choices of the
+/// Problem.
+struct QuantSpec {
+  DType x = DType::bf16;
+  DType out = DType::fp8_e4m3fn;
+  ScaleMode scale = ScaleMode::per_token;  // never none
+
+  friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
+
+  constexpr QuantKind kind() const { return x == DType::i8 || is_fp8(x) ? QuantKind::dequantise : QuantKind::quantise; }
+  /// As the kernel's output sees it: dequantised values have no scale of their own.
+  constexpr RowOutputSpec output() const { return {out, kind() == QuantKind::quantise ? scale : ScaleMode::none}; }
+};
+
+/// `quant.bf16.fp8_e4m3fn.per_token`: kind, type of x, type of out, scale mode.
+inline std::string name_of(const QuantSpec& s) {
+  return std::string(name_of(s.kind())) + "." + std::string(name_of(s.x)) + "." + std::string(name_of(s.out)) + "." +
+         name_of(s.scale);
+}
+
+}  // namespace tilewave
