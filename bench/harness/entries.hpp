@@ -4,9 +4,11 @@
 
 #include <span>
 
+#include "bench/harness/traffic.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
+#include "tilewave/ops/vec_add/registry.hpp"
 
 namespace tilewave {
 
@@ -15,5 +17,6 @@ namespace tilewave {
 std::span<const PagedAttentionEntry* const> all_paged_attention_entries();
 std::span<const NormEntry* const> all_norm_entries();
 std::span<const SoftmaxEntry* const> all_softmax_entries();
+std::span<const VecAddEntry* const> all_vec_add_entries();
 
 }  // namespace tilewave

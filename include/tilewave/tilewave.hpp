@@ -23,4 +23,6 @@
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/softmax/launch.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
+#include "tilewave/ops/vec_add/launch.hpp"
+#include "tilewave/ops/vec_add/registry.hpp"
 #include "tilewave/version.hpp"
