@@ -3,6 +3,12 @@
 // and policy. See docs/benchmarking.md.
 #include "bench/shapes/ceiling.hpp"
 
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/harness/tool.hpp"
+
 namespace {
 
 using namespace tilewave;

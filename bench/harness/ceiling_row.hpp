@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "bench/harness/entries.hpp"
-#include "bench/harness/row_op.hpp"
+#include "bench/harness/measurement.hpp"
+#include "bench/harness/rows.hpp"
+#include "tilewave/reference/rows.hpp"
 
 namespace tilewave::bench {
 

@@ -4,7 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -32,7 +32,9 @@ class Sampler {
   /// Takes the rule's max_seconds for the cold samples and a third of it for the hot ones, and at least min_samples.
   template <class Launch>
   Status measure(const Launch& launch, Timing& timing) {
-    if (!emulated_device && !flush_) flush_.emplace(facts_.id, flush_bytes_, stream_);
+    if (!emulated_device && !flush_) {
+      flush_ = std::make_unique<CacheFlush>(facts_.id, flush_bytes_, stream_);
+    }
     std::vector<double> cold, hot;
     for (int i = 0; i < 2; ++i) {  // the first call loads code
       if (const Status status = launch(); !status.ok()) return status;
@@ -76,7 +78,7 @@ class Sampler {
   StopRule rule_;
   hipStream_t stream_;
   std::int64_t flush_bytes_;
-  std::optional<CacheFlush> flush_;
+  std::unique_ptr<CacheFlush> flush_;  // none on the emulated device
 };
 
 }  // namespace tilewave::bench

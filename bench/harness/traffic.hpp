@@ -142,21 +142,25 @@ constexpr std::array<TrafficSpec, 4> traffic_specs(ArchId) {
   return {{{TrafficKind::nothing}, {TrafficKind::read}, {TrafficKind::copy}, {TrafficKind::write}}};
 }
 
-/// One access a lane, four and eight, with and without hints to the caches. Nothing has one policy.
-constexpr std::array<TrafficPolicy, 6> traffic_policies{{{.chunks = 1},
-                                                         {.chunks = 4},
-                                                         {.chunks = 8},
-                                                         {.chunks = 1, .stream = true},
-                                                         {.chunks = 4, .stream = true},
-                                                         {.chunks = 8, .stream = true}}};
+/// One access a lane, four and eight, with and without hints to the caches, the best on an H200 first: eight for a read,
+/// one where something is written.
+constexpr std::array<TrafficPolicy, 6> traffic_policies(const TrafficSpec& s) {
+  const int best = s.kind == TrafficKind::read ? 8 : 1, other = 9 - best;
+  return {{{.chunks = best},
+           {.chunks = best, .stream = true},
+           {.chunks = 4},
+           {.chunks = 4, .stream = true},
+           {.chunks = other},
+           {.chunks = other, .stream = true}}};
+}
 constexpr std::size_t traffic_policy_count(const TrafficSpec& s) {
-  return s.kind == TrafficKind::nothing ? 1 : traffic_policies.size();
+  return s.kind == TrafficKind::nothing ? 1 : traffic_policies(s).size();
 }
 
 template <class B, TrafficSpec S>
 inline constexpr auto traffic_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  return std::array{
-      TrafficEntry{B::facts.id, B::emulated, S, traffic_policies[i], &traffic_launch<B, S, traffic_policies[i]>}...};
+  constexpr auto policies = traffic_policies(S);
+  return std::array{TrafficEntry{B::facts.id, B::emulated, S, policies[i], &traffic_launch<B, S, policies[i]>}...};
 }
 (std::make_index_sequence<traffic_policy_count(S)>{});
 

@@ -138,7 +138,7 @@ TEST_CASE("vec_add selects 16-byte accesses where the tensors agree modulo 16, s
     const Tensor tensor(e->spec.x, 4096);
     VecAddProblem p;
     p.spec = e->spec;
-    p.count = 1024;
+    p.count = 1000;
     const VecAddEntry* selected = nullptr;
     const auto vec_of = [&](int a, int b, int out) {
       p.a = at(tensor, e->spec.x, a);
