@@ -32,7 +32,7 @@ std::string run(const ArchFacts& facts, const VecAddSpec& spec, const VecAddEntr
   const auto value = [&](char name, int i) { return s.value ? s.value(name, i) : drawn(name, 0, i); };
   const auto input = [&](char name, int offset) {
     Tensor tensor(type, offset + s.count);
-    tensor.set(1, offset + s.count, [&](int, int c) { return c < offset ? nan : value(name, c - offset); });
+    tensor.set(1, offset + s.count, [&](int, int c) { return c < offset ? 1.0f : value(name, c - offset); });
     return tensor;
   };
   Tensor a = input('a', s.a_offset), b = input('b', s.b_offset), fresh(type, s.out_offset + s.count + behind);
