@@ -128,7 +128,7 @@ class CeilingRunner {
       fill_random(c.arch, from.data(), c.bytes, seed, {});
       check_hip(hipDeviceSynchronize(), "filling a buffer");
       // What a copy or a write leaves is damaged later; what reading finds, here.
-      if (options_.inject_error && !writes) check_hip(hipMemset(from.data(), 0xff, 1), "damaging a buffer");
+      if (options_.inject_error && !writes) check_hip(hipMemset(from.data(), 0, sizeof(Chunk)), "damaging a buffer");
     }
     verdict.fill(0);
     if (writes) check_hip(hipMemset(to.device(), 0xff, to.bytes()), "filling a buffer");

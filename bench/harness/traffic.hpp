@@ -29,9 +29,9 @@ struct TrafficSpec {
 /// Memory is walked as by a vector addition, 16 bytes an access.
 using TrafficPolicy = VecAddPolicy;
 
-/// The word that makes chunk i of a buffer recognisable: the xor of its four words. Odd multiples: a chunk read in place
-/// of another shows.
-TILEWAVE_HOST_DEVICE constexpr std::uint32_t chunk_tag(std::uint32_t i) { return i * 0x9e3779b9u; }
+/// The word that makes chunk i of a buffer recognisable: the xor of its four words. A chunk read in place of another
+/// shows, and one of four equal words, as memory that nobody wrote.
+TILEWAVE_HOST_DEVICE constexpr std::uint32_t chunk_tag(std::uint32_t i) { return (i + 1) * 0x9e3779b9u; }
 
 /// Chunk i of a buffer of random bits: three words by the finaliser of MurmurHash3 (Appleby) and two multiplicative
 /// steps on, the fourth for chunk_tag(). Cheap enough to be made while it is written.

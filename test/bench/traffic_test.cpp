@@ -54,6 +54,7 @@ TEST_CASE("random chunks differ in every word, carry their tag, and hold about a
   CHECK(ones > 0.49 * 4096 * 128);
   CHECK(ones < 0.51 * 4096 * 128);
   CHECK_FALSE(same(random_chunk(1, 5), random_chunk(1, 6)));
+  CHECK(chunk_tag(0) != 0);
 }
 
 TEST_CASE("every writing kernel writes all chunks and no other") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// out = a + b. Grid: one block per tile of P.tile_bytes() of each tensor, tiles starting at a multiple of 16 bytes. Only
-// the first and the last tile can stick out of the tensors; their elements are added one by one. Bound: memory.
+// out = a + b. Grid: one block per tile of P.tile_bytes() of each tensor; tiles start at a multiple of 16 bytes. Only
+// the first and the last tile can stick out of the tensors: their elements are added one by one. Bound: memory.
 #pragma once
 
 #include "tilewave/core/math.hpp"
