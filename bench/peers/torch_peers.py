@@ -229,15 +229,15 @@ def main(arguments):
     failed = False
     with torch.no_grad():
         for key, config in found.items():
-            prepared = ops.call_of(config)
-            if isinstance(prepared, str):
-                print(f"{TOOL}: {key}: left out: {prepared}", file=sys.stderr)
-                continue
-            function, inputs = prepared
             for peer in options.peers:
                 torch.compiler.reset()
-                run = torch.compile(function, dynamic=False) if peer == "compile" else function
                 try:
+                    prepared = ops.call_of(config)
+                    if isinstance(prepared, str):
+                        print(f"{TOOL}: {key}: left out: {prepared}", file=sys.stderr)
+                        break
+                    function, inputs = prepared
+                    run = torch.compile(function, dynamic=False) if peer == "compile" else function
                     call = graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
                     cold, hot = sampler.measure(call)
                 except RuntimeError as error:
