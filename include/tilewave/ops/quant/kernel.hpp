@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Quantisation and dequantisation of rows. Grid: one block, or cluster of P.blocks, per P.rows rows; a row is read once where the policy holds
-// it or no scale is found. Shared memory: a few floats per wave. Bound: memory.
+// Quantisation and dequantisation of rows. Grid: one block, or cluster of P.blocks, per P.rows rows; a row is read once
+// where the policy holds it or no scale is found. Shared memory: a few floats per wave. Bound: memory.
 //
 // The scale of a whole tensor is found by two launches before: every wave writes the largest magnitude that it saw of
 // the rows its block walks over, then one block makes a scale of those partial results. Nothing has to be set first, as
