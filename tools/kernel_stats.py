@@ -37,6 +37,8 @@ LOAD_BYTES = {
     "ubyte": 1,
     "sbyte": 1,
 }
+STORE = re.compile(r"^(?:global|buffer|flat|tbuffer)_store_(\w+?)(?:_d16_hi)?$")
+STORE_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dword": 4, "short": 2, "byte": 1}
 LANE_EXCHANGE = ("ds_bpermute", "ds_permute", "ds_swizzle")
 
 
@@ -109,6 +111,7 @@ class Mix:
         self.instructions = len(instructions)
         self.mfma = collections.Counter()
         self.loads = collections.Counter()  # bytes a lane -> instructions
+        self.stores = collections.Counter()
         self.count = collections.Counter()
         self.vmcnt = []  # of every wait that names one
         for ins in instructions:
@@ -121,6 +124,8 @@ class Mix:
                 self.count["scratch"] += 1
             elif name.startswith(("global_", "buffer_", "flat_")) and ("_store" in name or "_atomic" in name):
                 self.count["store"] += 1
+                if match := STORE.match(name):
+                    self.stores[STORE_BYTES[match[1]]] += 1
             elif name.startswith(LANE_EXCHANGE):
                 self.count["exchange"] += 1
             elif name.startswith("ds_"):
@@ -141,6 +146,7 @@ class Mix:
                 self.count["lane_move"] += 1
             elif name.startswith("v_"):
                 self.count["valu"] += 1
+                self.count["dpp"] += name.endswith("_dpp")
 
 
 @dataclass
@@ -190,7 +196,8 @@ class Compiled:
         return waves
 
 
-def inspect(path, entry=None):
+def inspect(path, entries=()):
+    """The kernels of a file, each with the entry whose `symbol` its name holds; an entry without one is for any."""
     found = []
     for obj in code_object.read(path):
         if obj.arch not in ARCHS:
@@ -199,13 +206,14 @@ def inspect(path, entry=None):
         for kernel in obj.kernels:
             multiply = [loop for loop in loops(kernel.instructions) if Mix(loop).mfma]
             hot = max(multiply, key=lambda loop: (Mix(loop).mfma.total(), len(loop)), default=[])
+            entry = next((e for e in entries if e.get("symbol", "") in kernel.name), {})
             found.append(
                 Compiled(
                     pathlib.Path(path).name,
                     obj.arch,
                     obj.compiler,
                     kernel,
-                    entry or {},
+                    entry,
                     Mix(kernel.instructions),
                     Mix([ins for loop in multiply for ins in loop]),
                     Mix(hot),

@@ -93,6 +93,66 @@ struct Calling : Loop<4, 2, 4> {
   }
 };
 
+enum class Fault { none, narrow_load, narrow_store, early_wait, exchange, through_lds, second_barrier };
+
+/// out = kv + the sum of kv over the block: 4 chunks a lane, one reduction.
+template <Fault fault>
+struct Rows {
+  using Room = Backend;
+  using Args = LoopArgs;
+  struct Shared {
+    float partial[4];
+    float lanes[fault == Fault::through_lds ? 256 : 1];
+  };
+  static constexpr int block_threads = 256, waves_per_simd = 8, chunks = 4;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const int wave = Backend::wave_id(), thread = wave * 64 + Backend::lane_id();
+    const Backend::Window<true> in{a.kv, static_cast<std::uint32_t>(a.steps)};
+    const Backend::Window<true> out{a.out, static_cast<std::uint32_t>(a.steps)};
+    Chunk row[chunks];
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      row[c] = in.load_stream<Chunk>((c * 256 + thread) * 16);
+      if (fault == Fault::early_wait && c == 1) {
+        row[c][0] = Backend::opaque(row[c][0]);
+        Backend::sched_fence();
+      }
+    }
+    Backend::sched_fence();
+    if (fault == Fault::narrow_load) row[0][0] ^= in.load_stream<std::uint32_t>(thread * 4);
+    float sum = 0;
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) sum += __builtin_bit_cast(float, row[c][c]);
+    if (fault == Fault::through_lds) {
+      shared.lanes[thread] = sum;
+      Backend::sched_fence();
+      sum += shared.lanes[thread ^ 1];
+    }
+    sum = fault == Fault::exchange ? Backend::shuffle_xor(sum, 32) : Backend::reduce<64>(sum, Sum{});
+    if (fault != Fault::through_lds) {
+      if (Backend::lane_id() == 0) shared.partial[wave] = sum;
+      Backend::barrier();
+      sum = Backend::reduce<4>(shared.partial[thread % 4], Sum{});
+    }
+    if (fault == Fault::second_barrier) Backend::barrier();
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      row[c][0] = __builtin_bit_cast(std::uint32_t, sum);
+      out.store_stream((c * 256 + thread) * 16, row[c]);
+    }
+    if (fault == Fault::narrow_store) out.store(thread * 4, sum);
+  }
+};
+
+using RowsGood = Rows<Fault::none>;
+using RowsNarrowLoad = Rows<Fault::narrow_load>;
+using RowsNarrowStore = Rows<Fault::narrow_store>;
+using RowsEarlyWait = Rows<Fault::early_wait>;
+using RowsExchange = Rows<Fault::exchange>;
+using RowsThroughLds = Rows<Fault::through_lds>;
+using RowsSecondBarrier = Rows<Fault::second_barrier>;
+
 template __global__ void entry<CASE>(const LoopArgs);
 
 }  // namespace tilewave::ROOM

@@ -114,11 +114,68 @@ class Gate(unittest.TestCase):
             self.assertEqual((status, found, len(stderr.splitlines())), (2, set(), 1))
 
 
+class Rows(unittest.TestCase):
+    CLAIM = {
+        "vector": True,
+        "bytes_in_flight": 64,
+        "wide_loads": 4,
+        "wide_stores": 4,
+        "narrow_loads": {},
+        "narrow_stores": {},
+        "dpp": 8,
+        "barriers": 1,
+    }
+
+    def check(self, case, rules, lds=20, **changed):
+        for arch in SHAPE:
+            with self.subTest(case=case, arch=arch, **changed):
+                claims = entry(case, arch, mfma=None, waves_per_simd=8, lds_bytes=lds, row=self.CLAIM | changed)
+                status, found, stderr = gate([claims])
+                self.assertEqual(found, {(f"{case}_{arch}.co", rule) for rule in rules}, stderr)
+                self.assertEqual(status, 1 if rules else 0, stderr)
+
+    def test_good_rows_pass(self):
+        self.check("RowsGood", [])
+
+    def test_a_narrow_access_among_wide_ones(self):
+        self.check("RowsNarrowLoad", ["row_width"])
+        self.check("RowsNarrowStore", ["row_width"])
+        self.check("RowsNarrowLoad", [], narrow_loads={"4": 1})  # that one is no part of a row
+        self.check("RowsNarrowStore", [], narrow_stores={"4": 1})
+        self.check("RowsNarrowLoad", ["row_width"], narrow_loads={"8": 1})
+        self.check("RowsNarrowLoad", [], vector=False)
+
+    def test_a_row_that_is_not_there(self):
+        self.check("RowsGood", ["row_width"], wide_loads=5)
+        self.check("RowsGood", ["row_width"], wide_stores=5)
+
+    def test_a_wait_between_the_loads(self):
+        self.check("RowsEarlyWait", ["row_flight"])
+        self.check("RowsEarlyWait", [], bytes_in_flight=32)
+        self.check("RowsGood", ["row_flight"], bytes_in_flight=80)
+
+    def test_reductions_outside_the_registers(self):
+        self.check("RowsExchange", ["row_lanes"], dpp=2)
+        self.check("RowsThroughLds", ["row_lanes"], lds=1040, dpp=6, barriers=0)
+        self.check("RowsGood", ["row_lanes"], dpp=9)
+
+    def test_barriers(self):
+        self.check("RowsSecondBarrier", ["row_barriers"])
+        self.check("RowsGood", ["row_lanes", "row_barriers"], barriers=0)
+
+    def test_kernels_of_one_file_are_told_by_their_symbols(self):
+        claims = entry("RowsGood", "gfx942", mfma=None, lds_bytes=20, row=self.CLAIM)
+        self.assertEqual(gate([claims | {"symbol": "entry"}])[0], 0)
+        status, found, stderr = gate([claims | {"symbol": "another"}])
+        self.assertEqual((status, found, len(stderr.splitlines())), (2, set(), 1))
+        self.assertEqual(gate([claims | {"symbol": "entry"}, claims | {"symbol": "another"}])[0], 2)
+
+
 class Rules(unittest.TestCase):
     """Rules whose violation no compiler would produce, on edited facts of a real kernel."""
 
     def setUp(self):
-        self.compiled = stats.inspect(CASES / "Good_gfx942.co", entry("Good", "gfx942"))[0]
+        self.compiled = stats.inspect(CASES / "Good_gfx942.co", [entry("Good", "gfx942")])[0]
 
     def rules(self, **metadata):
         edited = copy.deepcopy(self.compiled)

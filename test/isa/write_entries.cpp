@@ -4,12 +4,15 @@
 //
 //   write_entries FILE
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "tilewave/arch/host/backend.hpp"
+#include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/ops/softmax/registry.hpp"
 
 namespace {
 
@@ -57,6 +60,93 @@ ordered_json combine_claims() {
           {"mfma", nullptr}};
 }
 
+/// What the code of a row kernel must hold, beside what every kernel must; docs/isa.md says how tools/isa counts it.
+struct RowUse {
+  int inputs = 1;         // row tensors: x, and a residual
+  int row_outputs = 1;    // row tensors written: the output, and a sum with the residual
+  int reductions = 1;     // over the row
+  int scalar_loads = 0;   // of 4 bytes: a tensor's scale, a row's length
+  int scalar_stores = 0;  // of 4 bytes: statistics
+};
+
+/// Only the output's own type and scales matter beside `use`.
+template <ArchId arch>
+ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const RowPolicy& p) {
+  constexpr int wave = facts_of(arch).wave_lanes;
+  const auto steps = [](int lanes) {
+    int n = 0;
+    while (lanes >> (n + 1) != 0) ++n;
+    return n;
+  };
+  const int unit = p.vec / size_of(x), waves_per_row = std::max(1, p.lanes / wave);
+  use.reductions += mode == ScaleMode::per_token;
+  use.scalar_stores += mode == ScaleMode::per_token;
+  use.scalar_loads += mode == ScaleMode::per_tensor;
+  const int spans = p.chunks / p.span;
+  int group_steps = 0;
+  if (mode == ScaleMode::per_group) {
+    use.scalar_stores += spans;
+    group_steps = spans * steps(scale_group / (unit * p.span));
+  }
+  // The rows of one tile in accesses of 16 bytes. A narrow output joins chunks of a span, and needs one store for each
+  // but the last of them where a row ends between two.
+  const int joined = std::max(1, std::min(p.span, 16 / (unit * size_of(out))));
+  ordered_json narrow_stores = {{"4", use.scalar_stores}};
+  if (joined > 1) {
+    const std::string piece = std::to_string(unit * size_of(out));
+    narrow_stores[piece] = narrow_stores.value(piece, 0) + p.chunks / joined * (joined - 1);
+  }
+  const int output_stores = p.chunks * unit * size_of(out) / 16;
+  // The residual of a row comes in parts where the row is long, and behind a branch where lanes of one wave have several.
+  const bool beside = p.vec == 16 && p.chunks <= 8 && p.lanes >= wave;
+  return {{"vector", p.vec == 16},
+          {"bytes_in_flight", p.held ? p.chunks * p.vec * (beside ? use.inputs : 1) : 0},
+          {"wide_loads", p.chunks * use.inputs},
+          {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
+          {"narrow_loads", {{"4", use.scalar_loads}}},
+          {"narrow_stores", narrow_stores},
+          {"dpp", use.reductions * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
+          {"barriers", waves_per_row > 1 ? use.reductions : 0}};
+}
+
+template <ArchId arch>
+ordered_json row_claims(const NormSpec& s, const RowPolicy& p) {
+  const RowUse use{.inputs = 2, .row_outputs = 2, .reductions = s.kind == NormKind::layer ? 2 : 1, .scalar_stores = 2};
+  return row_claims<arch>(use, s.x, s.out, s.scale, p);
+}
+template <ArchId arch>
+ordered_json row_claims(const SoftmaxSpec& s, const RowPolicy& p) {
+  const RowUse use{.reductions = 2, .scalar_loads = 1, .scalar_stores = 1};
+  return row_claims<arch>(use, s.x, s.x, ScaleMode::none, p);
+}
+
+/// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<i> of code object s.
+template <ArchId arch, class Specs, class Policies>
+void add_rows(ordered_json& file, const char* op, const Specs& specs, Policies policies_of) {
+  const std::string name(name_of(arch));
+  for (std::size_t s = 0; s < specs.size(); ++s) {
+    const RowPolicies policies = policies_of(arch, specs[s]);
+    for (int i = 0; i < policies.count; ++i) {
+      const RowPolicy& policy = policies.list[i];
+      const int waves_per_row = policy.lanes / facts_of(arch).wave_lanes;
+      const ordered_json row = row_claims<arch>(specs[s], policy);
+      file["entries"].push_back(
+          {{"code_object", std::string(op) + "_" + name + "_" + std::to_string(s) + ".co"},
+           {"symbol", "RowEntryKernelILi" + std::to_string(i) + "EE"},
+           {"arch", name},
+           {"kernel", op},
+           {"spec", name_of(specs[s])},
+           {"policy", name_of(policy)},
+           {"waves_per_simd", policy.waves_per_simd},
+           {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
+           // a float of each wave for each reduction
+           {"lds_bytes", row["barriers"].template get<int>() * policy.rows * waves_per_row * int{sizeof(float)}},
+           {"mfma", nullptr},
+           {"row", row}});
+    }
+  }
+}
+
 template <ArchId arch>
 void add_arch(ordered_json& file) {
   constexpr ArchFacts facts = facts_of(arch);
@@ -75,6 +165,8 @@ void add_arch(ordered_json& file) {
   file["entries"].push_back(combine_claims<arch, 64>());
   file["entries"].push_back(combine_claims<arch, 128>());
   file["entries"].push_back(combine_claims<arch, 256>());
+  add_rows<arch>(file, "norm", norm_specs(arch), norm_policies);
+  add_rows<arch>(file, "softmax", softmax_specs(arch), softmax_policies);
 }
 
 }  // namespace

@@ -12,6 +12,13 @@
 #define TILEWAVE_ON_GPU_COMPILER 0
 #endif
 
+// After the parameters of a lambda that is called for every chunk: a call would send the registers it sees to memory.
+#if TILEWAVE_ON_GPU_COMPILER
+#define TILEWAVE_INLINE_LAMBDA __attribute__((always_inline))
+#else
+#define TILEWAVE_INLINE_LAMBDA
+#endif
+
 // Put before a loop whose body indexes registers: an index that survives to run time would send them to memory.
 #if defined(__clang__) || defined(__CUDACC__)
 #define TILEWAVE_UNROLL _Pragma("unroll")

@@ -143,15 +143,16 @@ struct Row {
       pieces[c] = narrow<B, X, unit>(v);
     }
   }
-  /// Between two passes over a row whose values in f32 would not fit the registers: they are widened again. Compilers
-  /// would keep them, and spill.
-  TILEWAVE_DEVICE void refresh() {
+  /// Between two passes over a row whose values in f32 would not fit the registers, nor the places of its chunks: they are
+  /// made again. Compilers would keep them, and spill.
+  TILEWAVE_DEVICE void refresh(Place& at) {
     if constexpr (!keeps) {
+      at.lane = static_cast<std::int32_t>(B::settle(static_cast<std::uint32_t>(at.lane)));
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if constexpr (sizeof(Piece) >= 4) {
           TILEWAVE_UNROLL
-          for (std::size_t w = 0; w < sizeof(Piece) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
+          for (int w = 0; w < static_cast<int>(sizeof(Piece)) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
         } else {
           pieces[c][0] = static_cast<Storage<X>>(B::settle(std::uint32_t{pieces[c][0]}));
         }

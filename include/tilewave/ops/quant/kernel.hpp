@@ -33,7 +33,7 @@ struct Quant {
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
+    auto at = Tile::place(a.extent);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
@@ -44,14 +44,14 @@ struct Quant {
     const auto each = [&](const auto& body) {
       Tile::tiles(at, a.extent.columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh();
+          x.refresh(at);
         } else {
           x.load(source, at, from, a.extent.columns);
         }
         body(from);
       });
     };
-    Output::template write<0>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
+    Output::template write<0>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
       if constexpr (S.kind() == QuantKind::quantise) return values(a, x, at, chunk, from);
       Vec<float, unit> v = x.values(chunk);
       if constexpr (S.scale == ScaleMode::per_group) {  // a chunk lies in one group; what lies beyond is not written

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""The rules of `tools/isa gate`: what a fast kernel must not do. docs/isa.md explains each."""
+
+from kernel_stats import ARCHS, load_bytes
+
+
+def shapes(mfma):
+    return " ".join(f"{n}x {name}" for name, n in sorted(mfma.items())) or "none"
+
+
+def widths(loads):
+    return " ".join(f"{n}x{width}B" for width, n in sorted(loads.items(), reverse=True)) or "0"
+
+
+def violations(c):
+    """(rule, what is wrong) of one kernel whose entry states the claims."""
+    meta, claim, facts = c.kernel.metadata, c.entry, ARCHS[c.arch]
+    scratch = meta[".private_segment_fixed_size"]
+    if scratch or c.whole.count["scratch"] or meta.get(".uses_dynamic_stack"):
+        yield "scratch", f"{scratch} bytes of scratch a lane, {c.whole.count['scratch']} scratch instructions"
+    if meta[".vgpr_spill_count"] or meta[".sgpr_spill_count"]:
+        yield "spill", f"{meta['.vgpr_spill_count']} VGPRs and {meta['.sgpr_spill_count']} SGPRs spilled"
+    if c.whole.count["call"]:
+        yield "call", f"{c.whole.count['call']} calls of functions that were not inlined"
+    if c.arch != claim["arch"]:
+        yield "arch", f"compiled for {c.arch}, the entry is for {claim['arch']}"
+    if c.lds > facts.lds_bytes:
+        yield "lds", f"{c.lds} bytes of LDS, a block may use {facts.lds_bytes}"
+    if c.lds > claim["lds_bytes"]:  # less is what the compiler found unused
+        yield "lds", f"{c.lds} bytes of LDS, the entry's Shared has {claim['lds_bytes']}"
+    if meta[".max_flat_workgroup_size"] != 64 * claim["waves_per_block"]:
+        lanes = meta[".max_flat_workgroup_size"]
+        yield "block", f"compiled for {lanes} lanes, the policy has {claim['waves_per_block']} waves"
+    if c.waves_per_simd() < claim["waves_per_simd"]:
+        yield "waves", (
+            f"{c.waves_per_simd()} waves per SIMD ({c.kernel.allocated_registers} registers, {c.lds} bytes of LDS), "
+            f"the policy claims {claim['waves_per_simd']}"
+        )
+    if claim.get("row"):
+        yield from row_violations(c, claim["row"])
+    if not claim["mfma"]:
+        return
+    if set(c.whole.mfma) != {claim["mfma"]}:
+        yield "mfma", f"matrix instructions {shapes(c.whole.mfma)}, the room's atom is {claim['mfma']}"
+    if c.kv_share() < 0.95:
+        yield "kv_width", (
+            f"{100 * c.kv_share():.1f} % of the KV bytes come 16 a lane: {shapes(c.matrix_loops.mfma)} in the loop, "
+            f"{claim['mfma_per_load']} for each such load, beside loads {widths(c.matrix_loops.loads)}"
+        )
+
+
+def row_violations(c, claim):
+    """Of a row operation: rows move in wide accesses, all in flight at once, and reductions stay in registers."""
+    whole = c.whole
+    if claim["vector"]:
+        for what, found, narrow in (
+            ("loads", whole.loads, claim["narrow_loads"]),
+            ("stores", whole.stores, claim["narrow_stores"]),
+        ):
+            if found[16] < claim["wide_" + what]:
+                yield "row_width", f"{found[16]} {what} of 16 bytes, the rows need {claim['wide_' + what]}"
+            for width, n in sorted(found.items()):
+                if width != 16 and n > narrow.get(str(width), 0):
+                    yield "row_width", f"{n} {what} of {width} bytes, {narrow.get(str(width), 0)} are no part of a row"
+    early = bytes_before_wait(c.kernel.instructions)
+    if early < claim["bytes_in_flight"]:
+        yield "row_flight", f"a lane waits with {early} bytes of its rows on their way, of {claim['bytes_in_flight']}"
+    if whole.count["exchange"] or (whole.count["lds"] and not claim["barriers"]):
+        n = whole.count
+        yield "row_lanes", f"{n['exchange']} lane exchanges and {n['lds']} LDS accesses for {claim['barriers']} barriers"
+    if whole.count["dpp"] < claim["dpp"]:
+        yield "row_lanes", f"{whole.count['dpp']} DPP operations, the reductions take {claim['dpp']} steps"
+    if whole.count["barrier"] > claim["barriers"]:
+        yield "row_barriers", f"{whole.count['barrier']} barriers for {claim['barriers']} reductions of a block"
+
+
+def bytes_before_wait(instructions):
+    """Bytes of rows that a lane asks for, from the first load on, up to a wait for vector memory. Loads of rows are the
+    non-temporal ones."""
+    total = 0
+    for ins in instructions:
+        if ins.operands.split()[-1:] == ["nt"] and (width := load_bytes(ins.mnemonic)):
+            total += width
+        elif total and ins.mnemonic == "s_waitcnt" and "vmcnt" in ins.operands:
+            break
+    return total
