@@ -143,8 +143,8 @@ struct Row {
       pieces[c] = narrow<B, X, unit>(v);
     }
   }
-  /// Between two passes over a row whose values in f32 would not fit the registers, nor the places of its chunks: they are
-  /// made again. Compilers would keep them, and spill.
+  /// Between two passes over a row whose values in f32 would not fit the registers, nor the places of its chunks: they
+  /// are made again. Compilers would keep them, and spill.
   TILEWAVE_DEVICE void refresh(Place& at) {
     if constexpr (!keeps) {
       at.lane = static_cast<std::int32_t>(B::settle(static_cast<std::uint32_t>(at.lane)));

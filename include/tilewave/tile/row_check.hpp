@@ -136,8 +136,9 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(1024, 1, 1, 16);
     vectors(512, 1, 4, 8);
     // Longer than a block holds without spilling.
-    for (const int blocks : {2, 4, 8}) vectors(256, 1, 8, 6, blocks);
-    vectors(256, 1, 16, 4, 8);
+    const bool softmax = chunks == 2;
+    for (const int blocks : {2, 4, 8}) vectors(softmax ? 256 : 512, 1, softmax ? 8 : 4, softmax ? 6 : 8, blocks);
+    vectors(softmax ? 256 : 512, 1, softmax ? 16 : 8, 4, 8);
   } else {
     vectors(16, 16, 1, 8);
     vectors(64, 4, 1, 8);
