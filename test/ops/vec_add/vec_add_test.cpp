@@ -213,7 +213,7 @@ TEST_CASE("bad vec_add problems get a named status and a reason, and nothing is 
     largest.a = largest.b = reinterpret_cast<void*>(std::uintptr_t{1} << 44);
     CHECK(vec_add_check(largest, facts).ok());
     const std::int64_t tile = e->policy.tile_bytes() / size_of(e->spec.x);
-    CHECK(check_launch({ceil_div(vec_add_max_count + 7, tile), e->policy.lanes}).ok());
+    CHECK(check_launch({ceil_div(vec_add_max_count + 7, tile), e->policy.lanes}, facts).ok());
     P empty = good;
     empty.count = 0;
     empty.a = empty.b = empty.out = nullptr;
