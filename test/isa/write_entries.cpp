@@ -12,6 +12,7 @@
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 
 namespace {
@@ -65,6 +66,7 @@ struct RowUse {
   int inputs = 1;         // row tensors: x, and a residual
   int row_outputs = 1;    // row tensors written: the output, and a sum with the residual
   int reductions = 1;     // over the row
+  int values = 1;         // found by each of them
   int scalar_loads = 0;   // of 4 bytes: a tensor's scale, a row's length
   int scalar_stores = 0;  // of 4 bytes: statistics
 };
@@ -82,6 +84,7 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
   use.reductions += mode == ScaleMode::per_token;
   use.scalar_stores += mode == ScaleMode::per_token;
   use.scalar_loads += mode == ScaleMode::per_tensor;
+  const int partials = waves_per_row > 1 ? use.reductions * use.values * p.rows * waves_per_row : 0;
   const int spans = p.chunks / p.span;
   int group_steps = 0;
   if (mode == ScaleMode::per_group) {
@@ -105,8 +108,9 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
           {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
           {"narrow_loads", {{"4", use.scalar_loads}}},
           {"narrow_stores", narrow_stores},
-          {"dpp", use.reductions * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
-          {"barriers", waves_per_row > 1 ? use.reductions : 0}};
+          {"dpp", use.reductions * use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
+          {"barriers", waves_per_row > 1 ? use.reductions : 0},
+          {"lds_bytes", partials * int{sizeof(float)}}};
 }
 
 template <ArchId arch>
@@ -116,8 +120,14 @@ ordered_json row_claims(const NormSpec& s, const RowPolicy& p) {
 }
 template <ArchId arch>
 ordered_json row_claims(const SoftmaxSpec& s, const RowPolicy& p) {
-  const RowUse use{.reductions = 2, .scalar_loads = 1, .scalar_stores = 1};
+  const RowUse use{.values = 2, .scalar_loads = 1, .scalar_stores = 1};  // maximum and sum together
   return row_claims<arch>(use, s.x, s.x, ScaleMode::none, p);
+}
+template <ArchId arch>
+ordered_json row_claims(const QuantSpec& s, const RowPolicy& p) {
+  RowUse use{.reductions = 0};
+  if (s.kind() == QuantKind::dequantise) use.scalar_loads = s.scale == ScaleMode::per_group ? p.chunks : 1;
+  return row_claims<arch>(use, s.x, s.out, s.output().scale, p);
 }
 
 /// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<i> of code object s.
@@ -128,7 +138,6 @@ void add_rows(ordered_json& file, const char* op, const Specs& specs, Policies p
     const RowPolicies policies = policies_of(arch, specs[s]);
     for (int i = 0; i < policies.count; ++i) {
       const RowPolicy& policy = policies.list[i];
-      const int waves_per_row = policy.lanes / facts_of(arch).wave_lanes;
       const ordered_json row = row_claims<arch>(specs[s], policy);
       file["entries"].push_back(
           {{"code_object", std::string(op) + "_" + name + "_" + std::to_string(s) + ".co"},
@@ -139,8 +148,7 @@ void add_rows(ordered_json& file, const char* op, const Specs& specs, Policies p
            {"policy", name_of(policy)},
            {"waves_per_simd", policy.waves_per_simd},
            {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
-           // a float of each wave for each reduction
-           {"lds_bytes", row["barriers"].template get<int>() * policy.rows * waves_per_row * int{sizeof(float)}},
+           {"lds_bytes", row["lds_bytes"]},
            {"mfma", nullptr},
            {"row", row}});
     }
@@ -166,6 +174,7 @@ void add_arch(ordered_json& file) {
   file["entries"].push_back(combine_claims<arch, 128>());
   file["entries"].push_back(combine_claims<arch, 256>());
   add_rows<arch>(file, "norm", norm_specs(arch), norm_policies);
+  add_rows<arch>(file, "quant", quant_specs(arch), quant_policies);
   add_rows<arch>(file, "softmax", softmax_specs(arch), softmax_policies);
 }
 

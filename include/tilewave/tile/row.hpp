@@ -143,11 +143,10 @@ struct Row {
       pieces[c] = narrow<B, X, unit>(v);
     }
   }
-  /// Between two passes over a row whose values in f32 would not fit the registers, nor the places of its chunks: they
-  /// are made again. Compilers would keep them, and spill.
-  TILEWAVE_DEVICE void refresh(Place& at) {
+  /// Between two passes over a row whose values in f32 would not fit the registers: they are widened again. Compilers
+  /// would keep them, and spill.
+  TILEWAVE_DEVICE void refresh() {
     if constexpr (!keeps) {
-      at.lane = static_cast<std::int32_t>(B::settle(static_cast<std::uint32_t>(at.lane)));
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if constexpr (sizeof(Piece) >= 4) {
@@ -190,7 +189,7 @@ struct Row {
         for (int i = 0; i < n; ++i) {
           float* mine = &shared.partial[value + i][at.slot][wave];
           if constexpr (P.blocks > 1) mine = B::remote(mine, lane);
-          B::store(mine, x[i]);
+          *mine = x[i];  // not B::store, which is for device memory
         }
       }
       if constexpr (P.blocks > 1) {

@@ -84,7 +84,7 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
   if (a.held != b.held) return a.held;
   if (a.columns(x) != b.columns(x)) return a.columns(x) < b.columns(x);
   const std::int64_t slots = std::int64_t{facts.compute_units} * facts.simds_per_cu * facts.wave_lanes;
-  const bool fills = std::int64_t{rows} * max_of(a.lanes, b.lanes) > 2 * slots;
+  const bool fills = std::int64_t{rows} * min_of(a.lanes, b.lanes) > 4 * slots;
   return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
 }
 

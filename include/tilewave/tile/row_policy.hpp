@@ -38,9 +38,10 @@ inline std::string name_of(const RowPolicy& p) {
 }
 
 /// Whether a lane has the registers to keep its part of a row in f32 from one pass over it to the next, instead of
-/// computing it again from the packed elements: half of what the claimed occupancy leaves it.
+/// computing it again from the packed elements: half of what the claimed occupancy leaves it, and less on CDNA.
 constexpr bool keeps_values(const ArchFacts& facts, DType x, const RowPolicy& p) {
-  return p.held && 2 * p.chunks * (p.vec / size_of(x)) <= facts.register_file_lanes / p.waves_per_simd;
+  const int budget = facts.register_file_lanes / p.waves_per_simd - (facts.wave_lanes == 64 ? 16 : 0);
+  return p.held && 2 * p.chunks * (p.vec / size_of(x)) <= budget;
 }
 
 /// Compile-time legality of a policy for rows of type x on a chip.

@@ -79,12 +79,13 @@ struct Norm {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.out, S.scale}, P>;
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int of_squares = S.kind == NormKind::layer, of_largest = of_squares + 1;  // after the mean's
-  static constexpr int reductions = of_largest + (S.scale == ScaleMode::per_token), unit = Tile::unit;
-  using Shared = typename Tile::template Shared<reductions>;
+  static constexpr int unit = Tile::unit;
+  // Reductions: of the sum, of the squares, of the largest magnitude.
+  static constexpr int squares_place = S.kind == NormKind::layer ? 1 : 0, amax_place = squares_place + 1;
+  using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent);
+    const auto at = Tile::place(a.extent);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -106,7 +107,7 @@ struct Norm {
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh(at);
+          x.refresh();
         } else {
           x.load(source, at, from, columns);
         }
@@ -145,29 +146,25 @@ struct Norm {
         }
       }
     }
-    Vec<float, 2> halves{};  // two sums: CDNA adds pairs
+    float squares = 0.0f;
     each([&](int from) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if (S.kind == NormKind::layer && from + Tile::column(at.lane, c) >= columns) continue;  // zeros, not the mean
-        const Vec<float, unit> v = values(c);
+        Vec<float, unit> v = values(c);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) halves[(c + e) % 2] += v[e] * v[e];
-        if constexpr (P.chunks > 8) {  // or clang multiplies a whole row before it adds anything
-          TILEWAVE_UNROLL
-          for (int h = 0; h < 2; ++h)
-            halves[h] = __builtin_bit_cast(float, B::settle(__builtin_bit_cast(std::uint32_t, halves[h])));
-        }
+        for (int e = 0; e < unit; ++e) v[e] *= v[e];
+        squares += fold(v, Sum{});
       }
     });
-    const float squares = Tile::template reduce<of_squares>(shared, at, halves[0] + halves[1], Sum{});
+    squares = Tile::template reduce<squares_place>(shared, at, squares, Sum{});
     const float rstd = B::rsqrt(squares * a.per_column + a.eps);
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<of_largest>(a.output, a.extent, at, shared, each,
+    Output::template write<amax_place>(a.output, a.extent, at, shared, each,
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
                                          if constexpr (!all_ahead) {
                                            if (chunk == 0) {

@@ -34,7 +34,7 @@ struct Quant {
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent);
+    const auto at = Tile::place(a.extent);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
@@ -45,7 +45,7 @@ struct Quant {
     const auto each = [&](const auto& body) {
       Tile::tiles(at, a.extent.columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh(at);
+          x.refresh();
         } else {
           x.load(source, at, from, a.extent.columns);
         }

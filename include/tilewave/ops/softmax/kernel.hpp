@@ -35,7 +35,7 @@ struct Softmax {
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent);
+    const auto at = Tile::place(a.extent);
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -50,7 +50,7 @@ struct Softmax {
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
-          x.refresh(at);
+          x.refresh();
         } else {
           load(from);
         }
@@ -77,7 +77,7 @@ struct Softmax {
         if constexpr (keep) kept[c] = s;
       }
       top = finite_or_zero(largest);
-      if constexpr (!keep) x.refresh(at);
+      if constexpr (!keep) x.refresh();
       if constexpr (!P.held) sum *= B::exp2(before - top);
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
