@@ -2,15 +2,21 @@
 # Every entry of the room, one generated source per (architecture, spec) slice, so that the kernels compile in parallel:
 #   tilewave_pa_entries    all_paged_attention_entries()
 #   tilewave_row_entries   all_norm_entries(), all_quant_entries(), all_softmax_entries()
+#   tilewave_memory_entries   all_traffic_entries(), all_vec_add_entries(): every benchmark needs them
 # bench/harness/entries.hpp declares what they offer.
 
 set(generated ${PROJECT_BINARY_DIR}/generated)
 
-# tilewave_op_entries(TARGET OP op NAME Name SPECS count): OP has ops/<op>/registry.hpp with <op>_specs(arch), `count` of
-# them, and <op>_entries<B, S> of <Name>Entry; all_<op>_entries() lists them by architecture and spec.
+# tilewave_op_entries(TARGET OP op NAME Name SPECS count [REGISTRY header]): the header, by default OP's registry.hpp, has
+# <op>_specs(arch), `count` of them, and <op>_entries<B, S> of <Name>Entry; all_<op>_entries() lists them by architecture
+# and spec.
 function(tilewave_op_entries target)
-  cmake_parse_arguments(arg "" "OP;NAME;SPECS" "" ${ARGN})
+  cmake_parse_arguments(arg "" "OP;NAME;SPECS;REGISTRY" "" ${ARGN})
   set(op ${arg_OP})
+  set(registry tilewave/ops/${op}/registry.hpp)
+  if(arg_REGISTRY)
+    set(registry ${arg_REGISTRY})
+  endif()
   set(name ${arg_NAME})
   set(spec_count ${arg_SPECS})  # checked against <op>_specs() by the generated list
   math(EXPR last "${spec_count} - 1")
@@ -45,7 +51,10 @@ add_library(tilewave_row_entries OBJECT)
 tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28)
 tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24)
 tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6)
-foreach(target tilewave_pa_entries tilewave_row_entries)
+add_library(tilewave_memory_entries OBJECT)
+tilewave_op_entries(tilewave_memory_entries OP traffic NAME Traffic SPECS 4 REGISTRY bench/harness/traffic.hpp)
+tilewave_op_entries(tilewave_memory_entries OP vec_add NAME VecAdd SPECS 3)
+foreach(target tilewave_pa_entries tilewave_row_entries tilewave_memory_entries)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   tilewave_use_room(${target})
 endforeach()

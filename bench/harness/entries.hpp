@@ -4,10 +4,12 @@
 
 #include <span>
 
+#include "bench/harness/traffic.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
+#include "tilewave/ops/vec_add/registry.hpp"
 
 namespace tilewave {
 
@@ -17,5 +19,6 @@ std::span<const PagedAttentionEntry* const> all_paged_attention_entries();
 std::span<const NormEntry* const> all_norm_entries();
 std::span<const QuantEntry* const> all_quant_entries();
 std::span<const SoftmaxEntry* const> all_softmax_entries();
+std::span<const VecAddEntry* const> all_vec_add_entries();
 
 }  // namespace tilewave

@@ -27,11 +27,11 @@ struct Measurement {
   double max_rel_err = std::numeric_limits<double>::quiet_NaN();
   Timing timing;  // empty on the emulated device
   Work work;
-  double ceiling = std::numeric_limits<double>::quiet_NaN();  // bytes per second
+  Ceilings ceilings;
 
   /// These, then `own`: what an op adds about its config and its entry.
   std::vector<Counter> counters(const std::vector<Counter>& own) const {
-    const double us = timing.cold.median, roof_us = work.bytes / ceiling * 1e6;
+    const double us = timing.cold.median, roof_us = ceilings.seconds(work) * 1e6;
     std::vector<Counter> all{{"ok", ok},
                              {"err", !ok},
                              {"max_abs_err", max_abs_err},
@@ -60,11 +60,12 @@ struct Measurement {
 struct MeasureOptions {
   int threads = 0;                     // of generator and reference; 0: one per core
   double max_seconds = 0.3;            // of cold samples per row
-  std::optional<double> ceiling_gbps;  // instead of the measured or data-sheet one
+  std::optional<double> ceiling_gbps;  // of reads, copies and writes, instead of the measured or data-sheet ones
+  bool measure_ceilings = true;        // else those of the data sheet
   bool inject_error = false;           // damage one element before it is verified: the checks must notice
 };
 
-/// The stream, the sampler and the ceiling of all rows of a process.
+/// The stream, the sampler and the ceilings of all rows of a process.
 class Meter {
  public:
   using Log = std::function<void(const std::string&)>;
@@ -77,12 +78,12 @@ class Meter {
 
   void log(const std::string& text) const { log_(text); }
 
-  /// Looks up the ceiling and calls body(row), which fills in the rest. Never throws: a row that could not be run comes
+  /// Looks up the ceilings and calls body(row), which fills in the rest. Never throws: a row that could not be run comes
   /// back with ok false, and why is logged.
   template <class Row, class Body>
   Row fill(Row row, ArchId arch, const Body& body) {
     try {
-      row.ceiling = ceiling(arch);
+      row.ceilings = ceilings(arch);
       body(row);
     } catch (const std::exception& error) {
       row.ok = false;
@@ -106,16 +107,20 @@ class Meter {
   }
 
  private:
-  double ceiling(ArchId arch) {
-    if (!ceiling_) {
-      ceiling_ = options_.ceiling_gbps ? *options_.ceiling_gbps * 1e9 : read_ceiling(arch, stream_);
-      log_("read ceiling " + std::to_string(*ceiling_ * 1e-9) + " GB/s (" +
-           (options_.ceiling_gbps ? "given"
-            : emulated_device     ? "data sheet"
-                                  : "measured") +
-           ")");
+  const Ceilings& ceilings(ArchId arch) {
+    if (!ceilings_) {
+      const bool measure = !emulated_device && options_.measure_ceilings && !options_.ceiling_gbps;
+      ceilings_ = measure ? measured_ceilings(arch, stream_)
+                          : Ceilings::all(options_.ceiling_gbps ? *options_.ceiling_gbps * 1e9
+                                                                : facts_of(arch).hbm_bytes_per_second);
+      const auto gbps = [](double bytes_per_second) { return std::to_string(bytes_per_second * 1e-9); };
+      log_("ceilings in GB/s: read " + gbps(ceilings_->read) + ", copy " + gbps(ceilings_->copy) + ", write " +
+           gbps(ceilings_->write) +
+           (measure                 ? " (measured)"
+            : options_.ceiling_gbps ? " (given)"
+                                    : " (data sheet)"));
     }
-    return *ceiling_;
+    return *ceilings_;
   }
   Sampler& sampler(ArchId arch) {
     if (!sampler_) sampler_.emplace(facts_of(arch), StopRule{.max_seconds = options_.max_seconds}, stream_);
@@ -126,7 +131,7 @@ class Meter {
   Log log_;
   hipStream_t stream_{};
   std::optional<Sampler> sampler_;
-  std::optional<double> ceiling_;
+  std::optional<Ceilings> ceilings_;
 };
 
 }  // namespace tilewave::bench

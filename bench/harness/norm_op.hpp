@@ -114,9 +114,11 @@ struct NormOp {
     const double elements = static_cast<double>(c.rows) * c.columns, x = size_of(c.spec.x);
     const bool layer = c.spec.kind == NormKind::layer;
     const int scaling = c.spec.scale == ScaleMode::none ? 0 : c.spec.scale == ScaleMode::per_tensor ? 1 : 2;
+    const double scales = 4.0 * static_cast<double>(c.scales());
     return {.bytes = elements * (x * (c.residual ? 3 : 1) + size_of(c.spec.out)) +
-                     static_cast<double>(c.columns) * size_of(c.spec.weight) * (layer ? 2 : 1) +
-                     4.0 * static_cast<double>(c.scales()),
+                     static_cast<double>(c.columns) * size_of(c.spec.weight) * (layer ? 2 : 1) + scales,
+            .written = elements * ((c.residual ? x : 0) + size_of(c.spec.out)) +
+                       (c.spec.scale == ScaleMode::per_tensor ? 0 : scales),
             .flops = elements * ((layer ? 8 : 4) + (c.residual ? 1 : 0) + scaling)};
   }
 

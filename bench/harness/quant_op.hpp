@@ -109,6 +109,7 @@ struct QuantOp {
     const double elements = static_cast<double>(c.rows) * c.columns;
     const int reads = c.finds_scale_of_tensor() ? 2 : 1;
     return {.bytes = elements * (reads * size_of(c.spec.x) + size_of(c.spec.out)) + 4.0 * c.scales(),
+            .written = elements * size_of(c.spec.out) + (c.given ? 0 : 4.0 * c.scales()),
             .flops = elements * (c.given ? 1 : 2)};
   }
 

@@ -80,19 +80,7 @@ class RowOpRunner {
     std::vector<RowErrors> found(rows.size());
     reference::parallel_for(std::ssize(rows), options_.threads,
                             [&](std::int64_t i) { Op::verify_row(on_host, rows[i], found[i]); });
-    row.ok = true;
-    row.max_abs_err = row.max_rel_err = 0;
-    std::int64_t bad = 0;
-    const RowErrors* first = nullptr;
-    for (const RowErrors& errors : found) {
-      row.max_abs_err = std::max(row.max_abs_err, errors.max_abs);
-      row.max_rel_err = std::max(row.max_rel_err, errors.relative());
-      bad += errors.bad;
-      if (errors.bad > 0 && first == nullptr) first = &errors;
-    }
-    if (first == nullptr) return;
-    row.ok = false;
-    meter_.log(std::to_string(bad) + " values outside the tolerance; the first: " + first->reason);
+    conclude(found, meter_, row);
   }
 
   MeasureOptions options_;

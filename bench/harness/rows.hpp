@@ -11,6 +11,7 @@
 
 #include "bench/harness/device.hpp"
 #include "bench/harness/element.hpp"
+#include "bench/harness/measurement.hpp"
 #include "bench/harness/random.hpp"
 #include "tilewave/reference/paged_attention.hpp"
 
@@ -90,5 +91,22 @@ struct RowErrors {
   }
   double relative() const { return difference == 0 ? 0 : std::sqrt(difference / norm); }
 };
+
+/// What comparing the rows found becomes the verdict of a measurement; the first finding is logged.
+inline void conclude(const std::vector<RowErrors>& found, const Meter& meter, Measurement& m) {
+  m.ok = true;
+  m.max_abs_err = m.max_rel_err = 0;
+  std::int64_t bad = 0;
+  const RowErrors* first = nullptr;
+  for (const RowErrors& errors : found) {
+    m.max_abs_err = std::max(m.max_abs_err, errors.max_abs);
+    m.max_rel_err = std::max(m.max_rel_err, errors.relative());
+    bad += errors.bad;
+    if (errors.bad > 0 && first == nullptr) first = &errors;
+  }
+  if (first == nullptr) return;
+  m.ok = false;
+  meter.log(std::to_string(bad) + " values outside the tolerance; the first: " + first->reason);
+}
 
 }  // namespace tilewave::bench

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -20,8 +21,7 @@ struct Timing {
 
 class Sampler {
  public:
-  /// Displaces more than twice the last-level cache before a cold sample; 512 MiB covers AMD's 256 MiB Infinity Cache.
-  /// The flush reads: lines that it wrote would be written back at the cost of the kernel that is timed next.
+  /// Displaces twice the last-level cache before a cold sample; 512 MiB covers AMD's 256 MiB Infinity Cache.
   Sampler(const ArchFacts& facts, StopRule rule, hipStream_t stream)
       : facts_(facts),
         rule_(rule),
@@ -32,10 +32,8 @@ class Sampler {
   /// Takes the rule's max_seconds for the cold samples and a third of it for the hot ones, and at least min_samples.
   template <class Launch>
   Status measure(const Launch& launch, Timing& timing) {
-    if (!emulated_device && flush_.bytes() == 0) {
-      flush_ = DeviceBuffer(static_cast<std::size_t>(flush_bytes_));
-      flush_.fill(0);
-      sink_ = DeviceBuffer(sizeof(std::uint32_t));
+    if (!emulated_device && !flush_) {
+      flush_ = std::make_unique<CacheFlush>(facts_.id, flush_bytes_, stream_);
     }
     std::vector<double> cold, hot;
     for (int i = 0; i < 2; ++i) {  // the first call loads code
@@ -59,7 +57,7 @@ class Sampler {
     std::vector<DeviceEvent> begin(batch), end(batch);
     RunningNoise noise;
     while (!rule.done(noise, std::chrono::duration<double>(Clock::now() - start).count())) {
-      if constexpr (!emulated_device) read_once(facts_.id, flush_, sink_, stream_);
+      if (flush_) flush_->queue(stream_);
       for (int i = 0; i < warm; ++i) {
         if (const Status status = launch(); !status.ok()) return status;
       }
@@ -80,7 +78,7 @@ class Sampler {
   StopRule rule_;
   hipStream_t stream_;
   std::int64_t flush_bytes_;
-  DeviceBuffer flush_, sink_;
+  std::unique_ptr<CacheFlush> flush_;  // none on the emulated device
 };
 
 }  // namespace tilewave::bench

@@ -100,7 +100,9 @@ struct SoftmaxOp {
       visible = 0;
       for (std::int32_t r = 0; r < c.rows; ++r) visible += c.visible(r);
     }
-    return {.bytes = (visible + elements) * size_of(c.spec.x) + 4.0 * c.sequences(), .flops = 6 * visible};
+    return {.bytes = (visible + elements) * size_of(c.spec.x) + 4.0 * c.sequences(),
+            .written = elements * size_of(c.spec.x),
+            .flops = 6 * visible};
   }
 
   /// A value may be off by half a step of its type, plus what the f32 arithmetic costs: exp2 of an argument z is off by

@@ -63,7 +63,8 @@ inline void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
       ->check(CLI::Range(0.0, 3600.0));
   app.add_option("--threads", measure.threads, "of input generator and reference (default: one per core)")
       ->check(CLI::Range(1, 4096));
-  app.add_option("--ceiling-gbps", measure.ceiling_gbps, "read ceiling to compare with, instead of measuring it")
+  app.add_option("--ceiling-gbps", measure.ceiling_gbps,
+                 "what reading, copying and writing may reach, instead of measuring it")
       ->check(is_a_number)
       ->check(CLI::Range(1.0, 1e9));
   app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works

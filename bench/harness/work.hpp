@@ -4,9 +4,11 @@
 
 namespace tilewave::bench {
 
-/// bytes: every input and output byte the call needs, once. flops: operations on values, as each op counts them.
+/// bytes: every input and output byte the call needs, once; written: those of them that it writes, 0 where the roof is
+/// that of reading alone. flops: operations on values, as each op counts them.
 struct Work {
   double bytes = 0;
+  double written = 0;
   double flops = 0;
 };
 

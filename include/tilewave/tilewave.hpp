@@ -25,4 +25,6 @@
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/launch.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
+#include "tilewave/ops/vec_add/launch.hpp"
+#include "tilewave/ops/vec_add/registry.hpp"
 #include "tilewave/version.hpp"

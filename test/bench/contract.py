@@ -59,7 +59,7 @@ class Contract(unittest.TestCase):
                     self.assertEqual(value, int(value), counter)
             self.assertEqual((row["emulated"], row["seed"], row["schema_version"]), ("1", "123", "1"))
             self.assertEqual(int(row["ok"]) + int(row["err"]), 1)
-            self.assertGreater(float(row["roof_us"]), 0)
+            self.assertEqual(float(row["roof_us"]) > 0, float(row["bytes_ideal"]) > 0)
             matched.append((row, match))
         return matched
 

@@ -60,9 +60,7 @@ TEST_CASE("sampling stops when quiet, or out of time, but never below the minimu
 TEST_CASE("the sampler launches twice to warm up, once per cold sample, and stops at a bad status") {
   hipStream_t stream{};
   REQUIRE(hipStreamCreate(&stream) == hipSuccess);
-  ArchFacts facts = gfx950_facts;
-  each_gpu_room([&]<class B>(std::type_identity<B>) { facts = B::facts; });
-  Sampler sampler(facts, StopRule{.max_seconds = 0}, stream);
+  Sampler sampler(facts_of(all_traffic_entries().front()->arch), StopRule{.max_seconds = 0}, stream);
   Timing timing;
   int launches = 0;
   const auto count = [&] {

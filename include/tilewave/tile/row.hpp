@@ -151,7 +151,7 @@ struct Row {
       for (int c = 0; c < P.chunks; ++c) {
         if constexpr (sizeof(Piece) >= 4) {
           TILEWAVE_UNROLL
-          for (std::size_t w = 0; w < sizeof(Piece) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
+          for (int w = 0; w < static_cast<int>(sizeof(Piece)) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
         } else {
           pieces[c][0] = static_cast<Storage<X>>(B::settle(std::uint32_t{pieces[c][0]}));
         }

@@ -84,7 +84,7 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
   if (a.held != b.held) return a.held;
   if (a.columns(x) != b.columns(x)) return a.columns(x) < b.columns(x);
   const std::int64_t slots = std::int64_t{facts.compute_units} * facts.simds_per_cu * facts.wave_lanes;
-  const bool fills = std::int64_t{rows} * max_of(a.lanes, b.lanes) > 2 * slots;
+  const bool fills = std::int64_t{rows} * min_of(a.lanes, b.lanes) > 4 * slots;
   return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
 }
 
@@ -136,8 +136,9 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(1024, 1, 1, 16);
     vectors(512, 1, 4, 8);
     // Longer than a block holds without spilling.
-    for (const int blocks : {2, 4, 8}) vectors(256, 1, 8, 6, blocks);
-    vectors(256, 1, 16, 4, 8);
+    const bool softmax = chunks == 2;
+    for (const int blocks : {2, 4, 8}) vectors(softmax ? 256 : 512, 1, softmax ? 8 : 4, softmax ? 6 : 8, blocks);
+    vectors(softmax ? 256 : 512, 1, softmax ? 16 : 8, 4, 8);
   } else {
     vectors(16, 16, 1, 8);
     vectors(64, 4, 1, 8);

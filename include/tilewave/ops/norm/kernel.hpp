@@ -164,18 +164,19 @@ struct Norm {
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<amax_place>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (!all_ahead) {
-        if (chunk == 0) {
-          shared_by_rows.load_first(a, at, from);
-        } else if (chunk + Columns::ahead - 1 < P.chunks) {
-          shared_by_rows.load(a, at, chunk + Columns::ahead - 1, from);
-        }
-      }
-      Vec<float, unit> v = values(chunk);
-      shared_by_rows.apply(a, chunk, rstd, v);
-      return v;
-    });
+    Output::template write<amax_place>(a.output, a.extent, at, shared, each,
+                                       [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
+                                         if constexpr (!all_ahead) {
+                                           if (chunk == 0) {
+                                             shared_by_rows.load_first(a, at, from);
+                                           } else if (chunk + Columns::ahead - 1 < P.chunks) {
+                                             shared_by_rows.load(a, at, chunk + Columns::ahead - 1, from);
+                                           }
+                                         }
+                                         Vec<float, unit> v = values(chunk);
+                                         shared_by_rows.apply(a, chunk, rstd, v);
+                                         return v;
+                                       });
   }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Quantisation and dequantisation of rows. Grid: one block, or cluster of P.blocks, per P.rows rows; a row is read once where the policy holds
-// it or no scale is found. Shared memory: a few floats per wave. Bound: memory.
+// Quantisation and dequantisation of rows. Grid: one block, or cluster of P.blocks, per P.rows rows; a row is read once
+// where the policy holds it or no scale is found. Shared memory: a few floats per wave. Bound: memory.
 //
 // The scale of a whole tensor is found by two launches before: every wave writes the largest magnitude that it saw of
 // the rows its block walks over, then one block makes a scale of those partial results. Nothing has to be set first, as
@@ -30,6 +30,7 @@ struct Quant {
   using Place = typename Tile::Place;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
+  static constexpr QuantKind kind = S.kind();
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -38,7 +39,7 @@ struct Quant {
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
     float scale = 1.0f;
-    if constexpr (S.kind() == QuantKind::dequantise && S.scale != ScaleMode::per_group) {
+    if constexpr (kind == QuantKind::dequantise && S.scale != ScaleMode::per_group) {
       scale = B::load(a.output.scale + (S.scale == ScaleMode::per_token && at.active ? at.row : 0));
     }
     const auto each = [&](const auto& body) {
@@ -51,8 +52,8 @@ struct Quant {
         body(from);
       });
     };
-    Output::template write<0>(a.output, a.extent, at, shared, each, [&](int chunk, int from) {
-      if constexpr (S.kind() == QuantKind::quantise) return values(a, x, at, chunk, from);
+    Output::template write<0>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (kind == QuantKind::quantise) return values(a, x, at, chunk, from);
       Vec<float, unit> v = x.values(chunk);
       if constexpr (S.scale == ScaleMode::per_group) {  // a chunk lies in one group; what lies beyond is not written
         const int group = min_of(from + Tile::column(at.lane, chunk), a.extent.columns - unit) / scale_group;

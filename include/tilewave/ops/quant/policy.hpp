@@ -10,8 +10,8 @@ namespace tilewave {
 /// Rows are held as in every row operation.
 using QuantPolicy = RowPolicy;
 
-/// The policies that entries of a spec are built for: all where the largest of a row is found first. Else a row need not
-/// be in one place, and blocks of 256 lanes are enough, which walk along what they do not hold.
+/// The policies that entries of a spec are built for: all where the largest of a row is found first. Else a row need
+/// not be in one place, and blocks of 256 lanes are enough, which walk along what they do not hold.
 constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   const RowPolicies all = row_policies(arch, s.x, s.out, s.output().scale, 4);
   if (s.output().scale == ScaleMode::per_token) return all;

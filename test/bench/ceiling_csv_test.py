@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The CSV contract of bench_ceiling on the emulated device. Usage: ceiling_csv_test.py BENCH_CEILING"""
+import itertools
+import json
+import re
+
+import contract
+from contract import ARCHS, rows_of, run
+
+OWN = "kind buffer_bytes x_dtype lanes chunks vec stream".split()
+KINDS = ["nothing", "read", "copy", "write", "vec_add"]
+DTYPES = ["f32", "f16", "bf16"]
+PEAK_GBPS = [5300, 8000, 4800]
+NAME = re.compile(r"(?P<kind>nothing|read|copy|write|vec_add)/(?P<arch>gfx942|gfx950|sm90)(?:/(?P<x>f32|f16|bf16))?"
+                  r"(?:/4MiB(?P<of>of\w+))?"
+                  r"/(?P<policy>l(?P<lanes>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?P<stream>\.nt)?)"
+                  r"(/iterations:1/manual_time)?")
+MOVED = {"nothing": 0, "read": 1, "copy": 2, "write": 1, "vec_add": 3}  # buffers
+ROWS = 23
+
+
+class Csv(contract.Contract):
+    def check_rows(self, done):
+        matched = self.check_layout(done, NAME, OWN)
+        for row, match in matched:
+            kind = match["kind"]
+            self.assertEqual(KINDS[int(row["kind"])], kind)
+            self.assertEqual(ARCHS[int(row["arch"])], match["arch"])
+            self.assertEqual(int(row["x_dtype"]), DTYPES.index(match["x"]) if kind == "vec_add" else -1)
+            for counter in ("lanes", "chunks", "vec"):
+                self.assertEqual(row[counter], match[counter], counter)
+            self.assertEqual(row["stream"], str(int(match["stream"] is not None)))
+            self.assertEqual(match["of"] is None, kind == "nothing")
+            launched = 0 if kind == "nothing" else 4 * 2 ** 20
+            self.assertAlmostEqual(float(row["buffer_bytes"]), launched, delta=100)  # counters have six digits
+            moved = MOVED[kind] * launched
+            self.assertAlmostEqual(float(row["bytes_ideal"]), moved, delta=100)
+            self.assertAlmostEqual(float(row["roof_us"]), moved / (PEAK_GBPS[int(row["arch"])] * 1e3), delta=1e-4)
+            elements = launched / (4 if match["x"] == "f32" else 2)
+            self.assertAlmostEqual(float(row["flops"]), elements if kind == "vec_add" else 0, delta=100)
+            self.assertTrue(row["label"].endswith("/" + match["policy"]), row["label"])
+        return [row for row, _ in matched]
+
+    def test_default_sweep_of_every_arch(self):
+        for arch in ARCHS:
+            done = run("--benchmark_format=csv", f"--arch={arch}")
+            rows = self.check_rows(done)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([int(row["config_id"]) for row in rows], list(range(ROWS)))
+            self.assertEqual(len({row["name"] for row in rows}), ROWS)
+            self.assertEqual({(row["err"], row["max_abs_err"], row["arch"]) for row in rows},
+                             {("0", "0", str(ARCHS.index(arch)))})
+            self.assertIn("(data sheet)", done.stderr)
+
+    def test_order(self):
+        names = run("--benchmark_list_tests").stdout.splitlines()
+        sizes = ["16MiB", "64MiB", "256MiB", "1GiB", "4GiB"]
+        wanted = ["nothing/gfx950/"]
+        wanted += [f"{kind}/gfx950/4MiBof{size}/" for kind, size in itertools.product(["read", "copy", "write"], sizes)]
+        wanted += [f"vec_add/gfx950/f32/4MiBof{size}/" for size in ["40960000B"] + sizes[:4]]
+        wanted += [f"vec_add/gfx950/{x}/4MiBof256MiB/" for x in ("f16", "bf16")]
+        self.assertEqual([name.startswith(start) for name, start in zip(names, wanted)], [True] * ROWS, names)
+        self.assertEqual(len(names), ROWS)
+
+    def test_every_policy(self):
+        done = run("--benchmark_format=csv", "--policies=all")
+        rows = self.check_rows(done)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len({row["name"] for row in rows}), len(rows))
+        per_config = [len(list(group)) for _, group in itertools.groupby(rows, key=lambda row: row["config_id"])]
+        self.assertEqual(per_config, [1] + 15 * [6] + 7 * [5])
+        self.assertEqual({row["vec"] for row in rows}, {"16", "4", "2"})
+        selected = [row["name"] for row in rows_of(run("--benchmark_format=csv"))[1]]
+        self.assertLessEqual(set(selected), {row["name"] for row in rows})
+
+    def test_wrong_output_is_an_err_row_like_any_other(self):
+        done = run("--benchmark_format=csv", "--inject-error")
+        rows = self.check_rows(done)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual([row["err"] for row in rows], ["0"] + 22 * ["1"])  # launching nothing leaves nothing to damage
+        self.assertEqual(len(re.findall("chunks were read that are not what was written", done.stderr)), 5)
+        self.assertEqual(len(re.findall("1 of 262144 chunks are wrong", done.stderr)), 10)
+        self.assertEqual(len(re.findall("1 values outside the tolerance", done.stderr)), 7)
+
+    def test_seeds_and_json(self):
+        done = run("--benchmark_format=json", "--seed=7", "--benchmark_filter=^copy/|/f16/", "--ceiling-gbps=4000")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual(len(report["benchmarks"]), 6)
+        self.assertIn("(given)", done.stderr)
+        for row in report["benchmarks"]:
+            self.assertLessEqual(set(contract.TIMING + OWN), set(row))
+            self.assertEqual((row["seed"], row["err"]), (7, 0))
+            self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e6, places=6)
+
+    def test_bad_options(self):
+        for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--max-seconds=nan", "--threads=0",
+                         "--ceiling-gbps=0", "--sweep=default", "--frobnicate", "stray", "--benchmark_format=xml",
+                         "--benchmark_out=/nonexistent/x", "--benchmark_filter=no_such_row"):
+            self.refuses(argument)
+
+    def test_help(self):
+        done = run("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in ("--arch", "--policies", "--seed", "--max-seconds", "--ceiling-gbps", "--benchmark_filter"):
+            self.assertIn(option, done.stdout)
+        self.assertNotIn("inject", done.stdout)
+
+
+if __name__ == "__main__":
+    contract.main("BENCH_CEILING")
