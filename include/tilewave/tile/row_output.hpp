@@ -78,6 +78,10 @@ struct RowOutput {
           const Vec<float, unit> values = value(c, from);
           if constexpr (keep) kept[c] = values;
           largest = amax(largest, values);
+          if constexpr (!keep) {  // a chunk at a time: all of them together would spill
+            largest = __builtin_bit_cast(float, B::settle(__builtin_bit_cast(std::uint32_t, largest)));
+            B::sched_fence();
+          }
         }
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
