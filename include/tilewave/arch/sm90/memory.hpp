@@ -20,9 +20,9 @@ struct Accesses {
   }
 };
 
-/// What windows stream, rows that go in and out: plain, but volatile so that prefetches stay where the kernel put them.
-/// Measured on an H200: not allocating in L1, which attention wants, costs rows 5 %, and evicting first wins or loses by
-/// what the cache held before.
+/// What windows stream, rows that go in and out: plain, but volatile so that prefetches stay where the kernel put
+/// them. Measured on an H200: not allocating in L1, which attention wants, costs rows 5 %, and evicting first wins or
+/// loses by what the cache held before.
 struct WindowAccesses : Accesses {
   TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
     Chunk c;
