@@ -53,15 +53,12 @@ def row_violations(c, claim):
     """Of a row operation: rows move in wide accesses, all in flight at once, and reductions stay in registers."""
     whole = c.whole
     if claim["vector"]:
-        for what, found, narrow in (
-            ("loads", whole.loads, claim["narrow_loads"]),
-            ("stores", whole.stores, claim["narrow_stores"]),
-        ):
-            if found[16] < claim["wide_" + what]:
-                yield "row_width", f"{found[16]} {what} of 16 bytes, the rows need {claim['wide_' + what]}"
-            for width, n in sorted(found.items()):
-                if width != 16 and n > narrow.get(str(width), 0):
-                    yield "row_width", f"{n} {what} of {width} bytes, {narrow.get(str(width), 0)} are no part of a row"
+        for what, found in (("load", whole.loads), ("store", whole.stores)):
+            wide, other = claim[f"wide_{what}s"], claim[f"narrow_{what}_bytes"]
+            if found[16] < wide:
+                yield "row_width", f"{found[16]} {what}s of 16 bytes, the rows need {wide}"
+            if sum(width * n for width, n in found.items() if width != 16) > other:
+                yield "row_width", f"{what}s {widths(found)}: {other} bytes are not for accesses of 16"
     early = bytes_before_wait(c.kernel.instructions)
     if early < claim["bytes_in_flight"]:
         yield "row_flight", f"a lane waits with {early} bytes of its rows on their way, of {claim['bytes_in_flight']}"

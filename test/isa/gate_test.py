@@ -120,8 +120,8 @@ class Rows(unittest.TestCase):
         "bytes_in_flight": 64,
         "wide_loads": 4,
         "wide_stores": 4,
-        "narrow_loads": {},
-        "narrow_stores": {},
+        "narrow_load_bytes": 0,
+        "narrow_store_bytes": 0,
         "dpp": 8,
         "barriers": 1,
     }
@@ -140,9 +140,9 @@ class Rows(unittest.TestCase):
     def test_a_narrow_access_among_wide_ones(self):
         self.check("RowsNarrowLoad", ["row_width"])
         self.check("RowsNarrowStore", ["row_width"])
-        self.check("RowsNarrowLoad", [], narrow_loads={"4": 1})  # that one is no part of a row
-        self.check("RowsNarrowStore", [], narrow_stores={"4": 1})
-        self.check("RowsNarrowLoad", ["row_width"], narrow_loads={"8": 1})
+        self.check("RowsNarrowLoad", [], narrow_load_bytes=4)  # that one is no part of a row
+        self.check("RowsNarrowStore", [], narrow_store_bytes=4)
+        self.check("RowsNarrowLoad", ["row_width"], narrow_load_bytes=3)
         self.check("RowsNarrowLoad", [], vector=False)
 
     def test_a_row_that_is_not_there(self):

@@ -94,20 +94,17 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
   // The rows of one tile in accesses of 16 bytes. A narrow output joins chunks of a span, and needs one store for each
   // but the last of them where a row ends between two.
   const int joined = std::max(1, std::min(p.span, 16 / (unit * size_of(out))));
-  ordered_json narrow_stores = {{"4", use.scalar_stores}};
-  if (joined > 1) {
-    const std::string piece = std::to_string(unit * size_of(out));
-    narrow_stores[piece] = narrow_stores.value(piece, 0) + p.chunks / joined * (joined - 1);
-  }
+  const int pieces = p.chunks / joined * (joined - 1);
   const int output_stores = p.chunks * unit * size_of(out) / 16;
-  // The residual of a row comes in parts where the row is long, and behind a branch where lanes of one wave have several.
-  const bool beside = p.vec == 16 && p.chunks <= 8 && p.lanes >= wave;
+  // The residual of a row comes in parts where the row is long. Lanes of one wave with rows of their own mask x before it.
+  const bool beside = p.chunks <= 8 && p.lanes >= wave;
   return {{"vector", p.vec == 16},
-          {"bytes_in_flight", p.held ? p.chunks * p.vec * (beside ? use.inputs : 1) : 0},
+          // clang joins single elements in registers, and waits for them, before it loads the next
+          {"bytes_in_flight", p.held && p.vec == 16 ? p.chunks * p.vec * (beside ? use.inputs : 1) : 0},
           {"wide_loads", p.chunks * use.inputs},
           {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
-          {"narrow_loads", {{"4", use.scalar_loads}}},
-          {"narrow_stores", narrow_stores},
+          {"narrow_load_bytes", 4 * use.scalar_loads},
+          {"narrow_store_bytes", 4 * use.scalar_stores + pieces * unit * size_of(out)},
           {"dpp", use.reductions * use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
           {"barriers", waves_per_row > 1 ? use.reductions : 0},
           {"lds_bytes", partials * int{sizeof(float)}}};

@@ -60,7 +60,7 @@ struct RowOutput {
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
 
   /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`
-  /// gives a chunk's values then, in f32.
+  /// gives a chunk's values then, in f32; 0 beyond the row, where a quantised output needs to know what is largest.
   template <int reduction, int reductions, class Each, class Value>
   TILEWAVE_DEVICE static void write(const RowOutputArgs& a, const RowExtent& extent, const Place& at,
                                     typename Tile::template Shared<reductions>& shared, const Each& each,
@@ -75,10 +75,13 @@ struct RowOutput {
       each([&](int from) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
-          const Vec<float, unit> values = value(c, from);  // in every lane: rooms agree on windows
+          const Vec<float, unit> values = value(c, from);
           if constexpr (keep) kept[c] = values;
-          const float here = amax(largest, values);
-          if (from + Tile::column(at.lane, c) < extent.columns) largest = here;
+          largest = amax(largest, values);
+          if constexpr (!keep) {  // a chunk at a time: all of them together would spill
+            largest = __builtin_bit_cast(float, B::settle(__builtin_bit_cast(std::uint32_t, largest)));
+            B::sched_fence();
+          }
         }
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
@@ -102,9 +105,7 @@ struct RowOutput {
         if constexpr (mode == ScaleMode::per_group) {
           float largest = 0.0f;
           TILEWAVE_UNROLL
-          for (int s = 0; s < P.span; ++s) {
-            if (first + s * unit < extent.columns) largest = amax(largest, values[s]);
-          }
+          for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
           largest = B::template reduce<group_lanes>(largest, Max{});
           inverse = inverse_scale(largest);
           if (at.active && first < extent.columns && at.lane % group_lanes == 0) {

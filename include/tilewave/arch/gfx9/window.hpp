@@ -72,6 +72,30 @@ struct BufferWindow {
   }
 };
 
+/// A window of each lane's own. Lanes read what is beyond from the kernel arguments, which are always there: with a
+/// branch instead, clang waits for one load before it issues the next.
+struct LaneWindow : CheckedWindow<Memory> {
+  template <class T>
+  TILEWAVE_DEVICE T load(std::uint32_t offset) const {
+    return load_as<T>(offset, [](const auto* p) { return *p; });
+  }
+  template <class T>
+  TILEWAVE_DEVICE T load_stream(std::uint32_t offset) const {
+    return load_as<T>(offset, [](const auto* p) { return __builtin_nontemporal_load(p); });
+  }
+
+ private:
+  template <class T, class Load>
+  TILEWAVE_DEVICE T load_as(std::uint32_t offset, const Load& access) const {
+    using R = typename Raw<sizeof(T)>::type;
+    const bool inside = offset < bytes;
+    const void* safe = (const void*)__builtin_amdgcn_kernarg_segment_ptr();
+    const void* address = inside ? static_cast<const char*>(base) + offset : safe;
+    const R value = access((const Global<R>*)address);
+    return __builtin_bit_cast(T, inside ? value : R{});
+  }
+};
+
 }  // namespace tilewave::gfx9
 
 #endif

@@ -11,7 +11,7 @@ namespace tilewave::gfx942 {
 
 struct Memory : gfx9::Memory {
   template <bool uniform>
-  using Window = std::conditional_t<uniform, gfx9::BufferWindow, CheckedWindow<gfx9::Memory>>;
+  using Window = std::conditional_t<uniform, gfx9::BufferWindow, gfx9::LaneWindow>;
 
   /// global_load_lds_dword moves 4 bytes a lane to lane-linear LDS, so four of them move the wave's 64 chunks; lane l
   /// of the i-th supplies the address of word l % 4 of the chunk that lane 16 i + l / 4 asked for.

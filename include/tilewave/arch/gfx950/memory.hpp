@@ -11,7 +11,7 @@ namespace tilewave::gfx950 {
 
 struct Memory : gfx9::Memory {
   template <bool uniform>
-  using Window = std::conditional_t<uniform, gfx9::BufferWindow, CheckedWindow<gfx9::Memory>>;
+  using Window = std::conditional_t<uniform, gfx9::BufferWindow, gfx9::LaneWindow>;
 
   /// global_load_lds_dwordx4: 16 bytes a lane straight to lane-linear LDS, new with CDNA4. (Other passes of a fat
   /// binary reject the size when they parse it.)

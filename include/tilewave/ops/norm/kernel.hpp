@@ -33,8 +33,8 @@ struct NormColumns {
   static constexpr int unit = Tile::unit;
   static constexpr bool quantised = S.scale != ScaleMode::none;
   static constexpr int registers = (2 * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
-  // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 40.
-  static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 40;
+  // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
+  static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
   static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
 
   ColumnValues<B, S.weight, unit> weight[ahead], bias[ahead];
@@ -196,6 +196,7 @@ struct Norm {
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) sum[e] += other[e];
         x.pieces[c] = narrow<B, S.x, unit>(sum);
+        if (!Tile::keeps) B::sched_fence();  // a chunk at a time: what it takes to round all of them would spill
       }
     }
   }
