@@ -117,7 +117,7 @@ std::string narrow_error(const std::vector<float>& in, const std::vector<int>& e
   const auto out = run_kernel<NarrowKernel<B, T, n>>(static_cast<int>(packs.size()) / B::facts.wave_lanes, packs,
                                                      packs.size(), Packed<T, n>{});
   for (std::size_t i = 0; i < in.size(); ++i) {
-    const int got = out[i / n][static_cast<int>(i % n)];
+    const int got = reinterpret_cast<const Storage<T>*>(out.data())[i];
     if (got != expected[i]) {
       return room_name<B>() + " " + std::string(name_of(T)) + " of " + std::to_string(in[i]) + " (bits " +
              std::to_string(std::bit_cast<std::uint32_t>(in[i])) + "), " + std::to_string(n) +
@@ -133,7 +133,8 @@ std::string widen_error() {
   const std::size_t count = std::max<std::size_t>(codes, 64 * n);
   std::vector<Packed<T, n>> packs(count / n);
   const auto code = [](std::size_t i) { return static_cast<std::uint32_t>(i * 40503 % codes); };
-  for (std::size_t i = 0; i < count; ++i) packs[i / n][static_cast<int>(i % n)] = static_cast<Storage<T>>(code(i));
+  auto* const elements = reinterpret_cast<Storage<T>*>(packs.data());
+  for (std::size_t i = 0; i < count; ++i) elements[i] = static_cast<Storage<T>>(code(i));
   const auto out = run_kernel<WidenKernel<B, T, n>>(static_cast<int>(packs.size()) / B::facts.wave_lanes, packs,
                                                     packs.size(), Vec<float, n>{});
   for (std::size_t i = 0; i < count; ++i) {

@@ -18,10 +18,11 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   RowPolicies some;
   for (int i = 0; i < all.count; ++i) {
     RowPolicy p = all.list[i];
-    const bool vector = p.vec == 16;
-    if (size_of(s.x) == 1 && vector && !p.held) p.chunks = 2;  // 16 values each: more would not fit the registers
-    const bool some_chunks = vector ? p.chunks == p.span || (p.chunks == 4 && size_of(s.x) > 1) : p.lanes < 256;
-    if (p.block_threads() == 256 && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
+    const bool vector = p.vec == 16, narrow_rows = size_of(s.x) == 1;
+    if (narrow_rows && vector && !p.held) p.chunks = 2;  // 16 values each: more would not fit the registers
+    const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
+    const bool some_lanes = p.block_threads() == 256 || (narrow_rows && p.block_threads() == 128);
+    if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
   }
   return some;
 }
