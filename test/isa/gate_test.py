@@ -255,6 +255,25 @@ class Docs(unittest.TestCase):
             self.assertTrue(page.read_text().startswith("before\n") and page.read_text().endswith("after\n"))
 
 
+    def test_row_kernels_are_held_by_the_worst_of_their_policy(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            page, entries = pathlib.Path(scratch) / "page.md", pathlib.Path(scratch) / "entries.json"
+            page.write_text(f"{isa.BEGIN}\n{isa.END}\n")
+
+            def docs(cases, *more):
+                kernels = [entry(case, "gfx950", mfma=None, spec=case, policy="p", row=Rows.CLAIM) for case in cases]
+                entries.write_text(json.dumps({"schema": "tilewave-isa-entries/1", "archs": {}, "entries": kernels}))
+                command = [sys.executable, TOOLS / "isa", "docs", "--entries", entries, "--page", page, CASES, *more]
+                return subprocess.run(command, capture_output=True, text=True).returncode
+
+            self.assertEqual(docs(["RowsGood", "RowsSecondBarrier"], "--update"), 0)
+            table = page.read_text()
+            self.assertEqual(len([line for line in table.splitlines() if line.startswith("| gfx950 ")]), 1)
+            self.assertEqual(docs(["RowsGood", "RowsSecondBarrier"]), 0)
+            self.assertEqual(docs(["RowsGood"]), 1)  # one spec less
+            self.assertEqual(docs(["RowsGood", "RowsThroughLds"]), 1)  # more LDS
+
+
 class FatBinary(unittest.TestCase):
     def test_each_pass_has_the_body_of_its_own_kernel_only(self):
         compiled = stats.inspect(CASES / "fat.hipfb")

@@ -44,8 +44,13 @@ enum class Fault {
   at_barrier,
   after_barrier,
   no_lane,
-  uniform
+  uniform,
+  window_base,
+  window_bytes
 };
+
+template <class B>
+using WindowOf = typename B::template Window<true>;
 
 template <class B, Fault fault>
 struct FaultyKernel {
@@ -92,6 +97,8 @@ struct FaultyKernel {
         break;
       case Fault::no_lane: v = B::shuffle(v, odd ? B::facts.wave_lanes : 0); break;
       case Fault::uniform: v = static_cast<float>(B::uniform(odd ? 1 : 0)); break;
+      case Fault::window_base: v = WindowOf<B>{args.out + odd, 4}.template load<float>(4); break;
+      case Fault::window_bytes: v = WindowOf<B>{args.out, odd ? 8u : 4u}.template load<float>(8); break;
     }
     if (lane == 0 && B::wave_id() == 0) args.out[B::block_id()] = v;
   }
@@ -161,6 +168,8 @@ TEMPLATE_TEST_CASE("lanes that diverge in a collective are reported", "", Gfx950
   SECTION("a lane is one barrier too far") { check_fault<B, Fault::after_barrier>("wave divergence"); }
   SECTION("a shuffle from nowhere") { check_fault<B, Fault::no_lane>("reads lane"); }
   SECTION("a value that is not uniform") { check_fault<B, Fault::uniform>("uniform"); }
+  SECTION("a uniform window of two bases") { check_fault<B, Fault::window_base>("base of a window"); }
+  SECTION("a uniform window of two ends") { check_fault<B, Fault::window_bytes>("bytes of a window"); }
 }
 
 }  // namespace tilewave::test
