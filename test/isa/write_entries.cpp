@@ -136,18 +136,17 @@ void add_rows(ordered_json& file, const char* op, const Specs& specs, Policies p
     for (int i = 0; i < policies.count; ++i) {
       const RowPolicy& policy = policies.list[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
-      file["entries"].push_back(
-          {{"code_object", std::string(op) + "_" + name + "_" + std::to_string(s) + ".co"},
-           {"symbol", "RowEntryKernelILi" + std::to_string(i) + "EE"},
-           {"arch", name},
-           {"kernel", op},
-           {"spec", name_of(specs[s])},
-           {"policy", name_of(policy)},
-           {"waves_per_simd", policy.waves_per_simd},
-           {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
-           {"lds_bytes", row["lds_bytes"]},
-           {"mfma", nullptr},
-           {"row", row}});
+      file["entries"].push_back({{"code_object", std::string(op) + "_" + name + "_" + std::to_string(s) + ".co"},
+                                 {"symbol", "RowEntryKernelILi" + std::to_string(i) + "EE"},
+                                 {"arch", name},
+                                 {"kernel", op},
+                                 {"spec", name_of(specs[s])},
+                                 {"policy", name_of(policy)},
+                                 {"waves_per_simd", policy.waves_per_simd},
+                                 {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
+                                 {"lds_bytes", row["lds_bytes"]},
+                                 {"mfma", nullptr},
+                                 {"row", row}});
     }
   }
 }

@@ -36,20 +36,19 @@ constexpr auto& quant_of = quant_entries<Room, QuantSpec{x, out, scale}>;
 
 std::span<const NormEntry* const> all_norm_entries() {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i8 = DType::i8, fp8 = Room::facts.fp8;
-  static const auto entries =
-      pointers_to<NormEntry>(norm_of<NormKind::rms, bf16, bf16, bf16, ScaleMode::none>,
-                             norm_of<NormKind::layer, f16, f32, f16, ScaleMode::none>,
-                             norm_of<NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
-                             norm_of<NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
-                             norm_of<NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>);
+  static const auto entries = pointers_to<NormEntry>(norm_of<NormKind::rms, bf16, bf16, bf16, ScaleMode::none>,
+                                                     norm_of<NormKind::layer, f16, f32, f16, ScaleMode::none>,
+                                                     norm_of<NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
+                                                     norm_of<NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
+                                                     norm_of<NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>);
   return entries;
 }
 std::span<const QuantEntry* const> all_quant_entries() {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, i8 = DType::i8, fp8 = Room::facts.fp8;
-  static const auto entries = pointers_to<QuantEntry>(
-      quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
-      quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
-      quant_of<i8, DType::f32, ScaleMode::per_token>);
+  static const auto entries =
+      pointers_to<QuantEntry>(quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
+                              quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
+                              quant_of<i8, DType::f32, ScaleMode::per_token>);
   return entries;
 }
 std::span<const SoftmaxEntry* const> all_softmax_entries() {
