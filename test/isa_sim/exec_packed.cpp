@@ -12,6 +12,8 @@ using u16 = std::uint16_t;
 using i16 = std::int16_t;
 using u32 = std::uint32_t;
 
+float f32(Half h) { return static_cast<float>(h); }
+
 /// Source `i` of the low or high result of a packed f32 instruction: one of two registers.
 void read_half_pair(const Wave& w, const Op& op, int i, bool high_result, Lanes<float>& out) {
   const Operand& a = op.arg[i + 1];
@@ -87,6 +89,39 @@ void run_packed_16(Wave& w, const Op& op) {
   write(w, plain, out);
 }
 
+/// vdst = a * b + c in f32; a source is f32, or with its op_sel_hi bit the f16 half that its op_sel bit names. `to_half`:
+/// the result is the f16 of that half of vdst (0 low, 1 high), the other stays; -1: all of vdst.
+template <int to_half>
+void run_fma_mix(Wave& w, const Op& op) {
+  const unsigned is_half = op.op_sel_hi == 0xff ? 0u : op.op_sel_hi;  // not written: none is
+  Lanes<float> in[3], out;
+  for (int i = 0; i < 3; ++i) {
+    const Operand& a = op.arg[i + 1];
+    Lanes<u32> words;
+    read_words(w, a, 0, nullptr, words);
+    for (int l = 0; l < wave_lanes; ++l) {
+      const u32 half = op.op_sel >> i & 1 ? words[l] >> 16 : words[l] & 0xffffu;
+      float x = is_half >> i & 1 ? f32(Half::from_bits(static_cast<u16>(half))) : std::bit_cast<float>(words[l]);
+      if (a.absolute) x = std::fabs(x);
+      in[i][l] = a.negate ? -x : x;
+    }
+  }
+  for (int l = 0; l < wave_lanes; ++l) out[l] = std::fma(in[0][l], in[1][l], in[2][l]);
+  Op plain = op;
+  plain.op_sel = 0;
+  if constexpr (to_half < 0) {
+    write(w, plain, out);
+  } else {
+    Lanes<u32> words;
+    read_words(w, op.arg[0], 0, nullptr, words);
+    for (int l = 0; l < wave_lanes; ++l) {
+      const u32 half = Half(out[l]).bits;
+      words[l] = to_half ? (words[l] & 0xffffu) | half << 16 : (words[l] & 0xffff0000u) | half;
+    }
+    write(w, plain, words);
+  }
+}
+
 /// vdst = a.lo * b.lo + a.hi * b.hi + c, in f32.
 template <bool bf16>
 void run_dot2(Wave& w, const Op& op) {
@@ -123,8 +158,6 @@ Instruction packed_16(F, bool three = false) {
           .widths = {Width::half, Width::half, Width::half, Width::half},
           .accepts_op_sel = true};
 }
-float f32(Half h) { return static_cast<float>(h); }
-
 }  // namespace
 
 void add_packed_instructions(InstructionTable& t) {
@@ -149,6 +182,9 @@ void add_packed_instructions(InstructionTable& t) {
   t["v_pk_min_u16"] = packed_16<u16>([](u16 a, u16 b, u16) { return std::min(a, b); });
   t["v_pk_max_i16"] = packed_16<i16>([](i16 a, i16 b, i16) { return std::max(a, b); });
   t["v_pk_min_i16"] = packed_16<i16>([](i16 a, i16 b, i16) { return std::min(a, b); });
+  t["v_fma_mix_f32"] = {.run = run_fma_mix<-1>, .cls = Class::valu, .integer_result = false, .accepts_op_sel = true};
+  t["v_fma_mixlo_f16"] = {.run = run_fma_mix<0>, .cls = Class::valu, .integer_result = false, .accepts_op_sel = true};
+  t["v_fma_mixhi_f16"] = {.run = run_fma_mix<1>, .cls = Class::valu, .integer_result = false, .accepts_op_sel = true};
   t["v_dot2_f32_f16"] = {.run = run_dot2<false>, .cls = Class::valu, .integer_result = false, .accepts_op_sel = true};
   t["v_dot2_f32_bf16"] = {.run = run_dot2<true>, .cls = Class::valu, .integer_result = false, .accepts_op_sel = true};
   t["v_dot2c_f32_f16"] = t["v_dot2_f32_f16"];

@@ -60,6 +60,8 @@ TEST_CASE("a missing wait is reported") {
   passes("vector_load_waited", [](int i) { return 101 + i; });
   fails("second_load_unwaited", {"missing wait: v", "vmcnt"});
   passes("first_load_waited", [](int i) { return 101 + i; });
+  fails("loads_fill_the_counter", {"missing wait: v", "vmcnt"});
+  passes("loads_overflow_the_counter", [](int i) { return 101 + i; });
   fails("scalar_load_unwaited", {"missing wait: s", "lgkmcnt", "s_add_u32"});
   passes("scalar_load_waited", [](int) { return 101; });
   fails("scalar_load_counted", {"missing wait: s", "lgkmcnt"});

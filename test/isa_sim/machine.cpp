@@ -87,6 +87,8 @@ void run_until_barrier(const Context& c, Wave& w) {
       w.check_waits(op);
       ++w.counts.instructions[static_cast<int>(op.cls)];
       op.run(w, op);
+      // vmcnt has 6 bits: what would overflow it is not issued before the oldest is done, and clang counts on that.
+      if (w.vm.outstanding() > 63) w.wait(63, ~0u);
       if (++w.executed > c.options.max_wave_instructions) throw Error("the wave does not end");
     } catch (const Error& error) {
       const auto& id = w.block->id;

@@ -84,6 +84,14 @@ BOTH u64 halves(float a, float b) {
   h = h * 47 + float_bits(static_cast<float>(x)) + float_bits(static_cast<float>(y));
   h = h * 47 + __builtin_bit_cast(unsigned short, static_cast<_Float16>(x * y));
   h = h * 47 + __builtin_bit_cast(unsigned short, static_cast<_Float16>(x + y));
+  // Products and sums of mixed types, and into either half of a register.
+  const float fx = static_cast<float>(x), fy = static_cast<float>(y);
+  h = h * 47 + float_bits(__builtin_fmaf(fx, b, fy)) + float_bits(__builtin_fmaf(-fy, __builtin_fabsf(fx), a));
+  h = h * 47 + __builtin_bit_cast(unsigned short, static_cast<_Float16>(__builtin_fmaf(fx, b, fy)));
+  typedef _Float16 Pair __attribute__((vector_size(4)));
+  const Pair pair = {static_cast<_Float16>(__builtin_fmaf(fx, fy, 1.0f)),
+                     static_cast<_Float16>(__builtin_fmaf(fy, fy, fx))};
+  h = h * 47 + __builtin_bit_cast(u32, pair);
   return h;
 }
 

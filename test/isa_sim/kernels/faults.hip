@@ -39,6 +39,19 @@ __global__ void first_load_waited(const int* in, int* out) {
       : "v"(in + lane()));
   out[lane()] = x;
 }
+// The counter holds 63: the 64th load is issued when the first is there, the 63rd is not held up.
+template <int others>
+__device__ inline void many_loads(const int* in, int* out) {
+  int x, y;
+  asm volatile(
+      "global_load_dword %0, %2, off\n .rept %3\n global_load_dword %1, %2, off offset:4\n .endr\n"
+      "v_add_u32 %0, %0, 1\n s_waitcnt vmcnt(0)"
+      : "=&v"(x), "=&v"(y)
+      : "v"(in + lane()), "n"(others));
+  out[lane()] = x;
+}
+__global__ void loads_fill_the_counter(const int* in, int* out) { many_loads<62>(in, out); }
+__global__ void loads_overflow_the_counter(const int* in, int* out) { many_loads<63>(in, out); }
 __global__ void scalar_load_unwaited(const int* in, int* out) {
   int x;
   asm volatile("s_load_dword %0, %1, 0x0\n s_add_u32 %0, %0, 1" : "=&s"(x) : "s"(in));

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// The entries that the tests of row operations run as machine code in the simulator: a few specs of each op that cover
+// every type, output and reduction between them, with every policy. Compiled with ROOM, gfx942 or gfx950.
+
+#define STRING_OF(x) #x
+// clang-format off
+#define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
+// clang-format on
+#include BACKEND_OF(ROOM)
+
+#include <vector>
+
+#include "bench/harness/entries.hpp"
+
+namespace tilewave {
+namespace {
+
+using Room = ROOM::Backend;
+
+template <class Entry, class... Lists>
+std::vector<const Entry*> pointers_to(const Lists&... lists) {
+  std::vector<const Entry*> all;
+  const auto add = [&](const auto& list) {
+    for (const Entry& entry : list) all.push_back(&entry);
+  };
+  (add(lists), ...);
+  return all;
+}
+
+template <NormKind kind, DType x, DType weight, DType out, ScaleMode scale>
+constexpr auto& norm_of = norm_entries<Room, NormSpec{kind, x, weight, out, scale}>;
+template <DType x, DType out, ScaleMode scale>
+constexpr auto& quant_of = quant_entries<Room, QuantSpec{x, out, scale}>;
+
+}  // namespace
+
+std::span<const NormEntry* const> all_norm_entries() {
+  constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i8 = DType::i8, fp8 = Room::facts.fp8;
+  static const auto entries =
+      pointers_to<NormEntry>(norm_of<NormKind::rms, bf16, bf16, bf16, ScaleMode::none>,
+                             norm_of<NormKind::layer, f16, f32, f16, ScaleMode::none>,
+                             norm_of<NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
+                             norm_of<NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
+                             norm_of<NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>);
+  return entries;
+}
+std::span<const QuantEntry* const> all_quant_entries() {
+  constexpr DType bf16 = DType::bf16, f16 = DType::f16, i8 = DType::i8, fp8 = Room::facts.fp8;
+  static const auto entries = pointers_to<QuantEntry>(
+      quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
+      quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
+      quant_of<i8, DType::f32, ScaleMode::per_token>);
+  return entries;
+}
+std::span<const SoftmaxEntry* const> all_softmax_entries() {
+  static const auto entries =
+      pointers_to<SoftmaxEntry>(softmax_entries<Room, SoftmaxSpec{SoftmaxKind::softmax, DType::bf16}>,
+                                softmax_entries<Room, SoftmaxSpec{SoftmaxKind::softmax, DType::f32}>,
+                                softmax_entries<Room, SoftmaxSpec{SoftmaxKind::log_softmax, DType::f16}>);
+  return entries;
+}
+
+}  // namespace tilewave
