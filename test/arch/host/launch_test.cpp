@@ -241,12 +241,13 @@ TEST_CASE("block orders visit every block once") {
         const host::LaunchRequest request{.kernel = nullptr,
                                           .args = nullptr,
                                           .shared_bytes = 16,
-                                          .grid = grid,
+                                          .clusters = grid,
+                                          .cluster_blocks = 1,
                                           .block_lanes = 64,
                                           .wave_lanes = 64,
                                           .options = {.threads = 1, .schedule = schedule, .seed = seed}};
         std::set<std::int64_t> visited;
-        for (std::int64_t i = 0; i < grid; ++i) visited.insert(request.block_at(i));
+        for (std::int64_t i = 0; i < grid; ++i) visited.insert(request.cluster_at(i));
         CHECK(static_cast<std::int64_t>(visited.size()) == grid);
         CHECK(*visited.begin() == 0);
         CHECK(*visited.rbegin() == grid - 1);
