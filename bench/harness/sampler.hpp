@@ -32,7 +32,7 @@ class Sampler {
   /// Takes the rule's max_seconds for the cold samples and a third of it for the hot ones, and at least min_samples.
   template <class Launch>
   Status measure(const Launch& launch, Timing& timing) {
-    if (!emulated_device && !flush_) {
+    if (!emulated_device && !flush_ && rule_.max_seconds > 0) {  // with 0 nobody wants the times
       flush_ = std::make_unique<CacheFlush>(facts_.id, flush_bytes_, stream_);
     }
     std::vector<double> cold, hot;
@@ -78,7 +78,7 @@ class Sampler {
   StopRule rule_;
   hipStream_t stream_;
   std::int64_t flush_bytes_;
-  std::unique_ptr<CacheFlush> flush_;  // none on the emulated device
+  std::unique_ptr<CacheFlush> flush_;  // none on the emulated device, nor where nothing is to be timed
 };
 
 }  // namespace tilewave::bench
