@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/harness/device.hpp"
+#include "bench/harness/element.hpp"
 #include "bench/harness/random.hpp"
 #include "test/catch_compat.hpp"
 #include "test/device_memory.hpp"
@@ -124,15 +125,6 @@ inline float drawn(char name, std::int64_t row, std::int64_t column) {
   return 2.0f * bench::random_uniform(bench::random_bits({7, std::uint64_t(name), std::uint64_t(row)}), column);
 }
 
-/// Half a step of a type at a value: what rounding to nearest may be off by.
-inline double half_step(DType type, double value) {
-  const int bits = type == DType::f32 ? 24 : type == DType::f16 ? 11 : type == DType::bf16 ? 8 : 4;
-  const double smallest = type == DType::f16            ? 0x1p-25
-                          : type == DType::fp8_e4m3fn   ? 0x1p-10
-                          : type == DType::fp8_e4m3fnuz ? 0x1p-11
-                                                        : 0;
-  if (value == 0 || !std::isfinite(value)) return smallest;
-  return std::max(smallest, std::ldexp(1.0, std::ilogb(value) - bits));
-}
+using bench::half_step;
 
 }  // namespace tilewave::test
