@@ -6,22 +6,14 @@ OURS is the CSV of bench_norm, bench_softmax or bench_quant on a GPU, or several
 policies the fastest counts. A ratio is a peer's time over ours: above 1, ours is faster."""
 import argparse
 import csv
+import functools
 import math
 import sys
 
 import configs
 
 TOOL = "compare"
-
-
-def fail(message):
-    print(f"{TOOL}: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        fail(message)
+fail = functools.partial(configs.fail, TOOL)
 
 
 def rows_of(path, metric):
@@ -72,7 +64,7 @@ def table_of(ours, peers):
 
 
 def main(arguments):
-    parser = Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = configs.Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ours")
     parser.add_argument("peers")
     parser.add_argument("--metric", choices=["us", "us_hot", "us_min"], default="us")

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What bench_norm, bench_softmax and bench_quant time, read from the names of their rows, so that peers time the same;
 and the statistics that their sampler makes of a set of times."""
+import argparse
 import math
 import os
 import re
 import subprocess
+import sys
 from dataclasses import dataclass
 
 DTYPES = ["f32", "f16", "bf16", "fp8_e4m3fn", "fp8_e4m3fnuz", "i8"]  # by number, as in the CSV
@@ -17,6 +19,18 @@ OUT = r"(?P<out>f32|f16|bf16|fp8|i8)(?:\.(?P<scale>per_tensor|per_token|per_grou
 KEYS = [re.compile(r"(?P<op>rmsnorm|layernorm)/" + EXTENT + OUT + r"res(?P<residual>[01])"),
         re.compile(r"(?P<op>softmax|log_softmax)/" + EXTENT + r"causal(?P<causal>\d+)"),
         re.compile(r"(?P<op>quant|dequant)/" + EXTENT + OUT + r"given(?P<given>[01])")]
+
+
+def fail(tool, message):
+    print(f"{tool}: {message}", file=sys.stderr)
+    sys.exit(2)
+
+
+class Parser(argparse.ArgumentParser):
+    """Of a tool whose errors are one line."""
+
+    def error(self, message):
+        fail(self.prog, message)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
   torch_peers.py --graph --filter '/r(128|32)/' ours.csv"""
 import argparse
 import csv
+import functools
 import re
 import sys
 import time
@@ -14,20 +15,11 @@ import configs
 
 TOOL = "torch_peers"
 PEERS = {"compile": "torch.compile", "eager": "torch.eager"}
-
-
-def fail(message):
-    print(f"{TOOL}: {message}", file=sys.stderr)
-    sys.exit(2)
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        fail(message)
+fail = functools.partial(configs.fail, TOOL)
 
 
 def parse(arguments):
-    parser = Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = configs.Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", help="a benchmark, whose default sweep is timed; or a file whose first column, "
                         "or - for stdin, holds names of rows")
     parser.add_argument("--filter", default="", help="regular expression searched in the config, as softmax/bf16/c8192/...")

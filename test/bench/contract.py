@@ -70,6 +70,13 @@ class Contract(unittest.TestCase):
         self.assertRegex(done.stderr, rf"\A{tool()}: [^\n]+\n\Z", arguments)
         return done.stderr
 
+    def check_help(self, *options):
+        done = run("--help")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        for option in options:
+            self.assertIn(option, done.stdout)
+        self.assertNotIn("inject", done.stdout)
+
 
 def main(usage):
     global bench

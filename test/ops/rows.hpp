@@ -127,4 +127,36 @@ inline float drawn(char name, std::int64_t row, std::int64_t column) {
 
 using bench::half_step;
 
+/// A problem made wrong in one way, and the status that must name it.
+template <class Problem>
+struct Wrong {
+  const char* what;
+  StatusCode code;
+  void (*make)(Problem&);
+};
+
+/// The good problem passes the check. Each wrong one is refused: by the check with its status and a reason, by the
+/// entry's launch, and by the selection, which has no entry then whatever `selected` was.
+template <class Entry, class Problem>
+void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Problem>> wrongs,
+                   Status (*check)(const Problem&, const ArchFacts&),
+                   Status (*select)(const Problem&, std::span<const Entry* const>, const ArchFacts&, const Entry*&),
+                   std::span<const Entry* const> entries, const Entry* selected = nullptr) {
+  const ArchFacts& facts = facts_of(e.arch);
+  INFO(name_of(e.spec));
+  REQUIRE(name_of(check(good, facts).code) == "ok");
+  for (const Wrong<Problem>& wrong : wrongs) {
+    INFO(wrong.what);
+    Problem p = good;
+    wrong.make(p);
+    const Status status = check(p, facts);
+    CHECK(name_of(status.code) == name_of(wrong.code));
+    CHECK(std::string(status.reason) != "");
+    CHECK_FALSE(e.launch(p, {}).ok());
+    const Entry* chosen = selected;
+    CHECK_FALSE(select(p, entries, facts, chosen).ok());
+    CHECK(chosen == nullptr);
+  }
+}
+
 }  // namespace tilewave::test

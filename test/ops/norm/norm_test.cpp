@@ -213,13 +213,8 @@ TEST_CASE("rows of zeros, of one value, with an offset and with outliers") {
 TEST_CASE("bad norm problems get a named status and a reason, and nothing is written") {
   using P = NormProblem;
   using C = StatusCode;
-  struct Wrong {
-    const char* what;
-    C code;
-    void (*make)(P&);
-  };
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  const Wrong wrongs[] = {
+  const Wrong<P> wrongs[] = {
       {"x of i8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::i8; }},
       {"weight of another type", C::unsupported_dtype,
        [](P& p) { p.spec.weight = p.spec.x == DType::f16 ? DType::bf16 : DType::f16; }},
@@ -264,20 +259,7 @@ TEST_CASE("bad norm problems get a named status and a reason, and nothing is wri
     good.rows = 1;
     good.columns = columns;
     good.x_strides = good.out_strides = {columns, 0};
-    const ArchFacts& facts = facts_of(e->arch);
-    REQUIRE(norm_check(good, facts).ok());
-    for (const Wrong& wrong : wrongs) {
-      INFO(name_of(e->spec) << " " << wrong.what);
-      P p = good;
-      wrong.make(p);
-      const Status status = norm_check(p, facts);
-      CHECK(name_of(status.code) == name_of(wrong.code));
-      CHECK(std::string(status.reason) != "");
-      CHECK_FALSE(e->launch(p, {}).ok());
-      const NormEntry* selected = nullptr;
-      CHECK_FALSE(norm_select(p, all_norm_entries(), facts, selected).ok());
-      CHECK(selected == nullptr);
-    }
+    check_refused<NormEntry, P>(*e, good, wrongs, norm_check, norm_select, all_norm_entries());
     for (const auto& make : {+[](P& p) { p.rows = 0; }, +[](P& p) { p.columns = 0; }}) {
       P p = good;
       make(p);

@@ -10,18 +10,12 @@ namespace {
 using P = QuantProblem;
 using C = StatusCode;
 
-struct Wrong {
-  const char* what;
-  C code;
-  void (*make)(P&);
-};
-
 template <class T>
 T* off_by_a_byte(T* p) {
   return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(p) + 1);
 }
 
-const Wrong any[] = {
+const Wrong<P> any[] = {
     {"no scale", C::unsupported_quant_mode, [](P& p) { p.spec.scale = ScaleMode::none; }},
     {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
     {"columns -1", C::bad_extent, [](P& p) { p.columns = -1; }},
@@ -32,40 +26,26 @@ const Wrong any[] = {
     {"scale null", C::null_pointer, [](P& p) { p.scale = nullptr; }},
     {"scale off by a byte", C::misaligned, [](P& p) { p.scale = off_by_a_byte(p.scale); }},
 };
-const Wrong quantising[] = {
+const Wrong<P> quantising[] = {
     {"out of f32", C::unsupported_dtype, [](P& p) { p.spec.out = DType::f32; }},
     {"out of x's type", C::unsupported_dtype, [](P& p) { p.spec.out = p.spec.x; }},
     {"x off by a byte", C::misaligned, [](P& p) { p.x = off_by_a_byte(p.x); }},
     {"smooth off by a byte", C::misaligned, [](P& p) { p.smooth = off_by_a_byte(p.x); }},
 };
-const Wrong dequantising[] = {
+const Wrong<P> dequantising[] = {
     {"out of i8", C::unsupported_dtype, [](P& p) { p.spec.out = DType::i8; }},
     {"out off by a byte", C::misaligned, [](P& p) { p.out = off_by_a_byte(p.out); }},
     {"smooth", C::bad_value, [](P& p) { p.smooth = p.out; }},
     {"find_scale", C::bad_value, [](P& p) { p.find_scale = true; }},
 };
-const Wrong with_found_scale[] = {
+const Wrong<P> with_found_scale[] = {
     {"workspace null", C::null_pointer, [](P& p) { p.workspace = nullptr; }},
     {"workspace too small", C::workspace_too_small, [](P& p) { --p.workspace_bytes; }},
     {"workspace off by a byte", C::misaligned, [](P& p) { p.workspace = off_by_a_byte(p.workspace); }},
 };
 
-void check_refused(const QuantEntry& e, const P& good, std::span<const Wrong> wrongs) {
-  const ArchFacts& facts = facts_of(e.arch);
-  INFO(name_of(e.spec));
-  REQUIRE(name_of(quant_check(good, facts).code) == "ok");
-  for (const Wrong& wrong : wrongs) {
-    INFO(wrong.what);
-    P p = good;
-    wrong.make(p);
-    const Status status = quant_check(p, facts);
-    CHECK(name_of(status.code) == name_of(wrong.code));
-    CHECK(std::string(status.reason) != "");
-    CHECK_FALSE(e.launch(p, {}).ok());
-    const QuantEntry* selected = nullptr;
-    CHECK_FALSE(quant_select(p, all_quant_entries(), facts, selected).ok());
-    CHECK(selected == nullptr);
-  }
+void check_refused(const QuantEntry& e, const P& good, std::span<const Wrong<P>> wrongs) {
+  check_refused<QuantEntry, P>(e, good, wrongs, quant_check, quant_select, all_quant_entries());
 }
 
 TEST_CASE("bad quant problems get a named status and a reason, and nothing is written") {
@@ -86,7 +66,8 @@ TEST_CASE("bad quant problems get a named status and a reason, and nothing is wr
     good.x_strides = good.out_strides = {columns, 0};
     check_refused(*e, good, any);
     const bool quantises = e->spec.kind() == QuantKind::quantise;
-    check_refused(*e, good, quantises ? std::span<const Wrong>(quantising) : std::span<const Wrong>(dequantising));
+    check_refused(*e, good,
+                  quantises ? std::span<const Wrong<P>>(quantising) : std::span<const Wrong<P>>(dequantising));
 
     P found = good;
     found.find_scale = true;

@@ -174,12 +174,7 @@ TEST_CASE("softmax of equal, -inf, huge and NaN rows") {
 TEST_CASE("bad softmax problems get a named status and a reason, and nothing is written") {
   using P = SoftmaxProblem;
   using C = StatusCode;
-  struct Wrong {
-    const char* what;
-    C code;
-    void (*make)(P&);
-  };
-  const Wrong wrongs[] = {
+  const Wrong<P> wrongs[] = {
       {"x of fp8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::fp8_e4m3fn; }},
       {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
       {"columns -1", C::bad_extent, [](P& p) { p.columns = -1; }},
@@ -206,20 +201,7 @@ TEST_CASE("bad softmax problems get a named status and a reason, and nothing is 
     good.rows = 1;
     good.columns = columns;
     good.x_strides = good.out_strides = {columns, 0};
-    const ArchFacts& facts = facts_of(e->arch);
-    REQUIRE(softmax_check(good, facts).ok());
-    for (const Wrong& wrong : wrongs) {
-      INFO(name_of(e->spec) << " " << wrong.what);
-      P p = good;
-      wrong.make(p);
-      const Status status = softmax_check(p, facts);
-      CHECK(name_of(status.code) == name_of(wrong.code));
-      CHECK(std::string(status.reason) != "");
-      CHECK_FALSE(e->launch(p, {}).ok());
-      const SoftmaxEntry* selected = nullptr;
-      CHECK_FALSE(softmax_select(p, all_softmax_entries(), facts, selected).ok());
-      CHECK(selected == nullptr);
-    }
+    check_refused<SoftmaxEntry, P>(*e, good, wrongs, softmax_check, softmax_select, all_softmax_entries());
     for (const auto& make : {+[](P& p) { p.rows = 0; }, +[](P& p) { p.columns = 0; }}) {
       P p = good;
       make(p);

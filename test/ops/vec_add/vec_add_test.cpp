@@ -160,12 +160,7 @@ TEST_CASE("vec_add selects 16-byte accesses where the tensors agree modulo 16, s
 TEST_CASE("bad vec_add problems get a named status and a reason, and nothing is written") {
   using P = VecAddProblem;
   using C = StatusCode;
-  struct Wrong {
-    const char* what;
-    C code;
-    void (*make)(P&);
-  };
-  const Wrong wrongs[] = {
+  const Wrong<P> wrongs[] = {
       {"fp8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::fp8_e4m3fn; }},
       {"i8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::i8; }},
       {"count -1", C::bad_extent, [](P& p) { p.count = -1; }},
@@ -191,19 +186,7 @@ TEST_CASE("bad vec_add problems get a named status and a reason, and nothing is 
     good.out = out.device();
     good.count = count;
     const ArchFacts& facts = facts_of(e->arch);
-    REQUIRE(vec_add_check(good, facts).ok());
-    for (const Wrong& wrong : wrongs) {
-      INFO(name_of(e->spec) << " " << wrong.what);
-      P p = good;
-      wrong.make(p);
-      const Status status = vec_add_check(p, facts);
-      CHECK(name_of(status.code) == name_of(wrong.code));
-      CHECK(std::string(status.reason) != "");
-      CHECK_FALSE(e->launch(p, {}).ok());
-      const VecAddEntry* selected = e;
-      CHECK_FALSE(vec_add_select(p, all_vec_add_entries(), facts, selected).ok());
-      CHECK(selected == nullptr);
-    }
+    check_refused<VecAddEntry, P>(*e, good, wrongs, vec_add_check, vec_add_select, all_vec_add_entries(), e);
     P other = good;
     other.spec.x = e->spec.x == DType::f32 ? DType::bf16 : DType::f32;
     CHECK(e->launch(other, {}).code == C::no_matching_entry);
