@@ -22,22 +22,14 @@ struct NormCase {
   DType out() const { return spec.out; }
   ScaleMode scale_mode() const { return spec.scale; }
   bool has_residual() const { return residual; }
-  std::int32_t groups() const { return ceil_div(columns, scale_group); }
-  std::int64_t scales() const {
-    constexpr std::int64_t of_tensor = 1;
-    return spec.scale == ScaleMode::none        ? 0
-           : spec.scale == ScaleMode::per_token ? rows
-           : spec.scale == ScaleMode::per_group ? std::int64_t{rows} * groups()
-                                                : of_tensor;
-  }
+  std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
 };
 
 /// `rmsnorm/gfx950/bf16/c8192/r32768/fp8.per_token/res0`: kind, arch, type of x, columns, rows, output, residual.
 inline std::string name_of(const NormCase& c) {
-  const std::string type = is_fp8(c.spec.out) ? "fp8" : std::string(name_of(c.spec.out));
   const std::string mode = c.spec.scale == ScaleMode::none ? "" : std::string(".") + name_of(c.spec.scale);
   return std::string(name_of(c.spec.kind)) + "/" + std::string(name_of(c.arch)) + "/" + std::string(name_of(c.spec.x)) +
-         "/" + extent_name(c) + "/" + type + mode + "/res" + (c.residual ? "1" : "0");
+         "/" + extent_name(c) + "/" + short_name(c.spec.out) + mode + "/res" + (c.residual ? "1" : "0");
 }
 
 struct NormTensors {
@@ -73,7 +65,7 @@ struct NormOp {
     p.rows = c.rows;
     p.columns = c.columns;
     p.x_strides = p.residual_strides = p.residual_out_strides = p.out_strides = {c.columns, 0};
-    p.scale_stride = c.groups();
+    p.scale_stride = scale_groups(c.columns);
     return p;
   }
 

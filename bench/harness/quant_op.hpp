@@ -23,19 +23,14 @@ struct QuantCase {
   ScaleMode scale_mode() const { return spec.scale; }
   bool has_residual() const { return false; }
   bool finds_scale_of_tensor() const { return spec.scale == ScaleMode::per_tensor && !given; }
-  std::int32_t groups() const { return ceil_div(columns, scale_group); }
-  std::int32_t scales() const {
-    constexpr std::int32_t of_tensor = 1;
-    return spec.scale == ScaleMode::per_token ? rows : spec.scale == ScaleMode::per_group ? rows * groups() : of_tensor;
-  }
+  std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
 };
 
 /// `quant/gfx950/bf16/c8192/r32768/fp8.per_token/given0`: kind, arch, type of x, columns, rows, type of out and scale
 /// mode, whether scales are given.
 inline std::string name_of(const QuantCase& c) {
-  const auto type = [](DType t) { return is_fp8(t) ? "fp8" : std::string(name_of(t)); };
-  return std::string(name_of(c.spec.kind())) + "/" + std::string(name_of(c.arch)) + "/" + type(c.spec.x) + "/" +
-         extent_name(c) + "/" + type(c.spec.out) + "." + name_of(c.spec.scale) + "/given" + (c.given ? "1" : "0");
+  return std::string(name_of(c.spec.kind())) + "/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.x) + "/" +
+         extent_name(c) + "/" + short_name(c.spec.out) + "." + name_of(c.spec.scale) + "/given" + (c.given ? "1" : "0");
 }
 
 struct QuantTensors {
@@ -72,7 +67,7 @@ struct QuantOp {
     p.rows = c.rows;
     p.columns = c.columns;
     p.x_strides = p.out_strides = {c.columns, 0};
-    p.scale_stride = c.groups();
+    p.scale_stride = scale_groups(c.columns);
     return p;
   }
 
@@ -92,7 +87,7 @@ struct QuantOp {
     });
     t.out = poisoned(c.spec.out, std::int64_t{c.rows} * c.columns);
     if (dequantises) {
-      t.scale = filled(DType::f32, 1, c.scales(), 1,
+      t.scale = filled(DType::f32, 1, static_cast<std::int32_t>(c.scales()), 1,
                        [&](std::int64_t, std::int64_t i) { return 0.02f + 0.01f * drawn(c.seed, 's', 0, i); });
     } else if (c.given) {  // saturates the fifth that lies beyond 4
       t.scale = filled(DType::f32, 1, 1, 1, [&](std::int64_t, std::int64_t) { return 4 / largest_code(c.spec.out); });

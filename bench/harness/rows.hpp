@@ -14,6 +14,7 @@
 #include "bench/harness/measurement.hpp"
 #include "bench/harness/random.hpp"
 #include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/tile/row_output.hpp"
 
 namespace tilewave::bench {
 
@@ -43,6 +44,21 @@ template <class Case>
 std::string extent_name(const Case& c) {
   return "c" + std::to_string(c.columns) + "/r" + std::to_string(c.rows) +
          (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "");
+}
+
+/// A type as the names of rows give it: `fp8` is the architecture's own flavour.
+inline std::string short_name(DType type) { return is_fp8(type) ? "fp8" : std::string(name_of(type)); }
+
+/// Groups of columns with a scale of their own under per_group, and scales of a whole tensor under any mode.
+inline std::int32_t scale_groups(std::int32_t columns) { return ceil_div(columns, scale_group); }
+inline std::int64_t scale_count(ScaleMode mode, std::int32_t rows, std::int32_t columns) {
+  switch (mode) {
+    case ScaleMode::none: return 0;
+    case ScaleMode::per_tensor: return 1;
+    case ScaleMode::per_token: return rows;
+    case ScaleMode::per_group: break;
+  }
+  return std::int64_t{rows} * scale_groups(columns);
 }
 
 /// A tensor [rows, columns] of a row type, packed, element (r, c) the nearest to value(r, c), on host and device.
