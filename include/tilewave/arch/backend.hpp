@@ -112,6 +112,7 @@ struct LaunchShape {
   std::int64_t grid;  // blocks
   int block;          // lanes
   int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
+  bool early = false;  // may begin before the stream's previous kernel ends, and waits for it by itself
 };
 
 /// What every room launches: 0 to 2^31 - 1 blocks, fewer than 2^32 lanes in all (HSA's dispatch packet counts lanes in

@@ -48,16 +48,23 @@ struct Launch {
     }
     // Not <<<>>> and cudaGetLastError, which would report an error the caller left behind.
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
-    cudaLaunchAttribute cluster{};
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+    cudaLaunchAttribute attributes[2]{};
+    int count = 0;
+    if (shape.cluster > 1) {
+      attributes[count].id = cudaLaunchAttributeClusterDimension;
+      attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+    }
+    if (shape.early) {
+      attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(shape.grid));
     config.blockDim = dim3(static_cast<unsigned>(shape.block));
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    config.attrs = &cluster;
-    config.numAttrs = shape.cluster > 1 ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = count;
     const cudaError_t error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&entry<K>), arguments);
     if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     return {};

@@ -67,6 +67,26 @@ struct Memory : Accesses {
   TILEWAVE_DEVICE static void wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
   }
+
+  TILEWAVE_DEVICE static void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+  TILEWAVE_DEVICE static void copy_bulk(void* shared, const void* global, std::uint32_t bytes,
+                                        std::uint64_t* mbarrier) {
+    const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    const auto done = static_cast<std::uint32_t>(__cvta_generic_to_shared(mbarrier));
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "l"(global), "r"(bytes), "r"(done)
+        : "memory");
+  }
+  TILEWAVE_DEVICE static Chunk load_matrices(const Chunk* row) {
+    Chunk c;
+    const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(c[0]), "=r"(c[1]), "=r"(c[2]), "=r"(c[3])
+                 : "r"(from)
+                 : "memory");
+    return c;
+  }
 };
 
 }  // namespace tilewave::sm90

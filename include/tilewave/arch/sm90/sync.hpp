@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
+
 #include "tilewave/core/config.hpp"
 
 #if defined(__CUDACC__)
@@ -12,8 +14,47 @@ struct Sync {
   /// Arrival releases and the wait acquires, by default.
   TILEWAVE_DEVICE static void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
   TILEWAVE_DEVICE static void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+
+  /// An mbarrier counts in 64 bits what the PTX ISA calls pending arrivals and transactions (bytes).
+  using Mbarrier = std::uint64_t;
+  TILEWAVE_DEVICE static void mbarrier_init(Mbarrier* barrier, int waves) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(waves) : "memory");
+  }
+  /// What was initialised is seen by the copy unit, too.
+  TILEWAVE_DEVICE static void mbarrier_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+  TILEWAVE_DEVICE static void mbarrier_arrive(Mbarrier* barrier) {
+    __syncwarp();  // orders what the wave read and wrote before the one lane's release
+    if (threadIdx.x % 32 == 0)
+      asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
+  }
+  TILEWAVE_DEVICE static void mbarrier_expect(Mbarrier* barrier, std::uint32_t bytes) {
+    if (threadIdx.x % 32 == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
+                   : "memory");
+    }
+    __syncwarp();
+  }
+  TILEWAVE_DEVICE static void mbarrier_wait(Mbarrier* barrier, int parity) {
+    asm volatile(
+        "{ .reg .pred done;\n"
+        "wait%=: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
+        "  @!done bra wait%=; }" ::"r"(shared_address(barrier)),
+        "r"(parity)
+        : "memory");
+    __syncwarp();
+  }
+
+  /// Programmatic dependent launch: the next kernel of the stream may begin; this one waits for the kernel before it.
+  TILEWAVE_DEVICE static void launch_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+  TILEWAVE_DEVICE static void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
   /// The volatile loads and mmas already hold their order in the compiler.
   TILEWAVE_DEVICE static void sched_fence() {}
+
+ private:
+  TILEWAVE_DEVICE static std::uint32_t shared_address(const void* p) {
+    return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+  }
 };
 
 }  // namespace tilewave::sm90

@@ -48,6 +48,19 @@ struct PagedAttentionArgs {
   std::int32_t window;       // sliding window, or int32 max for none
   std::int32_t output_rows;  // batch * mtp * num_q_heads
   float scale_log2;          // softmax scale * log2(e)
+
+  // of the staged kernel
+  std::int32_t batch;
+  std::int32_t workers;  // blocks of a balanced launch
+  std::int32_t cluster;  // blocks that merge their splits through shared memory
+  std::int32_t balanced;
+  std::int32_t segment;        // tokens that lie together in a page and in a stage
+  std::int32_t segment_bytes;  // of K, V and their scales
+  std::int32_t segment_shift;  // log2
+  FastDiv k_pieces, v_pieces;  // contiguous pieces of a segment
+  FastDiv pieces;              // with those of the scales
+  std::int32_t cluster_shift;  // log2
+  std::int32_t stage_tokens, block_rows, table_columns;
 };
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.
@@ -114,6 +127,9 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
   a.output_rows = p.batch * p.mtp * p.num_q_heads;
   a.scale_log2 = p.softmax_scale * log2_e;
+  a.batch = p.batch;
+  a.table_columns = p.table_columns;
+  a.cluster = 1;
   return a;
 }
 

@@ -15,19 +15,22 @@ struct PagedAttentionEpilogue {
   using Place = typename L::Place;
   using Scores = typename L::Scores;
 
-  /// Every wave of the block calls this; wave_token 0 of each wave row writes.
-  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const Place& at, State& s, typename L::Shared& shared) {
+  /// Every wave that computed calls this; join() is their barrier. wave_token 0 of each wave row writes.
+  template <class Join>
+  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const Place& at, State& s, typename L::Shared& shared,
+                                  Join join) {
     L::each_row([&](int t, int r) { s.row_sum[t][r] = L::over_groups(s.row_sum[t][r], L::sum); });
     if constexpr (L::token_waves > 1) {
-      share_statistics(at, s, shared);
-      add_outputs(at, s, shared);
+      share_statistics(at, s, shared, join);
+      add_outputs(at, s, shared, join);
     }
     if (at.wave_token == 0) write(a, at, s);
   }
 
  private:
   /// Bring every wave's rows to a common maximum and sum.
-  TILEWAVE_DEVICE static void share_statistics(const Place& at, State& s, typename L::Shared& shared) {
+  template <class Join>
+  TILEWAVE_DEVICE static void share_statistics(const Place& at, State& s, typename L::Shared& shared, Join join) {
     const int lane = B::lane_id();
     auto& maxima = shared.row_max[at.wave_row];
     auto& sums = shared.row_sum[at.wave_row];
@@ -36,7 +39,7 @@ struct PagedAttentionEpilogue {
       maxima[at.wave_token][t * L::atom_rows + Map::row(lane, r)] = s.row_max[t][r];
       sums[at.wave_token][t * L::atom_rows + Map::row(lane, r)] = s.row_sum[t][r];
     });
-    B::barrier();
+    join();
     L::each_row([&](int t, int r) {
       const int row = t * L::atom_rows + Map::row(lane, r);
       float maximum = L::minus_infinity, sum = 0.0f;
@@ -53,7 +56,8 @@ struct PagedAttentionEpilogue {
 
   /// Halve the number of waves that hold a sum until one is left. Each lane meets its own registers again, so the
   /// exchange is lane-linear and free of bank conflicts.
-  TILEWAVE_DEVICE static void add_outputs(const Place& at, State& s, typename L::Shared& shared) {
+  template <class Join>
+  TILEWAVE_DEVICE static void add_outputs(const Place& at, State& s, typename L::Shared& shared, Join join) {
     const int lane = B::lane_id();
     static_for<L::row_tiles * L::out_tiles / L::merge_tiles>([&](auto piece) {
       TILEWAVE_UNROLL
@@ -63,7 +67,7 @@ struct PagedAttentionEpilogue {
           TILEWAVE_UNROLL
           for (int i = 0; i < L::merge_tiles; ++i) to[i][lane] = out_tile(s, piece * L::merge_tiles + i);
         }
-        B::barrier();
+        join();
         if (at.wave_token < half) {
           const auto& from = shared.out[at.wave_row][at.wave_token];
           TILEWAVE_UNROLL
@@ -74,7 +78,7 @@ struct PagedAttentionEpilogue {
             for (int c = 0; c < Scores::size; ++c) sum[c] += other[c];
           }
         }
-        B::barrier();
+        join();
       }
     });
   }
@@ -94,12 +98,14 @@ struct PagedAttentionEpilogue {
       const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
       const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
       const float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
-      if (a.splits.divisor == 1) {
+      if (at.slot < 0) {
         auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
         write_out(s, t, r, scale, to + column);
         if (a.lse != nullptr && column == 0) B::store(a.lse + lse_at, lse);
       } else {
-        const std::int64_t partial = lse_at * a.splits.divisor + at.split;
+        const std::int64_t partial =
+            a.balanced ? std::int64_t{at.slot} * L::block_rows + row - at.first_row + at.wave_row * L::row_tiles * L::atom_rows
+                       : lse_at * a.splits.divisor + at.slot;
         write_partial(s, t, r, scale, a.partial_out + partial * L::spec.head_size + column);
         if (column == 0) B::store(a.partial_lse + partial, lse);
       }

@@ -43,7 +43,7 @@ struct PagedAttentionDecode {
         });
       }
     }
-    PagedAttentionEpilogue<L>::run(a, at, s, shared);
+    PagedAttentionEpilogue<L>::run(a, at, s, shared, [] { B::barrier(); });
   }
 
  private:
@@ -61,6 +61,7 @@ struct PagedAttentionDecode {
 
     at.length = B::uniform(B::load(a.context_lengths + at.sequence));
     at.beyond_table = at.length > a.capacity;
+    at.slot = a.splits.divisor == 1 ? -1 : at.split;
     at.end = at.beyond_table ? 0 : max_of(at.length, 0);
     at.first = max_of(at.end - a.mtp - min_of(a.window, at.end), 0);
     at.full_first = max_of(at.end - 1 - min_of(a.window, at.end), 0);
@@ -208,7 +209,7 @@ struct PagedAttentionDecode {
           } else {
             q = s.q[t][u * L::steps + step];
           }
-          scores[t][tile] = B::mma(operand(words, step), q, scores[t][tile]);
+          scores[t][tile] = B::mma(L::operand(words, step), q, scores[t][tile]);
         }
       }
       if (i % 2 == 1) B::sched_fence();  // hoisting every widen would cost the registers the ring needs
@@ -232,18 +233,11 @@ struct PagedAttentionDecode {
         TILEWAVE_UNROLL
         for (int t = 0; t < L::row_tiles; ++t) {
           Scores& out = s.out[t][slice * L::slice_chunks + i];
-          out = B::mma(operand(words, step), probabilities[t][step], out);
+          out = B::mma(L::operand(words, step), probabilities[t][step], out);
         }
       }
       if (i % 2 == 1) B::sched_fence();
     }
-  }
-
-  TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, L::unit / 2>& words, int step) {
-    typename B::KvOperand kv;
-    TILEWAVE_UNROLL
-    for (int w = 0; w < L::atom.k_per_lane / 2; ++w) kv[w] = words[step * L::atom.k_per_lane / 2 + w];
-    return kv;
   }
 };
 

@@ -3,6 +3,8 @@
 // stands.
 #pragma once
 
+#include <type_traits>
+
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
 #include "tilewave/ops/paged_attention/paged_kv.hpp"
@@ -13,7 +15,7 @@ template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionLayout {
   static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec and the room's atom");
   using Room = B;
-  using Kv = PagedKv<B, S>;
+  using Kv = std::conditional_t<P.staged(), StagedKv<B, S>, PagedKv<B, S>>;
   using Map = LaneMap<B>;
   using Scores = typename B::Accumulator;  // [rows_per_lane][kv_per_lane]
   using RowsOperand = typename B::RowsOperand;
@@ -77,7 +79,22 @@ struct PagedAttentionLayout {
     std::int32_t begin, tiles;          // this wave's first token and number of tiles
     std::int32_t full_first, full_end;  // tiles inside are visible to every row
     bool beyond_table;
+    std::int32_t slot;  // of the partial result; -1: the result is whole
   };
+
+  /// The token of the tile that element e of group g's scores is for. From registers a lane has a unit of V; matrices
+  /// of shared memory deal every unit out to the four groups.
+  TILEWAVE_HOST_DEVICE static constexpr std::int32_t token_of(std::int32_t g, std::int32_t e) {
+    constexpr int dealt = P.staged() ? unit / AtomFacts::groups : unit;
+    return e / dealt * unit + g * dealt + e % dealt;
+  }
+
+  TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, unit / 2>& words, int step) {
+    typename B::KvOperand kv;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < atom.k_per_lane / 2; ++w) kv[w] = words[step * atom.k_per_lane / 2 + w];
+    return kv;
+  }
 
   /// Element e (token of the lane's unit) of row r.
   TILEWAVE_DEVICE static float& score(Scores (&tiles)[score_tiles], int r, int e) {

@@ -19,11 +19,10 @@ struct OnlineSoftmax {
   /// `token` is the tile's first token; `edge` says that some token is hidden from some row.
   TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge,
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
-    const std::int32_t unit_token = token + unit * kv.group;  // a lane's score element e is token unit_token + e
-    apply_scale(s.cursors[0], k_scale, scores);
+        apply_scale(s.cursors[0], k_scale, scores);
     if (edge) {
-      mask(s, unit_token, kv.a.window, scores);
-      if constexpr (Kv::per_token) drop_unused_scales(kv, at, unit_token, s.cursors[0]);
+      mask(s, token, kv, scores);
+      if constexpr (Kv::per_token) drop_unused_scales(kv, at, token, s.cursors[0]);
     }
     raise_maximum(s, scores);
     B::sched_fence();
@@ -40,24 +39,23 @@ struct OnlineSoftmax {
     });
   }
 
-  TILEWAVE_DEVICE static void mask(const typename L::State& s, std::int32_t unit_token, std::int32_t window,
-                                   Tiles& scores) {
+  TILEWAVE_DEVICE static void mask(const typename L::State& s, std::int32_t token, const Kv& kv, Tiles& scores) {
     L::each_row([&](int t, int r) {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
-        const std::int32_t behind = s.causal_end[t][r] - 1 - (unit_token + e);  // tokens back from the row's own
-        if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(window))
+        const std::int32_t behind = s.causal_end[t][r] - 1 - (token + L::token_of(kv.group, e));  // tokens back from the row's own
+        if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(kv.a.window))
           L::score(scores[t], r, e) = L::minus_infinity;
       }
     });
   }
 
   /// Scales of cache slots outside the attended tokens may be anything, and 0 * NaN is NaN.
-  TILEWAVE_DEVICE static void drop_unused_scales(const Kv& kv, const typename L::Place& at, std::int32_t unit_token,
+  TILEWAVE_DEVICE static void drop_unused_scales(const Kv& kv, const typename L::Place& at, std::int32_t token,
                                                  typename Kv::Cursor& cursor) {
     TILEWAVE_UNROLL
     for (int i = 0; i < Kv::scale_words; ++i) {
-      const std::int32_t t = unit_token + kv.position + i * L::atom_kv;
+      const std::int32_t t = token + L::token_of(kv.group, kv.position + i * L::atom_kv);
       if (t < at.first || t >= at.end) cursor.v_scale[i] = 0.0f;
     }
   }

@@ -112,6 +112,23 @@ struct PagedKv {
   }
 };
 
+/// What the computing waves of the staged kernel know of K and V, besides the stages.
+template <class B, PagedAttentionSpec S>
+struct StagedKv {
+  static constexpr int scale_words = PagedKv<B, S>::scale_words, wave_tokens = PagedKv<B, S>::wave_tokens;
+  static constexpr bool per_token = PagedKv<B, S>::per_token;
+  struct Pages {};
+  struct Cursor {
+    Vec<float, scale_words> k_scale, v_scale;
+  };
+
+  const PagedAttentionArgs& a;
+  std::int32_t group, position;
+
+  TILEWAVE_DEVICE explicit StagedKv(const PagedAttentionArgs& args)
+      : a(args), group(LaneMap<B>::group(B::lane_id())), position(LaneMap<B>::position(B::lane_id())) {}
+};
+
 /// The mma operands inside one 16-byte unit: its elements as bf16 pairs, `unit / 2` words.
 template <class B, PagedAttentionSpec S>
 TILEWAVE_DEVICE Vec<std::uint32_t, S.unit() / 2> widen(const Chunk& chunk) {
@@ -130,21 +147,25 @@ TILEWAVE_DEVICE Vec<std::uint32_t, S.unit() / 2> widen(const Chunk& chunk) {
   return words;
 }
 
+/// Ones where the elements of a word, from `token` on, are of tokens in [first, end).
+template <PagedAttentionSpec S>
+TILEWAVE_DEVICE std::uint32_t attended_mask(std::int32_t token, std::int32_t first, std::int32_t end) {
+  constexpr int per_word = 4 / size_of(S.kv);
+  constexpr std::uint32_t element_mask = size_of(S.kv) == 1 ? 0xffu : 0xffffu;
+  std::uint32_t mask = 0;
+  TILEWAVE_UNROLL
+  for (int e = 0; e < per_word; ++e) {
+    const auto t = static_cast<std::uint32_t>(token + e - first);  // before `first` is huge
+    if (t < static_cast<std::uint32_t>(end - first)) mask |= element_mask << (e * 8 * size_of(S.kv));
+  }
+  return mask;
+}
+
 /// Zero the elements of a V unit whose token lies outside [first, end): 0 * NaN of an unused cache slot is NaN.
 template <PagedAttentionSpec S>
 TILEWAVE_DEVICE void zero_outside(Chunk& chunk, std::int32_t token, std::int32_t first, std::int32_t end) {
-  constexpr int per_word = 4 / size_of(S.kv);
-  constexpr std::uint32_t element_mask = size_of(S.kv) == 1 ? 0xffu : 0xffffu;
   TILEWAVE_UNROLL
-  for (int w = 0; w < 4; ++w) {
-    std::uint32_t mask = 0;
-    TILEWAVE_UNROLL
-    for (int e = 0; e < per_word; ++e) {
-      const auto t = static_cast<std::uint32_t>(token + w * per_word + e - first);  // before `first` is huge
-      if (t < static_cast<std::uint32_t>(end - first)) mask |= element_mask << (e * 8 * size_of(S.kv));
-    }
-    chunk[w] &= mask;
-  }
+  for (int w = 0; w < 4; ++w) chunk[w] &= attended_mask<S>(token + w * (4 / size_of(S.kv)), first, end);
 }
 
 }  // namespace tilewave

@@ -17,11 +17,13 @@ struct PagedAttentionWaves {
   friend constexpr bool operator==(const PagedAttentionWaves&, const PagedAttentionWaves&) = default;
 };
 
-/// The register ring that keeps KV loads in flight. A wave's tile of K, then of V, is cut along head_size into
-/// `slices` equal parts; `stages` slices are in flight, so stages == 2 * slices is one whole tile ahead.
+/// The ring that keeps KV loads in flight. In registers: a wave's tile of K, then of V, is cut along head_size into
+/// `slices` equal parts; `stages` slices are in flight, so stages == 2 * slices is one whole tile ahead. In shared
+/// memory: `stages` of `stage_tokens` of K and V, which a wave of its own keeps full (staged_kernel.hpp).
 struct PagedAttentionPrefetch {
   int slices = 1;
   int stages = 2;
+  int stage_tokens = 0;  // 0: in registers
   friend constexpr bool operator==(const PagedAttentionPrefetch&, const PagedAttentionPrefetch&) = default;
 };
 
@@ -34,6 +36,8 @@ struct PagedAttentionPolicy {
 
   friend constexpr bool operator==(const PagedAttentionPolicy&, const PagedAttentionPolicy&) = default;
 
+  TILEWAVE_HOST_DEVICE constexpr bool staged() const { return prefetch.stage_tokens > 0; }
+  /// Waves that compute.
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
   /// Query rows one block holds.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return 16 * row_tiles * waves.rows; }
@@ -46,8 +50,9 @@ struct PagedAttentionPolicy {
 /// `t256.r1.w1x4.p1x2`: block tokens, row tiles, waves rows x tokens, prefetch slices x stages, `.q` if Q is in LDS.
 inline std::string name_of(const PagedAttentionPolicy& p, const PagedAttentionSpec& s) {
   return "t" + std::to_string(p.block_tokens(s)) + ".r" + std::to_string(p.row_tiles) + ".w" +
-         std::to_string(p.waves.rows) + "x" + std::to_string(p.waves.tokens) + ".p" +
-         std::to_string(p.prefetch.slices) + "x" + std::to_string(p.prefetch.stages) + (p.q_shared ? ".q" : "");
+         std::to_string(p.waves.rows) + "x" + std::to_string(p.waves.tokens) + (p.staged() ? ".b" : ".p") +
+         std::to_string(p.staged() ? p.prefetch.stage_tokens : p.prefetch.slices) + "x" +
+         std::to_string(p.prefetch.stages) + (p.q_shared ? ".q" : "");
 }
 
 /// Compile-time legality of a policy for a spec on an atom; the kernel requires it, so a bad entry does not compile.
@@ -55,10 +60,14 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
   const int chunks = s.head_size / (AtomFacts::groups * a.kv_per_lane);  // 16-byte V loads per lane and tile
   const int k_chunks = s.head_size / (AtomFacts::groups * s.unit());     // head_size steps of K
   const int per_tile = 2 * p.prefetch.slices;
+  if (p.staged() && (p.q_shared || p.prefetch.slices != 1 ||
+                     p.block_tokens(s) % p.prefetch.stage_tokens != 0 ||
+                     p.prefetch.stage_tokens % (AtomFacts::groups * s.unit()) != 0))
+    return false;
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % (AtomFacts::groups * s.unit()) == 0 &&
          p.prefetch.slices >= 1 && k_chunks % p.prefetch.slices == 0 && chunks % p.prefetch.slices == 0 &&
-         p.prefetch.stages >= 1 && (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
+         p.prefetch.stages >= 1 && (p.staged() || per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
 }
 
 }  // namespace tilewave

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+// Paged-attention decode through shared memory, for rooms that copy in bulk. A block is `waves` that compute and one
+// that fetches: it keeps a ring of stages, `stage_tokens` of K and V each, full with copies that take whole pieces of a
+// page, so that nothing but the ring's size bounds the bytes in flight. A wave takes every waves.tokens-th tile of its
+// block, reads fragments with load_matrices, and is otherwise the wave of kernel.hpp. Grid: clusters that share one
+// (sequence, kv head, row group) and merge through shared memory, or persistent blocks that share all stages of the
+// batch evenly (Work). LDS plan: the ring, then what the epilogue exchanges. Bound: KV bytes over memory bandwidth.
+#pragma once
+
+#include "tilewave/ops/paged_attention/cluster_merge.hpp"
+#include "tilewave/ops/paged_attention/epilogue.hpp"
+#include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/online_softmax.hpp"
+#include "tilewave/ops/paged_attention/work.hpp"
+
+namespace tilewave {
+
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+struct PagedAttentionStagedDecode {
+  using Room = B;
+  using L = PagedAttentionLayout<B, S, P>;
+  using Args = PagedAttentionArgs;
+  using Kv = typename L::Kv;
+  using Map = typename L::Map;
+  using State = typename L::State;
+  using Scores = typename L::Scores;
+  using RowsOperand = typename L::RowsOperand;
+  using Epilogue = PagedAttentionEpilogue<L>;
+  using Merge = PagedAttentionClusterMerge<L>;
+  using Work = PagedAttentionWork<L>;
+
+  static constexpr int compute_waves = P.waves_per_block();
+  static constexpr int block_threads = (compute_waves + 1) * L::lanes;
+  static constexpr int waves_per_simd = P.waves_per_simd;
+  static constexpr int stages = P.prefetch.stages, stage_tokens = P.prefetch.stage_tokens;
+  static constexpr int stage_waves = stage_tokens / L::wave_tokens;    // token waves that share a stage
+  static constexpr int wave_groups = L::token_waves / stage_waves;     // that take stages in turn
+  static constexpr int stage_chunks = stage_tokens * S.head_size / L::unit;
+  static_assert(sizeof(typename Merge::Shared) <= stages * stage_chunks * 2 * sizeof(Chunk));
+  static_assert(stage_waves >= 1 && wave_groups >= 1 && stage_tokens % L::wave_tokens == 0);
+
+  struct Stage {
+    Chunk k[stage_chunks];  // [segments][D / x][segment][x], a segment being the tokens that lie together in a page
+    Chunk v[stage_chunks];  // [stage_tokens / x][D][x]
+    float k_scale[Kv::per_token ? stage_tokens : 4];
+    float v_scale[Kv::per_token ? stage_tokens : 4];
+  };
+  struct Shared {
+    Stage stage[stages];
+    typename L::Shared merge;
+    typename B::Mbarrier full[stages], empty[stages], joined;
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const std::int32_t wave = B::wave_id();
+    Work work(a);
+    if (B::block_lane_id() == 0) {
+      for (int i = 0; i < stages; ++i) {
+        B::mbarrier_init(&shared.full[i], 1);
+        B::mbarrier_init(&shared.empty[i], compute_waves);
+      }
+      B::mbarrier_init(&shared.joined, compute_waves);
+      B::mbarrier_ready();
+    }
+    B::barrier();
+    B::launch_next();
+    Ring ring;
+    if (wave == compute_waves) {
+      for (; work.more(); work.next()) fetch(a, work, ring, shared);
+      if (a.cluster > 1) Merge::accompany();
+      return;
+    }
+    int joins = 0;
+    for (; work.more(); work.next()) {
+      const typename L::Place at = work.place(wave);
+      State s;
+      set_up(a, at, s);
+      if (work.stages() > 0) consume(a, at, work, ring, s, shared);
+      if (a.cluster > 1) {
+        Merge::run(a, at, s, *reinterpret_cast<typename Merge::Shared*>(&shared.stage[0]));
+      } else {
+        Epilogue::run(a, at, s, shared.merge, [&] {
+          B::mbarrier_arrive(&shared.joined);
+          B::mbarrier_wait(&shared.joined, joins++ % 2);
+        });
+      }
+    }
+  }
+
+ private:
+  /// Where a wave stands in the ring.
+  struct Ring {
+    int slot = 0, round = 0;
+    TILEWAVE_DEVICE void advance(int by) {
+      slot += by;
+      while (slot >= stages) {
+        slot -= stages;
+        round ^= 1;
+      }
+    }
+  };
+
+  // ---- the wave that fetches
+
+  TILEWAVE_DEVICE static void fetch(const Args& a, const Work& work, Ring& ring, Shared& shared) {
+    const int lane = B::lane_id();
+    const std::int32_t segments = stage_tokens >> a.segment_shift, pieces = a.pieces.divisor;
+    const auto page_of = [&](std::int32_t stage) {  // lane s < segments looks up segment s
+      const std::int32_t token = min_of(work.token(stage) + min_of(lane, segments - 1) * a.segment, work.end() - 1);
+      return B::load(work.table() + a.block_size.quotient(max_of(token, work.first())));
+    };
+    std::int32_t page = work.stages() > 0 ? page_of(0) : 0;
+    for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance(1)) {
+      const std::int32_t page_now = page, token = work.token(i);
+      if (i + 1 < work.stages()) page = page_of(i + 1);
+      // Segments with no token to attend are left as they are: their scores are masked, their V zeroed.
+      const std::int32_t from = max_of(work.first() - token, 0) >> a.segment_shift;
+      const std::int32_t to = min_of((work.end() - token + a.segment - 1) >> a.segment_shift, segments);
+      Stage& stage = shared.stage[ring.slot];
+      typename B::Mbarrier* full = &shared.full[ring.slot];
+      B::mbarrier_wait(&shared.empty[ring.slot], ring.round ^ 1);
+      B::mbarrier_expect(full, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
+      for (std::int32_t n = 0; n < ceil_div((to - from) * pieces, L::lanes); ++n) {
+        const std::int32_t piece = n * L::lanes + lane;
+        const std::int32_t segment = min_of(from + a.pieces.quotient(piece), segments - 1);
+        const std::int32_t its_page = B::shuffle(page_now, segment);
+        if (piece < (to - from) * pieces)
+          copy_piece(a, work, stage, full, segment, its_page, token + segment * a.segment, a.pieces.remainder(piece));
+      }
+    }
+  }
+
+  TILEWAVE_DEVICE static void copy_piece(const Args& a, const Work& work, Stage& stage, typename B::Mbarrier* full,
+                                         std::int32_t segment, std::int32_t page, std::int32_t token,
+                                         std::int32_t piece) {
+    constexpr int element = size_of(S.kv);
+    const std::int32_t in_page = token - a.block_size.quotient(token) * a.block_size.divisor;
+    const std::int32_t segment_bytes = a.segment * S.head_size * element;
+    if (piece < a.k_pieces.divisor) {
+      const std::int32_t bytes = a.k_pieces.quotient(segment_bytes);
+      const auto* from = static_cast<const char*>(a.k) +
+                         element * (page * a.k_strides.page + work.kv_head() * a.k_strides.head +
+                                    piece * a.k_strides.unit + in_page * std::int64_t{L::unit});
+      B::copy_bulk(reinterpret_cast<char*>(stage.k) + segment * segment_bytes + piece * bytes, from, bytes, full);
+      return;
+    }
+    piece -= a.k_pieces.divisor;
+    if constexpr (Kv::per_token) {
+      if (piece >= a.v_pieces.divisor) {
+        const bool of_k = piece == a.v_pieces.divisor;
+        const float* from = (of_k ? a.k_scale : a.v_scale) + page * a.scale_page_stride +
+                            work.kv_head() * a.scale_head_stride + in_page;
+        B::copy_bulk((of_k ? stage.k_scale : stage.v_scale) + segment * a.segment, from,
+                     a.segment * static_cast<std::int32_t>(sizeof(float)), full);
+        return;
+      }
+    }
+    const std::int32_t bytes = a.v_pieces.quotient(segment_bytes);
+    const auto* from = static_cast<const char*>(a.v) +
+                       element * (page * a.v_strides.page + work.kv_head() * a.v_strides.head +
+                                  (in_page / L::unit + piece) * a.v_strides.unit);
+    B::copy_bulk(reinterpret_cast<char*>(stage.v) + segment * segment_bytes + piece * bytes, from, bytes, full);
+  }
+
+  // ---- the waves that compute
+
+  TILEWAVE_DEVICE static void set_up(const Args& a, const typename L::Place& at, State& s) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::row_tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int r = 0; r < L::rows_per_lane; ++r) {
+        const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(B::lane_id(), r);
+        const std::int32_t token = a.group.quotient(min_of(row, a.rows - 1));
+        s.causal_end[t][r] = at.end - a.mtp + 1 + token;
+        s.row_max[t][r] = L::minus_infinity;
+        s.row_sum[t][r] = 0.0f;
+        load_q_row(a, at, row, r, s.q[t]);
+      }
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::out_tiles; ++d) s.out[t][d] = Scores{};
+    }
+  }
+
+  /// Row r of the lane's Q operands, in the order in which load_matrices deals out a unit of K: x / 4 dimensions to
+  /// each lane group. Rows past the end are zero.
+  TILEWAVE_DEVICE static void load_q_row(const Args& a, const typename L::Place& at, std::int32_t row, int r,
+                                         RowsOperand* q) {
+    const bool valid = row < a.rows;
+    const std::int32_t token = a.group.quotient(valid ? row : 0);
+    const std::int32_t head = at.kv_head * a.group.divisor + (valid ? row : 0) - token * a.group.divisor;
+    const auto* row_start = static_cast<const std::uint16_t*>(a.q) +
+                            (at.sequence * std::int64_t{a.mtp} + token) * a.q_row_stride + head * a.q_head_stride;
+    constexpr int dealt = L::unit / AtomFacts::groups, words = L::atom.k_per_lane / 2;
+    using Dealt = Vec<std::uint32_t, dealt / 2>;
+    TILEWAVE_UNROLL
+    for (int unit = 0; unit < S.head_size / L::unit; ++unit) {
+      Dealt d{};
+      if (valid) {
+        d = B::load(reinterpret_cast<const Dealt*>(row_start + unit * L::unit + dealt * Map::group(B::lane_id())));
+      }
+      TILEWAVE_UNROLL
+      for (int w = 0; w < dealt / 2; ++w) {
+        const int word = unit * (dealt / 2) + w;
+        q[word / words][r * words + word % words] = d[w];
+      }
+    }
+  }
+
+  TILEWAVE_DEVICE static void consume(const Args& a, const typename L::Place& at, const Work& work, Ring& ring,
+                                      State& s, Shared& shared) {
+    const Kv kv(a);
+    const float k_scale = S.quant == QuantMode::per_tensor ? a.scale_log2 * B::load(a.k_scale) : a.scale_log2;
+    const std::int32_t group = at.wave_token / stage_waves, offset = at.wave_token % stage_waves * L::wave_tokens;
+    const int lane = B::lane_id(), matrix = lane / 8, row = lane % 8;
+
+    // Rows of the matrices that this lane points at, as byte offsets in a stage: K by 16 tokens, V for dimension 0.
+    std::int32_t k_row[L::wave_tokens / 16];
+    TILEWAVE_UNROLL
+    for (int q = 0; q < L::wave_tokens / 16; ++q) {
+      constexpr int c = L::kv_per_lane, tiles = 16 / L::atom_kv;
+      const std::int32_t token = offset + L::token_of(row / c, q * tiles * c + row % c);
+      const std::int32_t in_segment = token & (a.segment - 1);
+      k_row[q] = (token - in_segment) * S.head_size * size_of(S.kv) + matrix * a.segment * 16 + in_segment * 16;
+    }
+    const std::int32_t k_step = AtomFacts::groups * a.segment * 16;
+    const std::int32_t v_row = (offset / L::unit + matrix) * S.head_size * 16 + row * 16;
+
+    for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance(1)) {
+      // All waves see every phase of every stage: one that missed a phase would take it for the next but one.
+      B::mbarrier_wait(&shared.full[ring.slot], ring.round);
+      const std::int32_t token = work.token(i) + offset;
+      Stage& stage = shared.stage[ring.slot];
+      if (i % wave_groups == group && token < at.end && token + L::wave_tokens > at.first) {
+        const bool edge = token < at.full_first || token + L::wave_tokens > at.full_end;
+        Scores scores[L::row_tiles][L::score_tiles] = {};
+        multiply_k(s, reinterpret_cast<const char*>(stage.k), k_row, k_step, scores);
+        RowsOperand probabilities[L::row_tiles][L::steps];
+        if constexpr (Kv::per_token) load_scales(stage, offset, kv, s);
+        OnlineSoftmax<L>::run(kv, at, token, edge, k_scale, s, scores, probabilities);
+        const char* v = reinterpret_cast<const char*>(stage.v) + v_row;
+        if (edge) {
+          multiply_v<true>(kv, at, token, s, v, probabilities);
+        } else {
+          multiply_v<false>(kv, at, token, s, v, probabilities);
+        }
+      }
+      B::mbarrier_arrive(&shared.empty[ring.slot]);
+    }
+  }
+
+  TILEWAVE_DEVICE static void load_scales(const Stage& stage, std::int32_t offset, const Kv& kv, State& s) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Kv::scale_words; ++i) {
+      const std::int32_t token = offset + L::token_of(kv.group, kv.position + i * L::atom_kv);
+      s.cursors[0].k_scale[i] = B::load(&stage.k_scale[token]);
+      s.cursors[0].v_scale[i] = B::load(&stage.v_scale[token]);
+    }
+  }
+
+  /// Groups of four chunks keep their loads a group ahead of the products, and four chains of products apart.
+  static constexpr int width = 4;
+  using Group = Chunk[width];
+
+  TILEWAVE_DEVICE static void multiply_k(const State& s, const char* k, const std::int32_t* k_row, std::int32_t k_step,
+                                         Scores (&scores)[L::row_tiles][L::score_tiles]) {
+    constexpr int per_16 = 16 / L::atom_kv, per_u = L::score_tiles / width;  // score tiles of 16 tokens; groups
+    static_assert(L::score_tiles % width == 0);
+    Group ring[2];
+    const auto load = [&](int n, Group& group) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < width; ++i) {
+        const int u = n / per_u, tile = n % per_u * width + i;
+        const std::int32_t inside = 16 * L::token_of(0, L::kv_per_lane * (tile % per_16));
+        group[i] = B::load_matrices(reinterpret_cast<const Chunk*>(k + k_row[tile / per_16] + u * k_step + inside));
+      }
+    };
+    constexpr int groups = L::k_units * per_u;
+    load(0, ring[0]);
+    static_for<groups>([&](auto group) {
+      constexpr int n = group;
+      if constexpr (n + 1 < groups) load(n + 1, ring[(n + 1) % 2]);
+      TILEWAVE_UNROLL
+      for (int step = 0; step < L::steps; ++step) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < width; ++i) {
+          const auto kv = operand(ring[n % 2][i], step);
+          TILEWAVE_UNROLL
+          for (int t = 0; t < L::row_tiles; ++t) {
+            Scores& to = scores[t][n % per_u * width + i];
+            to = B::mma(kv, s.q[t][n / per_u * L::steps + step], to);
+          }
+        }
+      }
+    });
+  }
+
+  template <bool edge>
+  TILEWAVE_DEVICE static void multiply_v(const Kv& kv, const typename L::Place& at, std::int32_t token, State& s,
+                                         const char* v, const RowsOperand (&probabilities)[L::row_tiles][L::steps]) {
+    static_assert(L::out_tiles % width == 0);
+    // Word m of a chunk is tokens x * m + (x / 4) * group ... of the wave's tile, of any head dimension.
+    Chunk attended{};
+    if constexpr (edge) {
+      TILEWAVE_UNROLL
+      for (int m = 0; m < 4; ++m) {
+        attended[m] =
+            attended_mask<S>(token + L::unit * m + L::unit / AtomFacts::groups * kv.group, at.first, at.end);
+      }
+    }
+    Group ring[2];
+    const auto load = [&](int n, Group& group) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < width; ++i) {
+        group[i] = B::load_matrices(reinterpret_cast<const Chunk*>(v + (n * width + i) * L::atom_kv * 16));
+        if constexpr (edge) {
+          TILEWAVE_UNROLL
+          for (int m = 0; m < 4; ++m) group[i][m] &= attended[m];
+        }
+      }
+    };
+    constexpr int groups = L::out_tiles / width;
+    load(0, ring[0]);
+    static_for<groups>([&](auto group) {
+      constexpr int n = group;
+      if constexpr (n + 1 < groups) load(n + 1, ring[(n + 1) % 2]);
+      TILEWAVE_UNROLL
+      for (int step = 0; step < L::steps; ++step) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < width; ++i) {
+          const auto words = operand(ring[n % 2][i], step);
+          TILEWAVE_UNROLL
+          for (int t = 0; t < L::row_tiles; ++t) {
+            Scores& to = s.out[t][n * width + i];
+            to = B::mma(words, probabilities[t][step], to);
+          }
+        }
+      }
+    });
+  }
+
+  /// Step `step` of a chunk: two of its words, or one widened.
+  TILEWAVE_DEVICE static typename B::KvOperand operand(const Chunk& chunk, int step) {
+    if constexpr (is_fp8(S.kv)) {
+      return B::widen_fp8(chunk[step]);
+    } else {
+      return {chunk[2 * step], chunk[2 * step + 1]};
+    }
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// What a block of the staged kernel works on: segments of stages, each of one (sequence, kv head, row group).
+#pragma once
+
+#include "tilewave/ops/paged_attention/layout.hpp"
+
+namespace tilewave {
+
+/// Tokens a sequence attends and the stages they lie in: stage i starts at base + i * stage_tokens.
+struct PagedAttentionReach {
+  std::int32_t first, end, base, stages;
+  bool beyond_table;
+
+  TILEWAVE_DEVICE static PagedAttentionReach of(const PagedAttentionArgs& a, std::int32_t length,
+                                                std::int32_t stage_tokens) {
+    PagedAttentionReach r;
+    r.beyond_table = length > a.capacity;
+    r.end = r.beyond_table ? 0 : max_of(length, 0);
+    r.first = max_of(r.end - a.mtp - min_of(a.window, r.end), 0);
+    r.base = align_down(r.first, stage_tokens);
+    r.stages = ceil_div(r.end - r.base, stage_tokens);
+    return r;
+  }
+};
+
+/// Blocks that have work: each at least one of the `total` stages.
+TILEWAVE_DEVICE std::int64_t workers_of(const PagedAttentionArgs& a, std::int64_t total) {
+  return min_of<std::int64_t>(a.workers, total);
+}
+
+template <class L>
+class PagedAttentionWork {
+  using B = typename L::Room;
+  static constexpr std::int32_t stage_tokens = L::policy.prefetch.stage_tokens;
+
+ public:
+  TILEWAVE_DEVICE explicit PagedAttentionWork(const PagedAttentionArgs& args) : a(args) {
+    items_per_sequence = a.kv_heads.divisor * a.row_groups.divisor;
+    if (a.balanced) {
+      begin_balanced();
+    } else {
+      begin_even();
+    }
+  }
+
+  TILEWAVE_DEVICE bool more() const { return left >= 0; }
+  TILEWAVE_DEVICE void next() {
+    left -= count;
+    if (left <= 0) {
+      left = -1;
+      return;
+    }
+    if (++item == items_per_sequence) {
+      item = 0;
+      do {
+        enter_sequence(sequence + 1);
+      } while (reach.stages == 0);
+    }
+    from = 0;
+    count = min_of(left, reach.stages);
+    segment_is_first = false;
+  }
+
+  TILEWAVE_DEVICE std::int32_t stages() const { return count; }
+  TILEWAVE_DEVICE std::int32_t token(std::int32_t stage) const { return reach.base + (from + stage) * stage_tokens; }
+  TILEWAVE_DEVICE std::int32_t first() const { return reach.first; }
+  TILEWAVE_DEVICE std::int32_t end() const { return reach.end; }
+  TILEWAVE_DEVICE std::int32_t kv_head() const { return a.row_groups.quotient(item); }
+  TILEWAVE_DEVICE const std::int32_t* table() const { return a.block_table + sequence * a.table_row_stride; }
+
+  TILEWAVE_DEVICE typename L::Place place(std::int32_t wave) const {
+    typename L::Place at;
+    at.sequence = sequence;
+    at.kv_head = kv_head();
+    at.wave_row = wave / L::token_waves;
+    at.wave_token = wave % L::token_waves;
+    const std::int32_t row_group = item - at.kv_head * a.row_groups.divisor;
+    at.first_row = row_group * L::block_rows + at.wave_row * L::row_tiles * L::atom_rows;
+    at.first = reach.first;
+    at.end = reach.end;
+    at.beyond_table = reach.beyond_table;
+    at.full_first = max_of(at.end - 1 - min_of(a.window, at.end), 0);
+    at.full_end = at.end - a.mtp + 1;
+    const bool whole = count == reach.stages;
+    at.slot = !a.balanced || whole ? -1 : 2 * B::block_id() + (segment_is_first && from > 0 ? 0 : 1);
+    return at;
+  }
+
+ private:
+  TILEWAVE_DEVICE void enter_sequence(std::int32_t s) {
+    sequence = s;
+    reach = PagedAttentionReach::of(a, B::uniform(B::load(a.context_lengths + s)), stage_tokens);
+  }
+
+  TILEWAVE_DEVICE void begin_even() {
+    const std::int32_t block = B::block_id(), work = a.splits.quotient(block);
+    const std::int32_t split = block - work * a.splits.divisor;
+    const std::int32_t group = a.row_groups.quotient(work), s = a.kv_heads.quotient(group);
+    item = work - s * items_per_sequence;
+    // The pages of a short context are then as near as its length.
+    const std::int32_t line = B::lane_id() * 32;
+    if (line < a.table_columns) B::prefetch(a.block_table + s * a.table_row_stride + line);
+    enter_sequence(s);
+    const std::int32_t per_split = a.splits.quotient(reach.stages + a.splits.divisor - 1);
+    from = min_of(split * per_split, reach.stages);
+    count = min_of((split + 1) * per_split, reach.stages) - from;
+    left = count;
+    segment_is_first = true;
+  }
+
+  /// Block w of G takes stages floor(w T / G) up to floor((w + 1) T / G) of the T of the batch.
+  TILEWAVE_DEVICE void begin_balanced() {
+    std::int32_t lane_stages = 0;
+    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes) lane_stages += stages_of(s);
+    const std::int64_t total = std::int64_t{sum(lane_stages)} * items_per_sequence;
+    const std::int64_t workers = workers_of(a, total);
+    const std::int64_t begin = total * B::block_id() / max_of<std::int64_t>(workers, 1);
+    left = B::block_id() < workers
+               ? static_cast<std::int32_t>(total * (B::block_id() + 1) / workers - begin)
+               : 0;
+    if (left == 0) {
+      left = -1;
+      return;
+    }
+    // The sequence that holds stage `begin`: the first whose stages end behind it.
+    std::int32_t before = 0, s = 0;
+    for (std::int32_t chunk = 0; chunk < a.batch; chunk += L::lanes) {
+      const std::int32_t mine = chunk + B::lane_id();
+      std::int32_t here = mine < a.batch ? stages_of(mine) : 0, through = here;
+      TILEWAVE_UNROLL
+      for (int step = 1; step < L::lanes; step *= 2) {
+        const std::int32_t other = B::shuffle(through, max_of(B::lane_id() - step, 0));
+        if (B::lane_id() >= step) through += other;
+      }
+      const bool holds = mine < a.batch && std::int64_t{before + through} * items_per_sequence > begin;
+      if (B::any(holds)) {
+        std::int32_t found = holds ? mine : chunk + L::lanes, start = holds ? before + through - here : 0x7fffffff;
+        TILEWAVE_UNROLL
+        for (int mask = 1; mask < L::lanes; mask *= 2) {
+          found = min_of(found, B::shuffle_xor(found, mask));
+          start = min_of(start, B::shuffle_xor(start, mask));
+        }
+        s = found;
+        before = start;
+        break;
+      }
+      before += B::shuffle(through, L::lanes - 1);
+    }
+    enter_sequence(s);
+    const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
+    item = inside / reach.stages;
+    from = inside - item * reach.stages;
+    count = min_of(left, reach.stages - from);
+    segment_is_first = true;
+  }
+
+  TILEWAVE_DEVICE std::int32_t stages_of(std::int32_t s) const {
+    return PagedAttentionReach::of(a, B::load(a.context_lengths + s), stage_tokens).stages;
+  }
+  TILEWAVE_DEVICE static std::int32_t sum(std::int32_t x) {
+    TILEWAVE_UNROLL
+    for (int mask = 1; mask < L::lanes; mask *= 2) x += B::shuffle_xor(x, mask);
+    return x;
+  }
+
+  const PagedAttentionArgs& a;
+  PagedAttentionReach reach;
+  std::int32_t items_per_sequence, sequence, item;  // item: kv head, then row group
+  std::int32_t from, count;                         // stages of this segment
+  std::int32_t left;                                // stages of this block from here on; -1 when it is done
+  bool segment_is_first;
+};
+
+}  // namespace tilewave
