@@ -92,6 +92,19 @@ inline std::string name_of(const PagedAttentionCase& c) {
   return name;
 }
 
+/// Case of a spec; token_major ones get NHD caches.
+constexpr PagedAttentionCase case_of(ArchId arch, const PagedAttentionSpec& spec) {
+  PagedAttentionCase c;
+  c.arch = arch;
+  c.q = spec.q;
+  c.kv = spec.kv;
+  c.quant = spec.quant;
+  c.head_size = spec.head_size;
+  c.layout = spec.values == ValueLayout::token_major ? KvLayout::nhd : KvLayout::units;
+  c.any_block_size = spec.any_block_size;
+  return c;
+}
+
 constexpr PagedAttentionSpec spec_of(const PagedAttentionCase& c) {
   return {.q = c.q,
           .kv = c.kv,

@@ -31,10 +31,10 @@ inline float decode(DType type, std::uint16_t bits) {
 /// What a call wrote.
 struct Answer {
   int heads = 0, head_size = 0;
-  DType type = DType::bf16;
   std::vector<std::uint16_t> out;  // [batch * mtp, heads, head_size], bits of `type`
   std::vector<float> lse;          // [batch * mtp, heads]
   bool padding_kept = true;        // no byte between the rows and heads of out was touched
+  DType type = DType::bf16;
 
   float at(int row, int head, int d) const {
     return decode(type, out[(std::size_t(row) * heads + head) * head_size + d]);
@@ -223,7 +223,7 @@ class Call {
   Answer collect(const Prepared& d) const {
     bench::check_hip(hipDeviceSynchronize(), "running the kernels");
     const std::vector<std::uint16_t> all = from_device<std::uint16_t>(d.out);
-    Answer answer{p.num_q_heads, p.spec.head_size, p.spec.out, {}, from_device<float>(d.lse), true};
+    Answer answer{p.num_q_heads, p.spec.head_size, {}, from_device<float>(d.lse), true, p.spec.out};
     std::vector<bool> in_row(all.size());
     for (std::int64_t row = 0; row < rows(); ++row)
       for (int head = 0; head < p.num_q_heads; ++head) {

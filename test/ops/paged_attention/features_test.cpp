@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 // The feature specs: head sizes, value layouts, element types and block sizes beyond the default ones.
-#include <array>
 #include <cmath>
 
 #include "test/ops/paged_attention/counting.hpp"
+#include "test/ops/paged_attention/feature_shapes.hpp"
 
 namespace tilewave::test {
 namespace {
-
-using bench::KvLayout;
 
 template <class F>
 void each_feature(F f) {
@@ -23,41 +21,10 @@ float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
   return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
 }
 
-struct Shape {
-  int block_size, group, mtp;
-  bool other_layout;  // plain V, or HND
-  int splits;
-};
-constexpr std::array whole_units{Shape{16, 5, 3, false, 1}, Shape{48, 1, 8, true, 2}, Shape{64, 11, 1, true, 7},
-                                 Shape{1024, 3, 5, false, 3}};
-constexpr std::array any_size{Shape{1, 5, 3, false, 1},  Shape{8, 1, 8, true, 2},  Shape{17, 11, 1, true, 7},
-                              Shape{48, 3, 5, false, 3}, Shape{16, 2, 2, true, 1}, Shape{1024, 4, 1, false, 2}};
-
-PagedAttentionCase case_of(const PagedAttentionEntry& e, const Shape& shape, const std::vector<std::int32_t>& lengths) {
-  PagedAttentionCase c = case_for(e, lengths);
-  c.block_size = shape.block_size;
-  c.mtp = shape.mtp;
-  c.num_kv_heads = shape.group <= 5 ? 2 : 1;
-  c.num_q_heads = shape.group * c.num_kv_heads;
-  if (c.layout != KvLayout::units && shape.other_layout) c.layout = KvLayout::hnd;
-  c.trans_v = !shape.other_layout;
-  c.inputs = bench::Inputs::varied;
-  return c;
-}
-
-template <class F>
-void each_shape(const PagedAttentionEntry& e, F f) {
-  if (e.spec.any_block_size) {
-    for (const Shape& shape : any_size) f(shape);
-  } else {
-    for (const Shape& shape : whole_units) f(shape);
-  }
-}
-
 TEST_CASE("every feature is right around all boundaries of its tiles") {
   each_feature([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths = boundary_lengths(e);
-    each_shape(e, [&](const Shape& shape) {
+    each_shape(e, [&](const FeatureShape& shape) {
       const PagedAttentionCase c = case_of(e, shape, lengths);
       Call call(c, lengths);
       call.fill();
@@ -72,7 +39,7 @@ TEST_CASE("every feature is right around all boundaries of its tiles") {
 TEST_CASE("every feature attends exactly the visible tokens, also in a window") {
   each_feature([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths = boundary_lengths(e);
-    each_shape(e, [&](const Shape& shape) {
+    each_shape(e, [&](const FeatureShape& shape) {
       for (const int window : {0, tile_of(e) - 1}) {
         PagedAttentionCase c = case_of(e, shape, lengths);
         c.num_q_heads = 2 * c.num_kv_heads;
@@ -96,7 +63,7 @@ TEST_CASE("every feature reads the dimensions of a token in their places") {
   each_feature([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e);
     const std::vector<std::int32_t> lengths{2, tile, 2 * tile + 3};
-    each_shape(e, [&](const Shape& shape) {
+    each_shape(e, [&](const FeatureShape& shape) {
       PagedAttentionCase c = case_of(e, shape, lengths);
       c.mtp = std::min(c.mtp, 2);
       c.num_q_heads = 3 * c.num_kv_heads;

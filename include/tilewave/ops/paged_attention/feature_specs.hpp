@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Specs beyond paged_attention_specs(): every feature once, with one policy each. Tests, the ISA gate and benchmarks
-// build these; a caller compiles in the specs it needs with paged_attention_plan<B, S> or entries of its own.
+// Specs beyond paged_attention_specs(): every feature once, and everything that is served. Tests, the ISA gate and
+// benchmarks build these; a caller compiles in the specs it needs with paged_attention_plan<B, S>.
 #pragma once
 
 #include <array>
+#include <iterator>
+#include <utility>
 
 #include "tilewave/ops/paged_attention/registry.hpp"
 
@@ -29,17 +31,37 @@ constexpr std::array<PagedAttentionSpec, 10> paged_attention_feature_specs(ArchI
   }};
 }
 
-/// 16 query rows a block, for any spec that is served. A tile of K, then of V, is in flight, or as much of it as leaves
-/// registers for the outputs of wide heads.
-constexpr PagedAttentionPolicy paged_attention_feature_policy(ArchId arch, const PagedAttentionSpec& s) {
-  const bool sm90 = arch == ArchId::sm90, wide = s.head_size > (sm90 ? 128 : 192);
-  PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? s.head_size / 64 : 2, .stages = 2};
-  if (sm90 && is_fp8(s.kv) && s.head_size > 64) prefetch.stages = 1;
-  return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
+/// The entries of a spec under the name that the generated list of features looks for.
+template <class B, PagedAttentionSpec S>
+inline constexpr auto& paged_attention_feature_entries = paged_attention_entries<B, S>;
+
+/// Head sizes, each of which paged_attention_wide_entries has in every combination of types, scales and layouts.
+constexpr std::array<int, std::size(paged_attention_head_sizes)> paged_attention_wide_specs(ArchId) {
+  return std::to_array(paged_attention_head_sizes);
 }
 
-template <class B, PagedAttentionSpec S>
-inline constexpr std::array<PagedAttentionEntry, 1> paged_attention_feature_entries{
-    paged_attention_entry<B, S, paged_attention_feature_policy(B::facts.id, S)>};
+namespace detail {
+/// Combination i of 18: types and scales, and for each the layouts.
+constexpr PagedAttentionSpec paged_attention_wide_spec(ArchId arch, int head_size, std::size_t i) {
+  const QuantMode modes[] = {QuantMode::none, QuantMode::per_tensor, QuantMode::per_token};
+  PagedAttentionSpec s{.head_size = head_size};
+  s.q = s.out = i / 9 == 0 ? DType::bf16 : DType::f16;
+  s.quant = modes[i / 3 % 3];
+  s.kv = s.quant == QuantMode::none ? s.q : facts_of(arch).fp8;
+  s.values = i % 3 == 0 ? ValueLayout::dim_major : ValueLayout::token_major;
+  s.any_block_size = i % 3 == 2;
+  return s;
+}
+}  // namespace detail
+
+/// One entry for every spec of a head size that paged_attention_check serves, all with the policy of other specs.
+template <class B, int head_size>
+inline constexpr auto paged_attention_wide_entries = []<std::size_t... i>(std::index_sequence<i...>) {
+  return std::array{
+      paged_attention_entry<B, detail::paged_attention_wide_spec(B::facts.id, head_size, i),
+                            paged_attention_other_policy(
+                                B::facts.id, detail::paged_attention_wide_spec(B::facts.id, head_size, i))>...};
+}
+(std::make_index_sequence<18>{});
 
 }  // namespace tilewave

@@ -111,12 +111,14 @@ struct PagedAttentionLayout {
   /// Call f(block, n) for every `piece` of a lane's output dimensions, first of which is the n-th of its run in the block.
   template <int piece, class F>
   TILEWAVE_DEVICE static void each_piece(F f) {
-    static_assert(Values::run % piece == 0);
+    static_assert(Values::run % piece == 0 && S.head_size % piece == 0);
     TILEWAVE_UNROLL
     for (int block = 0; block < out_tiles / Values::width; ++block) {
-      if (Values::padded && Values::first_held(block, Map::group(B::lane_id())) >= S.head_size) continue;
       TILEWAVE_UNROLL
-      for (int n = 0; n < Values::run; n += piece) f(block, n);
+      for (int n = 0; n < Values::run; n += piece) {
+        if (Values::padded && Values::first_held(block, Map::group(B::lane_id())) + n >= S.head_size) continue;
+        f(block, n);
+      }
     }
   }
   /// Two floats as a word of the type of V and the probabilities, or of the output.

@@ -51,4 +51,9 @@ inline std::string name_of(const PagedAttentionSpec& s) {
          (s.any_block_size ? ".any_block" : "");
 }
 
+/// `h128.bf16`: a combine kernel, which depends on no more of a spec.
+inline std::string combine_name(int head_size, DType out) {
+  return "h" + std::to_string(head_size) + "." + std::string(name_of(out));
+}
+
 }  // namespace tilewave

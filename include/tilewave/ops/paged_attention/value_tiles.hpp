@@ -22,10 +22,11 @@ struct ValueTiles {
 constexpr ValueTiles value_tiles(const AtomFacts& a, const PagedAttentionSpec& s) {
   const int tiles = s.head_size / a.kv;
   if (s.values == ValueLayout::dim_major) return {tiles, 1};
-  // At least a word, for loads and byte permutes; at most 8, so that blocks are small enough to cut V into slices.
+  // At least a word, for byte permutes; wider for wide loads, even if a few tiles are added: 5 may become 8, not 4.
+  // At most 8, so that blocks are small enough to cut V into slices.
   int width = 4 / size_of(s.kv);
-  while (width < 8 && tiles % (2 * width) == 0) width *= 2;
-  return {ceil_div(tiles, width) * width, width};
+  while (width < 8 && 5 * align_up(tiles, 2 * width) <= 8 * tiles) width *= 2;
+  return {align_up(tiles, width), width};
 }
 
 template <class B, PagedAttentionSpec S>
@@ -35,7 +36,7 @@ struct ValueMap {
   static constexpr int width = tiles.width, block_dims = width * atom.kv;
   static constexpr int run = width * atom.kv_per_lane;                       // dimensions of a lane's accumulators
   static constexpr bool padded = tiles.count * int{atom.kv} != S.head_size;  // the last block ends past head_size
-  static_assert(S.head_size % run == 0 && S.head_size % width == 0);
+  static_assert(S.head_size % width == 0);
 
   /// First of the `width` dimensions that the lane at `position` loads of a block.
   TILEWAVE_HOST_DEVICE static constexpr int first_loaded(int block, int position) {
