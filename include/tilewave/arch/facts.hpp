@@ -85,8 +85,8 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .fp8 = DType::fp8_e4m3fn};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
-// (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of 8 blocks are the portable
-// maximum (same guide).
+// (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of up to 8 blocks are
+// portable, of 16 need an attribute (same guide).
 inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_lanes = 32,
                                       .lds_bytes = 227 * 1024,
@@ -98,7 +98,7 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .register_granule = 8,
                                       .max_load_bytes = 16,
                                       .lds_banks = 32,
-                                      .max_cluster_blocks = 8,
+                                      .max_cluster_blocks = 16,
                                       .copies_lane_linear = false,
                                       .last_level_cache_bytes = 60LL << 20,
                                       .hbm_bytes_per_second = 4.8e12,

@@ -48,6 +48,10 @@ struct Launch {
     }
     // Not <<<>>> and cudaGetLastError, which would report an error the caller left behind.
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
+    if (shape.cluster > 8) {
+      const cudaError_t error = cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+      if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
+    }
     cudaLaunchAttribute attributes[2]{};
     int count = 0;
     if (shape.cluster > 1) {

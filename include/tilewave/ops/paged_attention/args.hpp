@@ -15,6 +15,8 @@ namespace tilewave {
 
 /// Most splits of one sequence's context.
 inline constexpr int max_splits = 128;
+/// Most query tokens of a sequence in one call.
+inline constexpr int max_mtp = 8;
 
 /// Arguments of decode and combine. Strides in elements, as in the Problem.
 struct PagedAttentionArgs {
@@ -60,6 +62,7 @@ struct PagedAttentionArgs {
   FastDiv k_pieces, v_pieces;  // contiguous pieces of a segment
   FastDiv pieces;              // with those of the scales
   std::int32_t cluster_shift;  // log2
+  std::int32_t combine_waves, combine_shift;  // waves that share a row: 1, or all of a block
   std::int32_t stage_tokens, block_rows, table_columns;
 };
 

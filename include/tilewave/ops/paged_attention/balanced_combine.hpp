@@ -20,7 +20,9 @@ struct PagedAttentionBalancedCombine {
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const std::int32_t row = B::block_id(), lane = B::lane_id(), wave = B::wave_id();
+    const std::int32_t lane = B::lane_id(), row_waves = a.combine_waves;
+    const std::int32_t id = B::block_id() * waves + B::wave_id();
+    const std::int32_t row = min_of(id >> a.combine_shift, a.output_rows - 1), wave = id & (row_waves - 1);
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
     const std::int32_t sequence = out_row / a.mtp, token = out_row - sequence * a.mtp;
     const std::int32_t kv_head = a.group.quotient(head);
@@ -46,7 +48,7 @@ struct PagedAttentionBalancedCombine {
     };
 
     B::wait_for_previous();
-    if (parts == 1) return;  // its block wrote it
+    if (parts == 1 || id >= a.output_rows * row_waves) return;  // its block wrote it
     constexpr float minus_infinity = -__builtin_inff();
     float weight[held], maximum = minus_infinity;
     TILEWAVE_UNROLL
@@ -69,32 +71,33 @@ struct PagedAttentionBalancedCombine {
     using Columns = Vec<float, columns>;
     Columns out{};
     static_for<held>([&](auto i) {
-      for (int at = i * lanes; at < min_of(parts, (i + 1) * lanes); at += waves * batch) {
+      for (int at = i * lanes; at < min_of(parts, (i + 1) * lanes); at += row_waves * batch) {
         Columns part[batch];
         TILEWAVE_UNROLL
         for (int j = 0; j < batch; ++j) {
-          const std::int32_t p = min_of(at + j * waves + wave, parts - 1);
+          const std::int32_t p = min_of(at + j * row_waves + wave, parts - 1);
           part[j] = B::load(reinterpret_cast<const Columns*>(a.partial_out + place(p) * head_size + lane * columns));
         }
         TILEWAVE_UNROLL
         for (int j = 0; j < batch; ++j) {
-          const int p = at + j * waves + wave;
+          const int p = at + j * row_waves + wave;
           const float w = B::shuffle(weight[i], p % lanes);
           TILEWAVE_UNROLL
           for (int c = 0; c < columns; ++c) out[c] += (p < parts ? w : 0.0f) * part[j][c];
         }
       }
     });
-    B::store(reinterpret_cast<Columns*>(&shared.out[wave][lane * columns]), out);
-    B::barrier();
-    if (wave != 0) return;
-    const float scale = total_weight == 0.0f ? 0.0f : 1.0f / total_weight;
-    TILEWAVE_UNROLL
-    for (int w = 1; w < waves; ++w) {
-      const Columns other = B::load(reinterpret_cast<const Columns*>(&shared.out[w][lane * columns]));
-      TILEWAVE_UNROLL
-      for (int c = 0; c < columns; ++c) out[c] += other[c];
+    if (row_waves > 1) {  // then all waves of the block have this row
+      B::store(reinterpret_cast<Columns*>(&shared.out[wave][lane * columns]), out);
+      B::barrier();
+      if (wave != 0) return;
+      for (int w = 1; w < waves; ++w) {
+        const Columns other = B::load(reinterpret_cast<const Columns*>(&shared.out[w][lane * columns]));
+        TILEWAVE_UNROLL
+        for (int c = 0; c < columns; ++c) out[c] += other[c];
+      }
     }
+    const float scale = total_weight == 0.0f ? 0.0f : 1.0f / total_weight;
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
     Vec<std::uint32_t, columns / 2> words;
     TILEWAVE_UNROLL

@@ -4,13 +4,15 @@
 // a lane holds the weights of its own splits and partials are read `batch` at a time.
 #pragma once
 
+#include <bit>
+
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
 
 namespace tilewave {
 
-template <class B, int head_size>
+template <class B, int head_size, DType out_type = DType::bf16>
 struct PagedAttentionCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
@@ -19,15 +21,20 @@ struct PagedAttentionCombine {
   static constexpr int lanes = B::facts.wave_lanes, waves = 4;
   static constexpr int block_threads = waves * lanes;
   static constexpr int waves_per_simd = 2;
-  static constexpr int columns = head_size / lanes;         // head dimensions of one lane
+  // Head dimensions of one lane: a power of two, for one access.
+  static constexpr int columns = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ceil_div(head_size, lanes))));
+  static constexpr bool idle_lanes = columns * lanes != head_size;
   static constexpr int held = ceil_div(max_splits, lanes);  // weights of one lane
   static constexpr int batch = 8;
-  static_assert(columns * lanes == head_size && lanes % batch == 0);
+  static_assert(head_size % columns == 0 && lanes % batch == 0);
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t row = B::block_id() * waves + B::wave_id();
     if (row >= a.output_rows) return;
-    const std::int32_t splits = a.splits.divisor, column = B::lane_id() * columns;
+    // Lanes past the head's end go along, as every lane holds weights, with the last columns of the head.
+    const std::int32_t splits = a.splits.divisor;
+    const std::int32_t column =
+        idle_lanes ? min_of(B::lane_id() * columns, head_size - columns) : B::lane_id() * columns;
     const float* partial_lse = a.partial_lse + std::int64_t{row} * splits;
     const float* partial_out = a.partial_out + std::int64_t{row} * splits * head_size + column;
 
@@ -69,13 +76,21 @@ struct PagedAttentionCombine {
 
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride + column;
-    store_columns(to, out, scale);
+    if (!idle_lanes || B::lane_id() * columns < head_size) store_columns(to, out, scale);
     if (a.lse != nullptr && B::lane_id() == 0) {
       B::store(a.lse + row, sum == 0.0f ? -__builtin_inff() : reference + B::log2(sum) * ln_2);
     }
   }
 
  private:
+  TILEWAVE_DEVICE static std::uint32_t round(float low, float high) {
+    if constexpr (out_type == DType::f16) {
+      return B::pack_f16(low, high);
+    } else {
+      return B::round_bf16(low, high);
+    }
+  }
+
   template <class F>
   TILEWAVE_DEVICE static float over_wave(float x, F combine) {
     TILEWAVE_UNROLL
@@ -98,11 +113,11 @@ struct PagedAttentionCombine {
 
   TILEWAVE_DEVICE static void store_columns(std::uint16_t* to, const Vec<float, columns>& values, float scale) {
     if constexpr (columns == 1) {
-      B::store(to, static_cast<std::uint16_t>(B::round_bf16(values[0] * scale, 0.0f)));
+      B::store(to, static_cast<std::uint16_t>(round(values[0] * scale, 0.0f)));
     } else {
       Vec<std::uint32_t, columns / 2> words;
       TILEWAVE_UNROLL
-      for (int w = 0; w < columns / 2; ++w) words[w] = B::round_bf16(values[2 * w] * scale, values[2 * w + 1] * scale);
+      for (int w = 0; w < columns / 2; ++w) words[w] = round(values[2 * w] * scale, values[2 * w + 1] * scale);
       B::store(reinterpret_cast<decltype(words)*>(to), words);
     }
   }

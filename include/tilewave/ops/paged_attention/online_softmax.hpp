@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The online softmax of one tile: scores in, bf16 probabilities out, running maximum and sum updated.
+// The online softmax of one tile: scores in, 16-bit probabilities out, running maximum and sum updated.
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
@@ -19,7 +19,7 @@ struct OnlineSoftmax {
   /// `token` is the tile's first token; `edge` says that some token is hidden from some row.
   TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge,
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
-        apply_scale(s.cursors[0], k_scale, scores);
+        apply_scale(s, k_scale, scores);
     if (edge) {
       mask(s, token, kv, scores);
       if constexpr (Kv::per_token) drop_unused_scales(kv, at, token, s.cursors[0]);
@@ -31,11 +31,11 @@ struct OnlineSoftmax {
   }
 
  private:
-  TILEWAVE_DEVICE static void apply_scale(const typename Kv::Cursor& cursor, float k_scale, Tiles& scores) {
+  TILEWAVE_DEVICE static void apply_scale(const typename L::State& s, float k_scale, Tiles& scores) {
     static_for<unit>([&](auto e) {
       float scale = k_scale;
-      if constexpr (Kv::per_token) scale *= B::template group_broadcast<e % L::atom_kv>(cursor.k_scale[e / L::atom_kv]);
-      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= scale; });
+      if constexpr (Kv::per_token) scale *= B::template group_broadcast<e % L::atom_kv>(s.cursors[0].k_scale[e / L::atom_kv]);
+      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= L::scales_q ? scale * s.q_scale[t][r] : scale; });
     });
   }
 
@@ -94,7 +94,8 @@ struct OnlineSoftmax {
         const float low = B::exp2(L::score(scores[t], r, e) - maximum);
         const float high = B::exp2(L::score(scores[t], r, e + 1) - maximum);
         s.row_sum[t][r] += low + high;
-        probabilities[t][pair / words][r * words + pair % words] = B::pack_bf16(low * low_scale, high * high_scale);
+        probabilities[t][pair / words][r * words + pair % words] =
+            L::pack_probabilities(low * low_scale, high * high_scale);
       });
     });
   }

@@ -16,25 +16,44 @@ constexpr std::string_view name_of(QuantMode mode) {
   return mode == QuantMode::none ? "none" : mode == QuantMode::per_tensor ? "per_tensor" : "per_token";
 }
 
-/// out[b, i, h, :] = softmax_t(scale * q[b, i, h, :] . k[t, :]) v[t, :], with K and V dequantised to bf16 products
-/// accumulated in f32. Masks (causal over the mtp tokens, sliding window) are run-time values of the Problem.
+/// Which index of V is contiguous in memory. dim_major: 16 bytes of tokens of one head dimension; token_major: all head
+/// dimensions of one token. See PagedValueStrides.
+enum class ValueLayout : int { dim_major, token_major };
+
+/// out[b, i, h, :] = softmax_t(scale * q[b, i, h, :] . k[t, :]) v[t, :], with products of 16-bit floats accumulated in
+/// f32: K is widened to q's type, V in fp8 to bf16, both exactly. Masks (causal over the mtp tokens, sliding window) are
+/// run-time values of the Problem.
 struct PagedAttentionSpec {
-  DType q = DType::bf16;
-  DType kv = DType::bf16;
-  DType out = DType::bf16;
+  DType q = DType::bf16;    // or f16
+  DType kv = DType::bf16;   // q's type, or the architecture's fp8
+  DType out = DType::bf16;  // q's type
   QuantMode quant = QuantMode::none;
   int head_size = 128;
+  ValueLayout values = ValueLayout::dim_major;
+  bool any_block_size = false;  // pages of any number of tokens, with token_major; else of a multiple of 16
 
   friend constexpr bool operator==(const PagedAttentionSpec&, const PagedAttentionSpec&) = default;
 
   /// Elements in the 16-byte unit both KV layouts are built from ("x" in the cache layouts).
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
+  /// The type of V and of the probabilities in their product: f16 could not hold a probability times a token's scale.
+  TILEWAVE_HOST_DEVICE constexpr DType value_type() const { return is_fp8(kv) ? DType::bf16 : kv; }
 };
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`: the same words in bench rows, test names and errors.
+/// Head sizes that have entries or can be compiled in.
+inline constexpr int paged_attention_head_sizes[] = {64, 80, 96, 112, 128, 192, 256};
+
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major` and `.any_block` where they apply: the same words in bench
+/// rows, test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
-         ".h" + std::to_string(s.head_size);
+         ".h" + std::to_string(s.head_size) + (s.values == ValueLayout::token_major ? ".token_major" : "") +
+         (s.any_block_size ? ".any_block" : "");
+}
+
+/// `h128.bf16`: a combine kernel, which depends on no more of a spec.
+inline std::string combine_name(int head_size, DType out) {
+  return "h" + std::to_string(head_size) + "." + std::string(name_of(out));
 }
 
 }  // namespace tilewave

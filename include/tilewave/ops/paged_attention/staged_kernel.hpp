@@ -36,7 +36,7 @@ struct PagedAttentionStagedDecode {
   static constexpr int stage_waves = stage_tokens / L::wave_tokens;    // token waves that share a stage
   static constexpr int wave_groups = L::token_waves / stage_waves;     // that take stages in turn
   static constexpr int stage_chunks = stage_tokens * S.head_size / L::unit;
-  static_assert(sizeof(typename Merge::Shared) <= stages * stage_chunks * 2 * sizeof(Chunk));
+  static_assert(sizeof(typename Merge::Shares) <= stages * stage_chunks * 2 * sizeof(Chunk));
   static_assert(stage_waves >= 1 && wave_groups >= 1 && stage_tokens % L::wave_tokens == 0);
 
   struct Stage {
@@ -71,18 +71,19 @@ struct PagedAttentionStagedDecode {
       return;
     }
     int joins = 0;
+    const auto join = [&] {
+      B::mbarrier_arrive(&shared.joined);
+      B::mbarrier_wait(&shared.joined, joins++ % 2);
+    };
     for (; work.more(); work.next()) {
       const typename L::Place at = work.place(wave);
       State s;
-      set_up(a, at, s);
+      set_up(a, at, s, shared, join);
       if (work.stages() > 0) consume(a, at, work, ring, s, shared);
       if (a.cluster > 1) {
-        Merge::run(a, at, s, *reinterpret_cast<typename Merge::Shared*>(&shared.stage[0]));
+        Merge::run(a, at, s, shared.merge, *reinterpret_cast<typename Merge::Shares*>(&shared.stage[0]));
       } else {
-        Epilogue::run(a, at, s, shared.merge, [&] {
-          B::mbarrier_arrive(&shared.joined);
-          B::mbarrier_wait(&shared.joined, joins++ % 2);
-        });
+        Epilogue::run(a, at, s, shared.merge, join);
       }
     }
   }
@@ -164,22 +165,37 @@ struct PagedAttentionStagedDecode {
 
   // ---- the waves that compute
 
-  TILEWAVE_DEVICE static void set_up(const Args& a, const typename L::Place& at, State& s) {
+  template <class Join>
+  TILEWAVE_DEVICE static void set_up(const Args& a, const typename L::Place& at, State& s, Shared& shared, Join join) {
+    const int lane = B::lane_id();
     TILEWAVE_UNROLL
     for (int t = 0; t < L::row_tiles; ++t) {
+      RowsOperand q[L::q_operands];
       TILEWAVE_UNROLL
       for (int r = 0; r < L::rows_per_lane; ++r) {
-        const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(B::lane_id(), r);
+        const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
         const std::int32_t token = a.group.quotient(min_of(row, a.rows - 1));
         s.causal_end[t][r] = at.end - a.mtp + 1 + token;
         s.row_max[t][r] = L::minus_infinity;
         s.row_sum[t][r] = 0.0f;
-        load_q_row(a, at, row, r, s.q[t]);
+        load_q_row(a, at, row, r, q);
+        if constexpr (L::scales_q) s.q_scale[t][r] = scale_q_row(r, q);
+      }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < L::q_operands; ++i) {
+        if constexpr (P.q_shared) {
+          if (at.wave_token == 0) shared.merge.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
+        } else {
+          s.q[t][i] = q[i];
+        }
       }
       TILEWAVE_UNROLL
       for (int d = 0; d < L::out_tiles; ++d) s.out[t][d] = Scores{};
     }
+    if constexpr (P.q_shared) join();
   }
+
+  static constexpr int q_words = L::atom.k_per_lane / 2;  // of one row of an operand
 
   /// Row r of the lane's Q operands, in the order in which load_matrices deals out a unit of K: x / 4 dimensions to
   /// each lane group. Rows past the end are zero.
@@ -190,7 +206,7 @@ struct PagedAttentionStagedDecode {
     const std::int32_t head = at.kv_head * a.group.divisor + (valid ? row : 0) - token * a.group.divisor;
     const auto* row_start = static_cast<const std::uint16_t*>(a.q) +
                             (at.sequence * std::int64_t{a.mtp} + token) * a.q_row_stride + head * a.q_head_stride;
-    constexpr int dealt = L::unit / AtomFacts::groups, words = L::atom.k_per_lane / 2;
+    constexpr int dealt = L::unit / AtomFacts::groups;
     using Dealt = Vec<std::uint32_t, dealt / 2>;
     TILEWAVE_UNROLL
     for (int unit = 0; unit < S.head_size / L::unit; ++unit) {
@@ -201,9 +217,34 @@ struct PagedAttentionStagedDecode {
       TILEWAVE_UNROLL
       for (int w = 0; w < dealt / 2; ++w) {
         const int word = unit * (dealt / 2) + w;
-        q[word / words][r * words + word % words] = d[w];
+        q[word / q_words][r * q_words + word % q_words] = d[w];
       }
     }
+  }
+
+  /// Row r from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it is still exact: returns
+  /// the power of two it was divided by.
+  TILEWAVE_DEVICE static float scale_q_row(int r, RowsOperand* q) {
+    std::uint32_t top = 0;  // exponent and mantissa order magnitudes, as integers
+    const auto each_word = [&](auto f) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < L::q_operands; ++i) {
+        TILEWAVE_UNROLL
+        for (int w = 0; w < q_words; ++w) f(q[i][r * q_words + w]);
+      }
+    };
+    each_word([&](std::uint32_t word) {
+      top = max_of(top, max_of(word & 0x7fff0000u, word << 16 & 0x7fff0000u));
+    });
+    top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 1)));
+    top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 2)));
+    const std::uint32_t exponent = min_of(max_of(top >> 23, 28u), 240u);  // of zeros and infinities, any
+    const float factor = __builtin_bit_cast(float, (127 + 14 + 127 - exponent) << 23);
+    each_word([&](std::uint32_t& word) {
+      word = B::pack_f16(__builtin_bit_cast(float, word << 16) * factor,
+                         __builtin_bit_cast(float, word & 0xffff0000u) * factor);
+    });
+    return __builtin_bit_cast(float, (exponent - 14) << 23);
   }
 
   TILEWAVE_DEVICE static void consume(const Args& a, const typename L::Place& at, const Work& work, Ring& ring,
@@ -233,7 +274,7 @@ struct PagedAttentionStagedDecode {
       if (i % wave_groups == group && token < at.end && token + L::wave_tokens > at.first) {
         const bool edge = token < at.full_first || token + L::wave_tokens > at.full_end;
         Scores scores[L::row_tiles][L::score_tiles] = {};
-        multiply_k(s, reinterpret_cast<const char*>(stage.k), k_row, k_step, scores);
+        multiply_k(at, s, shared, reinterpret_cast<const char*>(stage.k), k_row, k_step, scores);
         RowsOperand probabilities[L::row_tiles][L::steps];
         if constexpr (Kv::per_token) load_scales(stage, offset, kv, s);
         OnlineSoftmax<L>::run(kv, at, token, edge, k_scale, s, scores, probabilities);
@@ -261,7 +302,8 @@ struct PagedAttentionStagedDecode {
   static constexpr int width = 4;
   using Group = Chunk[width];
 
-  TILEWAVE_DEVICE static void multiply_k(const State& s, const char* k, const std::int32_t* k_row, std::int32_t k_step,
+  TILEWAVE_DEVICE static void multiply_k(const typename L::Place& at, const State& s, const Shared& shared, const char* k,
+                                         const std::int32_t* k_row, std::int32_t k_step,
                                          Scores (&scores)[L::row_tiles][L::score_tiles]) {
     constexpr int per_16 = 16 / L::atom_kv, per_u = L::score_tiles / width;  // score tiles of 16 tokens; groups
     static_assert(L::score_tiles % width == 0);
@@ -281,13 +323,23 @@ struct PagedAttentionStagedDecode {
       if constexpr (n + 1 < groups) load(n + 1, ring[(n + 1) % 2]);
       TILEWAVE_UNROLL
       for (int step = 0; step < L::steps; ++step) {
+        RowsOperand q[L::row_tiles];
+        TILEWAVE_UNROLL
+        for (int t = 0; t < L::row_tiles; ++t) {
+          const int i = n / per_u * L::steps + step;
+          if constexpr (P.q_shared) {
+            q[t] = shared.merge.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][B::lane_id()];
+          } else {
+            q[t] = s.q[t][i];
+          }
+        }
         TILEWAVE_UNROLL
         for (int i = 0; i < width; ++i) {
-          const auto kv = operand(ring[n % 2][i], step);
+          const auto kv = operand<L::k_type>(ring[n % 2][i], step);
           TILEWAVE_UNROLL
           for (int t = 0; t < L::row_tiles; ++t) {
             Scores& to = scores[t][n % per_u * width + i];
-            to = B::mma(kv, s.q[t][n / per_u * L::steps + step], to);
+            to = mma_of<B, L::k_type>(kv, q[t], to);
           }
         }
       }
@@ -327,11 +379,11 @@ struct PagedAttentionStagedDecode {
       for (int step = 0; step < L::steps; ++step) {
         TILEWAVE_UNROLL
         for (int i = 0; i < width; ++i) {
-          const auto words = operand(ring[n % 2][i], step);
+          const auto words = operand<L::v_type>(ring[n % 2][i], step);
           TILEWAVE_UNROLL
           for (int t = 0; t < L::row_tiles; ++t) {
             Scores& to = s.out[t][n * width + i];
-            to = B::mma(words, probabilities[t][step], to);
+            to = mma_of<B, L::v_type>(words, probabilities[t][step], to);
           }
         }
       }
@@ -339,8 +391,11 @@ struct PagedAttentionStagedDecode {
   }
 
   /// Step `step` of a chunk: two of its words, or one widened.
+  template <DType type>
   TILEWAVE_DEVICE static typename B::KvOperand operand(const Chunk& chunk, int step) {
-    if constexpr (is_fp8(S.kv)) {
+    if constexpr (is_fp8(S.kv) && type == DType::f16) {
+      return B::widen_fp8_to_f16(chunk[step]);
+    } else if constexpr (is_fp8(S.kv)) {
       return B::widen_fp8(chunk[step]);
     } else {
       return {chunk[2 * step], chunk[2 * step + 1]};
