@@ -61,7 +61,7 @@ inline Difference difference(const Answer& a, const Answer& b) {
 /// inaccessible page follows.
 struct Prepared {
   PagedAttentionProblem p;
-  DeviceBuffer q, out, lse, table, lengths, workspace;
+  DeviceBuffer q, out, lse, table, lengths, sinks, workspace;
 };
 
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
@@ -93,6 +93,7 @@ class Call {
   std::vector<std::int32_t> lengths;  // [batch]
   std::vector<std::int32_t> table;    // [batch, p.table_row_stride]
   std::vector<std::uint16_t> q;       // [batch * mtp, p.q_row_stride]
+  std::vector<float> sinks;           // [num_q_heads], or empty for none
   int workspace_fill = 0xff;
 
   /// Q and out have gaps between rows and between heads. K, V and scales are NaN until they are set or filled.
@@ -202,6 +203,7 @@ class Call {
     d.lse = DeviceBuffer(rows() * p.num_q_heads * sizeof(float));
     d.table = on_device(table);
     d.lengths = on_device(lengths);
+    d.sinks = on_device(sinks);
     d.workspace = DeviceBuffer(paged_attention_workspace_size(p, splits));
     d.out.fill(0xff);
     d.lse.fill(0xff);
@@ -211,6 +213,7 @@ class Call {
     d.p.lse = static_cast<float*>(d.lse.data());
     d.p.block_table = static_cast<const std::int32_t*>(d.table.data());
     d.p.context_lengths = static_cast<const std::int32_t*>(d.lengths.data());
+    d.p.sinks = sinks.empty() ? nullptr : static_cast<const float*>(d.sinks.data());
     d.p.workspace = d.workspace.data();
     d.p.workspace_bytes = d.workspace.bytes();
     return d;
@@ -262,6 +265,7 @@ class Call {
     host.v_scale = scales(pool_.v_scale());
     host.block_table = table.data();
     host.context_lengths = lengths.data();
+    host.sinks = sinks.empty() ? nullptr : sinks.data();
     return host;
   }
   // Elements from the first of row 0 to the last of the last row and head.

@@ -25,6 +25,7 @@ struct PagedAttentionArgs {
   float* lse;  // may be null
   const float* k_scale;
   const float* v_scale;
+  const float* sinks;  // may be null
   const std::int32_t* block_table;
   const std::int32_t* context_lengths;
   float* partial_out;  // [batch * mtp, num_q_heads, splits, head_size], each normalised
@@ -55,7 +56,7 @@ struct PointerField {
   const char* name;
   std::size_t offset;
 };
-inline constexpr std::array<PointerField, 11> paged_attention_pointers{{
+inline constexpr std::array<PointerField, 12> paged_attention_pointers{{
     {"q", offsetof(PagedAttentionArgs, q)},
     {"k", offsetof(PagedAttentionArgs, k)},
     {"v", offsetof(PagedAttentionArgs, v)},
@@ -63,6 +64,7 @@ inline constexpr std::array<PointerField, 11> paged_attention_pointers{{
     {"lse", offsetof(PagedAttentionArgs, lse)},
     {"k_scale", offsetof(PagedAttentionArgs, k_scale)},
     {"v_scale", offsetof(PagedAttentionArgs, v_scale)},
+    {"sinks", offsetof(PagedAttentionArgs, sinks)},
     {"block_table", offsetof(PagedAttentionArgs, block_table)},
     {"context_lengths", offsetof(PagedAttentionArgs, context_lengths)},
     {"partial_out", offsetof(PagedAttentionArgs, partial_out)},
@@ -86,6 +88,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.lse = p.lse;
   a.k_scale = p.k_scale;
   a.v_scale = p.v_scale;
+  a.sinks = p.sinks;
   a.block_table = p.block_table;
   a.context_lengths = p.context_lengths;
   if (num_splits > 1) {

@@ -7,6 +7,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
+#include "tilewave/ops/paged_attention/sink.hpp"
 
 namespace tilewave {
 
@@ -65,14 +66,18 @@ struct PagedAttentionCombine {
         }
       }
     });
-    const float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+    float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+    float lse = sum == 0.0f ? minus_infinity : reference + B::log2(sum) * ln_2;
 
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
+    if (a.sinks != nullptr) {
+      const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + head));
+      scale *= joined.share;
+      lse = joined.lse;
+    }
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride + column;
     store_columns(to, out, scale);
-    if (a.lse != nullptr && B::lane_id() == 0) {
-      B::store(a.lse + row, sum == 0.0f ? -__builtin_inff() : reference + B::log2(sum) * ln_2);
-    }
+    if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, lse);
   }
 
  private:

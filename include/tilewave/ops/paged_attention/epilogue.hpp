@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/sink.hpp"
 
 namespace tilewave {
 
@@ -92,9 +93,15 @@ struct PagedAttentionEpilogue {
       const std::int64_t out_row = at.sequence * std::int64_t{a.mtp} + token;
       const std::int64_t lse_at = out_row * a.num_q_heads + head;
       const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
-      const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
-      const float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
+      float scale = sum == 0.0f ? 0.0f : v_scale / sum;
+      float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
       if (a.splits.divisor == 1) {
+        if (a.sinks != nullptr) {  // as combine does it, to the bit
+          const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + head));
+          L::scale_row(s, t, r, scale);
+          scale = joined.share;
+          lse = joined.lse;
+        }
         auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
         write_out(s, t, r, scale, to + column);
         if (a.lse != nullptr && column == 0) B::store(a.lse + lse_at, lse);

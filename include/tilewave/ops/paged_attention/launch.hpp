@@ -118,6 +118,7 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
     return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};
   }
+  if (!aligned(p.sinks, 4)) return {StatusCode::misaligned, "sinks need 4-byte alignment"};
   if (p.spec.quant != QuantMode::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};

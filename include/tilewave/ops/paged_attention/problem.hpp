@@ -33,6 +33,8 @@ struct PagedAttentionProblem {
   float* lse = nullptr;            // optional [batch * mtp, num_q_heads]: natural log of the softmax sum
   const float* k_scale = nullptr;  // per_tensor: [1]; per_token: [pages, kv_heads, block_size]
   const float* v_scale = nullptr;
+  const float* sinks = nullptr;  // optional [num_q_heads]: one more logit of each head's softmax, as it stands
+                                 // (softmax_scale does not touch it); it has no value row. -inf: none; lse counts it
   const std::int32_t* block_table = nullptr;      // [batch, table_columns], ids of pages; unused tail is never read
   const std::int32_t* context_lengths = nullptr;  // [batch], new tokens included; <= 0 is an empty sequence
   void* workspace = nullptr;                      // paged_attention_workspace_size() bytes, contents irrelevant
