@@ -175,6 +175,11 @@ struct PairTask {
     }
     for (int r = 0; r < rows; ++r) {
       const int head = head_of(first_row + r);
+      if (p.spec.soft_cap) {
+        for (double& score : std::span(p_rows).subspan(r * width, width)) {
+          score = double{p.soft_cap} * std::tanh(score / double{p.soft_cap});
+        }
+      }
       const double sink = p.sinks != nullptr ? p.sinks[head] : -std::numeric_limits<double>::infinity();
       const double lse = softmax(std::span(p_rows).subspan(r * width, width), first, visible(first_row + r), sink);
       result.lse[row_of(first_row + r) * p.num_q_heads + head] = lse;

@@ -329,4 +329,10 @@ class Call {
   bool uploaded_ = false;
 };
 
+/// The entry's spec on a call, and its features at work.
+inline void use_features(Call& call, const PagedAttentionEntry& e) {
+  call.p.spec = e.spec;
+  if (e.spec.soft_cap) call.p.soft_cap = 2.0f;
+}
+
 }  // namespace tilewave::test

@@ -48,7 +48,8 @@ struct PagedAttentionArgs {
   std::int32_t capacity;     // tokens the block table can hold
   std::int32_t window;       // sliding window, or int32 max for none
   std::int32_t output_rows;  // batch * mtp * num_q_heads
-  float scale_log2;          // softmax scale * log2(e)
+  float scale_log2;          // softmax scale * log2(e); with a soft cap softmax scale / cap
+  float cap_log2;            // soft cap * log2(e)
 };
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.
@@ -116,7 +117,8 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.capacity = p.table_columns * p.block_size;
   a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
   a.output_rows = p.batch * p.mtp * p.num_q_heads;
-  a.scale_log2 = p.softmax_scale * log2_e;
+  a.scale_log2 = p.spec.soft_cap ? p.softmax_scale / p.soft_cap : p.softmax_scale * log2_e;
+  a.cap_log2 = p.soft_cap * log2_e;
   return a;
 }
 

@@ -57,6 +57,12 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   if (!std::isfinite(p.softmax_scale * log2_e)) {
     return {StatusCode::bad_value, "softmax_scale, and it times log2(e), must be finite"};
   }
+  if (!p.spec.soft_cap) {
+    if (p.soft_cap != 0.0f) return {StatusCode::bad_value, "soft_cap is set, but the spec has none"};
+  } else if (!(p.soft_cap > 0.0f) || !std::isfinite(p.soft_cap * log2_e) ||
+             !std::isfinite(p.softmax_scale / p.soft_cap)) {
+    return {StatusCode::bad_value, "a spec with soft_cap needs one above 0, with finite products"};
+  }
   if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
   return {};
 }

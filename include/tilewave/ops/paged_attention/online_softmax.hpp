@@ -2,7 +2,7 @@
 // The online softmax of one tile: scores in, bf16 probabilities out, running maximum and sum updated.
 #pragma once
 
-#include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/scores.hpp"
 
 namespace tilewave {
 
@@ -21,6 +21,7 @@ struct OnlineSoftmax {
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     const std::int32_t unit_token = token + unit * kv.group;  // a lane's score element e is token unit_token + e
     apply_scale(s.cursors[0], k_scale, scores);
+    PagedAttentionScores<L>::run(kv.a, scores);
     if (edge) {
       mask(s, unit_token, kv.a.window, scores);
       if constexpr (Kv::per_token) drop_unused_scales(kv, at, unit_token, s.cursors[0]);

@@ -43,6 +43,7 @@ struct PagedAttentionProblem {
   // what is asked
   PagedAttentionSpec spec{};
   float softmax_scale = 0.0f;       // multiplies q . k, typically 1 / sqrt(head_size)
+  float soft_cap = 0.0f;            // cap > 0 of a spec with soft_cap, in units of the score; 0 otherwise
   std::int32_t sliding_window = 0;  // W > 0: query i of length L sees keys L - mtp - W + i .. L - mtp + i
 
   // capacities and extents

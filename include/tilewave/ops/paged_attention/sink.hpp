@@ -12,8 +12,8 @@ struct JoinedSink {
   float lse;
 };
 
-/// Decode with one split and combine both end here, with the same f32 arithmetic. `lse` is that of the row's tokens, -inf
-/// for none; then, unless the sink is -inf as well, lse becomes the sink.
+/// Decode with one split and combine both end here, with the same f32 arithmetic. `lse` is that of the row's tokens,
+/// -inf for none.
 template <class B>
 TILEWAVE_DEVICE JoinedSink join_sink(float lse, float sink) {
   constexpr float minus_infinity = -__builtin_inff();

@@ -16,14 +16,17 @@ constexpr std::string_view name_of(QuantMode mode) {
   return mode == QuantMode::none ? "none" : mode == QuantMode::per_tensor ? "per_tensor" : "per_token";
 }
 
-/// out[b, i, h, :] = softmax_t(scale * q[b, i, h, :] . k[t, :]) v[t, :], with K and V dequantised to bf16 products
-/// accumulated in f32. Masks (causal over the mtp tokens, sliding window) are run-time values of the Problem.
+/// out[b, i, h, :] = softmax_t(score[b, i, h, t]) v[t, :], where score = softmax_scale * q[b, i, h, :] . k[t, :], with K
+/// and V dequantised to bf16 products accumulated in f32. soft_cap: the score becomes cap * tanh(score / cap). alibi:
+/// slope[h] * (t - position of query i) is added, after the cap. Masks (causal over the mtp tokens, sliding window) come
+/// last; they, and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;
   DType kv = DType::bf16;
   DType out = DType::bf16;
   QuantMode quant = QuantMode::none;
   int head_size = 128;
+  bool soft_cap = false;
 
   friend constexpr bool operator==(const PagedAttentionSpec&, const PagedAttentionSpec&) = default;
 
@@ -31,10 +34,10 @@ struct PagedAttentionSpec {
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
 };
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`: the same words in bench rows, test names and errors.
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.cap` if it has that: the same words in bench rows, test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
-         ".h" + std::to_string(s.head_size);
+         ".h" + std::to_string(s.head_size) + (s.soft_cap ? ".cap" : "");
 }
 
 }  // namespace tilewave

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// Specs beyond paged_attention_specs(), each with features that the default entries lack: what tests compile. An engine
+// names the spec it wants, see paged_attention_plan.
+#pragma once
+
+#include "tilewave/ops/paged_attention/registry.hpp"
+
+namespace tilewave {
+
+constexpr std::array<PagedAttentionSpec, 1> paged_attention_feature_specs(ArchId) {
+  return {{{.kv = DType::bf16, .quant = QuantMode::none, .head_size = 64, .soft_cap = true}}};
+}
+
+/// The policy of 16 query rows only.
+template <class B, PagedAttentionSpec S>
+inline constexpr std::array<PagedAttentionEntry, 1> paged_attention_feature_entries{
+    paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[0]>};
+
+}  // namespace tilewave
