@@ -140,7 +140,7 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, int spli
     const bool token = p.spec.quant == QuantMode::per_token;
     return {bytes(token ? pages(p.scale_page_stride, p.scale_head_stride) + p.block_size - 1 : 0, 4), "in"};
   }
-  if (name == "sinks") return {bytes(p.num_q_heads - 1, 4), "in"};
+  if (name == "sinks" || name == "alibi_slopes") return {bytes(p.num_q_heads - 1, 4), "in"};
   if (name == "block_table") return {bytes((p.batch - 1) * p.table_row_stride + p.table_columns - 1, 4), "in"};
   if (name == "context_lengths") return {bytes(p.batch - 1, 4), "in"};
   if (name == "partial_out") return {bytes(rows * p.num_q_heads * splits * d - 1, 4), "scratch"};

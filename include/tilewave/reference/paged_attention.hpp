@@ -175,13 +175,10 @@ struct PairTask {
     }
     for (int r = 0; r < rows; ++r) {
       const int head = head_of(first_row + r);
-      if (p.spec.soft_cap) {
-        for (double& score : std::span(p_rows).subspan(r * width, width)) {
-          score = double{p.soft_cap} * std::tanh(score / double{p.soft_cap});
-        }
-      }
+      const std::span<double> row = std::span(p_rows).subspan(r * width, width);
+      for (std::int64_t j = 0; j < width; ++j) row[j] = final_score(row[j], first_row + r, first + j);
       const double sink = p.sinks != nullptr ? p.sinks[head] : -std::numeric_limits<double>::infinity();
-      const double lse = softmax(std::span(p_rows).subspan(r * width, width), first, visible(first_row + r), sink);
+      const double lse = softmax(row, first, visible(first_row + r), sink);
       result.lse[row_of(first_row + r) * p.num_q_heads + head] = lse;
     }
     for (std::int64_t t = 0; t < width; t += tile_tokens) {
@@ -200,6 +197,12 @@ struct PairTask {
     }
   }
 
+  // The score of token t as the softmax of row r takes it.
+  double final_score(double score, int r, std::int64_t t) const {
+    if (p.spec.soft_cap) score = double{p.soft_cap} * std::tanh(score / double{p.soft_cap});
+    if (p.spec.alibi) score += double{p.alibi_slopes[head_of(r)]} * static_cast<double>(t - (visible(r).end - 1));
+    return score;
+  }
   // Scores of tokens first.. become probabilities, 0 where masked; returns the natural log of the sum, sink included.
   static double softmax(std::span<double> row, std::int64_t first, VisibleTokens seen, double sink) {
     double largest = sink, sum = 0;

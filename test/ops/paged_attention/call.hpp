@@ -61,7 +61,7 @@ inline Difference difference(const Answer& a, const Answer& b) {
 /// inaccessible page follows.
 struct Prepared {
   PagedAttentionProblem p;
-  DeviceBuffer q, out, lse, table, lengths, sinks, workspace;
+  DeviceBuffer q, out, lse, table, lengths, sinks, slopes, workspace;
 };
 
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
@@ -93,7 +93,7 @@ class Call {
   std::vector<std::int32_t> lengths;  // [batch]
   std::vector<std::int32_t> table;    // [batch, p.table_row_stride]
   std::vector<std::uint16_t> q;       // [batch * mtp, p.q_row_stride]
-  std::vector<float> sinks;           // [num_q_heads], or empty for none
+  std::vector<float> sinks, slopes;   // [num_q_heads], or empty for none
   int workspace_fill = 0xff;
 
   /// Q and out have gaps between rows and between heads. K, V and scales are NaN until they are set or filled.
@@ -204,6 +204,7 @@ class Call {
     d.table = on_device(table);
     d.lengths = on_device(lengths);
     d.sinks = on_device(sinks);
+    d.slopes = on_device(slopes);
     d.workspace = DeviceBuffer(paged_attention_workspace_size(p, splits));
     d.out.fill(0xff);
     d.lse.fill(0xff);
@@ -213,6 +214,7 @@ class Call {
     d.p.lse = static_cast<float*>(d.lse.data());
     d.p.block_table = static_cast<const std::int32_t*>(d.table.data());
     d.p.context_lengths = static_cast<const std::int32_t*>(d.lengths.data());
+    d.p.alibi_slopes = slopes.empty() ? nullptr : static_cast<const float*>(d.slopes.data());
     d.p.sinks = sinks.empty() ? nullptr : static_cast<const float*>(d.sinks.data());
     d.p.workspace = d.workspace.data();
     d.p.workspace_bytes = d.workspace.bytes();
@@ -266,6 +268,7 @@ class Call {
     host.block_table = table.data();
     host.context_lengths = lengths.data();
     host.sinks = sinks.empty() ? nullptr : sinks.data();
+    host.alibi_slopes = slopes.empty() ? nullptr : slopes.data();
     return host;
   }
   // Elements from the first of row 0 to the last of the last row and head.
@@ -333,6 +336,9 @@ class Call {
 inline void use_features(Call& call, const PagedAttentionEntry& e) {
   call.p.spec = e.spec;
   if (e.spec.soft_cap) call.p.soft_cap = 2.0f;
+  call.slopes.clear();
+  // As of 8 heads, 2^-1 .. 2^-8 (Press et al. 2022), over and over.
+  for (int h = 0; e.spec.alibi && h < call.p.num_q_heads; ++h) call.slopes.push_back(std::ldexp(1.0f, -1 - h % 8));
 }
 
 }  // namespace tilewave::test

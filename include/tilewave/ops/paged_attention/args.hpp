@@ -26,6 +26,7 @@ struct PagedAttentionArgs {
   const float* k_scale;
   const float* v_scale;
   const float* sinks;  // may be null
+  const float* alibi_slopes;
   const std::int32_t* block_table;
   const std::int32_t* context_lengths;
   float* partial_out;  // [batch * mtp, num_q_heads, splits, head_size], each normalised
@@ -57,7 +58,7 @@ struct PointerField {
   const char* name;
   std::size_t offset;
 };
-inline constexpr std::array<PointerField, 12> paged_attention_pointers{{
+inline constexpr std::array<PointerField, 13> paged_attention_pointers{{
     {"q", offsetof(PagedAttentionArgs, q)},
     {"k", offsetof(PagedAttentionArgs, k)},
     {"v", offsetof(PagedAttentionArgs, v)},
@@ -66,6 +67,7 @@ inline constexpr std::array<PointerField, 12> paged_attention_pointers{{
     {"k_scale", offsetof(PagedAttentionArgs, k_scale)},
     {"v_scale", offsetof(PagedAttentionArgs, v_scale)},
     {"sinks", offsetof(PagedAttentionArgs, sinks)},
+    {"alibi_slopes", offsetof(PagedAttentionArgs, alibi_slopes)},
     {"block_table", offsetof(PagedAttentionArgs, block_table)},
     {"context_lengths", offsetof(PagedAttentionArgs, context_lengths)},
     {"partial_out", offsetof(PagedAttentionArgs, partial_out)},
@@ -90,6 +92,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.k_scale = p.k_scale;
   a.v_scale = p.v_scale;
   a.sinks = p.sinks;
+  a.alibi_slopes = p.alibi_slopes;
   a.block_table = p.block_table;
   a.context_lengths = p.context_lengths;
   if (num_splits > 1) {

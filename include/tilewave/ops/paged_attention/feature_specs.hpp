@@ -7,8 +7,11 @@
 
 namespace tilewave {
 
-constexpr std::array<PagedAttentionSpec, 1> paged_attention_feature_specs(ArchId) {
-  return {{{.kv = DType::bf16, .quant = QuantMode::none, .head_size = 64, .soft_cap = true}}};
+constexpr std::array<PagedAttentionSpec, 3> paged_attention_feature_specs(ArchId arch) {
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{.kv = DType::bf16, .quant = QuantMode::none, .head_size = 64, .soft_cap = true},
+           {.kv = DType::bf16, .quant = QuantMode::none, .head_size = 64, .alibi = true},
+           {.kv = fp8, .quant = QuantMode::per_token, .head_size = 128, .soft_cap = true, .alibi = true}}};
 }
 
 /// The policy of 16 query rows only.

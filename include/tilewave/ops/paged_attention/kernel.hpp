@@ -94,6 +94,10 @@ struct PagedAttentionDecode {
         s.causal_end[t][r] = at.end - a.mtp + 1 + token;
         s.row_max[t][r] = L::minus_infinity;
         s.row_sum[t][r] = 0.0f;
+        if constexpr (S.alibi) {
+          const std::int32_t head = at.kv_head * a.group.divisor + a.group.remainder(min_of(row, a.rows - 1));
+          s.slope[t][r] = B::load(a.alibi_slopes + head) * log2_e;
+        }
         load_q_row(a, at, row, r, q);
       }
       TILEWAVE_UNROLL

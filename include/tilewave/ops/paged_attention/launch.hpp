@@ -124,6 +124,13 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
     return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};
   }
+  if (p.spec.alibi && p.alibi_slopes == nullptr) {
+    return {StatusCode::null_pointer, "a spec with alibi needs alibi_slopes"};
+  }
+  if (!p.spec.alibi && p.alibi_slopes != nullptr) {
+    return {StatusCode::bad_value, "alibi_slopes are given, but the spec has no alibi"};
+  }
+  if (!aligned(p.alibi_slopes, 4)) return {StatusCode::misaligned, "alibi_slopes need 4-byte alignment"};
   if (!aligned(p.sinks, 4)) return {StatusCode::misaligned, "sinks need 4-byte alignment"};
   if (p.spec.quant != QuantMode::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {

@@ -60,10 +60,11 @@ struct PagedAttentionLayout {
 
   struct State {
     RowsOperand q[P.q_shared ? 1 : row_tiles][P.q_shared ? 1 : q_operands];
-    Scores out[row_tiles][out_tiles];                   // not yet divided by row_sum
-    float row_max[row_tiles][rows_per_lane];            // log2 units, -inf before the first token
-    float row_sum[row_tiles][rows_per_lane];            // this lane's tokens only
-    std::int32_t causal_end[row_tiles][rows_per_lane];  // first token the row may not see
+    Scores out[row_tiles][out_tiles];                     // not yet divided by row_sum
+    float row_max[row_tiles][rows_per_lane];              // log2 units, -inf before the first token
+    float row_sum[row_tiles][rows_per_lane];              // this lane's tokens only
+    std::int32_t causal_end[row_tiles][rows_per_lane];    // first token the row may not see
+    float slope[S.alibi ? row_tiles : 1][rows_per_lane];  // of ALiBi, in log2 units
     Chunk ring[stages][slice_chunks];
     typename Kv::Cursor cursors[tiles_ahead + 1];  // the current tile and those being loaded
     typename Kv::Pages pages;                      // looked up for the next cursor

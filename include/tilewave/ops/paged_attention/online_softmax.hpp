@@ -21,7 +21,7 @@ struct OnlineSoftmax {
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     const std::int32_t unit_token = token + unit * kv.group;  // a lane's score element e is token unit_token + e
     apply_scale(s.cursors[0], k_scale, scores);
-    PagedAttentionScores<L>::run(kv.a, scores);
+    PagedAttentionScores<L>::run(kv.a, s, unit_token, scores);
     if (edge) {
       mask(s, unit_token, kv.a.window, scores);
       if constexpr (Kv::per_token) drop_unused_scales(kv, at, unit_token, s.cursors[0]);

@@ -35,6 +35,8 @@ struct PagedAttentionProblem {
   const float* v_scale = nullptr;
   const float* sinks = nullptr;  // optional [num_q_heads]: one more logit of each head's softmax, as it stands
                                  // (softmax_scale does not touch it); it has no value row. -inf: none; lse counts it
+  const float* alibi_slopes = nullptr;  // [num_q_heads] of a spec with alibi, finite: added to the score is slope *
+                                        // (key position - query position), in units of the score; null otherwise
   const std::int32_t* block_table = nullptr;      // [batch, table_columns], ids of pages; unused tail is never read
   const std::int32_t* context_lengths = nullptr;  // [batch], new tokens included; <= 0 is an empty sequence
   void* workspace = nullptr;                      // paged_attention_workspace_size() bytes, contents irrelevant

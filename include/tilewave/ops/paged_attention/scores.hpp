@@ -30,16 +30,27 @@ struct PagedAttentionScores {
   using B = typename L::Room;
   using Tiles = typename L::Scores[L::row_tiles][L::score_tiles];
 
-  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, Tiles& scores) {
+  /// unit_token: token of the lane's score element 0.
+  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const typename L::State& s, std::int32_t unit_token,
+                                  Tiles& scores) {
     if constexpr (L::spec.soft_cap) {
-      L::each_row([&](int t, int r) {
-        TILEWAVE_UNROLL
-        for (int e = 0; e < L::unit; ++e) {
-          float& score = L::score(scores[t], r, e);
-          score = a.cap_log2 * tanh_of<B>(score);
-        }
+      each_score(scores, [&](float& score, int, int, int) { score = a.cap_log2 * tanh_of<B>(score); });
+    }
+    if constexpr (L::spec.alibi) {
+      each_score(scores, [&](float& score, int t, int r, int e) {
+        const std::int32_t ahead = unit_token - (s.causal_end[t][r] - 1);  // of the row's own token
+        score += s.slope[t][r] * static_cast<float>(ahead + e);
       });
     }
+  }
+
+ private:
+  template <class F>
+  TILEWAVE_DEVICE static void each_score(Tiles& scores, F f) {
+    L::each_row([&](int t, int r) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < L::unit; ++e) f(L::score(scores[t], r, e), t, r, e);
+    });
   }
 };
 

@@ -16,10 +16,10 @@ constexpr std::string_view name_of(QuantMode mode) {
   return mode == QuantMode::none ? "none" : mode == QuantMode::per_tensor ? "per_tensor" : "per_token";
 }
 
-/// out[b, i, h, :] = softmax_t(score[b, i, h, t]) v[t, :], where score = softmax_scale * q[b, i, h, :] . k[t, :], with K
-/// and V dequantised to bf16 products accumulated in f32. soft_cap: the score becomes cap * tanh(score / cap). alibi:
-/// slope[h] * (t - position of query i) is added, after the cap. Masks (causal over the mtp tokens, sliding window) come
-/// last; they, and sinks, are run-time values of the Problem.
+/// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. K and V are
+/// dequantised to bf16, products accumulated in f32. With soft_cap the score becomes cap * tanh(score / cap); with alibi
+/// slope[h] * (t - position of query i) is then added. Masks (causal over the mtp tokens, sliding window) come last;
+/// they, and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;
   DType kv = DType::bf16;
@@ -27,6 +27,7 @@ struct PagedAttentionSpec {
   QuantMode quant = QuantMode::none;
   int head_size = 128;
   bool soft_cap = false;
+  bool alibi = false;
 
   friend constexpr bool operator==(const PagedAttentionSpec&, const PagedAttentionSpec&) = default;
 
@@ -34,10 +35,11 @@ struct PagedAttentionSpec {
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
 };
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.cap` if it has that: the same words in bench rows, test names and errors.
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.cap` and `.alibi` of specs with those: the same words in bench rows,
+/// test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
-         ".h" + std::to_string(s.head_size) + (s.soft_cap ? ".cap" : "");
+         ".h" + std::to_string(s.head_size) + (s.soft_cap ? ".cap" : "") + (s.alibi ? ".alibi" : "");
 }
 
 }  // namespace tilewave
