@@ -49,7 +49,7 @@ endfunction()
 add_library(tilewave_pa_entries OBJECT)
 tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention SPECS 9)
 add_library(tilewave_pa_feature_entries OBJECT)
-tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 3
+tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 4
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
 add_library(tilewave_row_entries OBJECT)
 tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28)

@@ -135,7 +135,7 @@ class Call {
   void set_v(F f) {
     set_values(pool_.v(), pool_.v_scale(), p.v_strides, f);
   }
-  /// Sets per-token scales, f(b, kv_head, t); per_tensor takes f(0, 0, 0).
+  /// Sets per-token scales, f(b, kv_head, t); per_tensor takes f(0, 0, 0), per_head f(0, kv_head, 0).
   template <class F>
   void set_k_scale(F f) {
     set_scales(pool_.k_scale(), f);
@@ -320,6 +320,7 @@ class Call {
   template <class F>
   void set_scales(const bench::TwinBuffer& buffer, F f) {
     if (p.spec.quant == QuantMode::per_tensor) scales(buffer)[0] = f(0, 0, 0);
+    for (int h = 0; p.spec.quant == QuantMode::per_head && h < p.num_kv_heads; ++h) scales(buffer)[h] = f(0, h, 0);
     if (p.spec.quant == QuantMode::per_token) {
       each_token(
           [&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });

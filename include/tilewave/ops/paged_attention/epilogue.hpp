@@ -84,7 +84,7 @@ struct PagedAttentionEpilogue {
 
   TILEWAVE_DEVICE static void write(const PagedAttentionArgs& a, const Place& at, State& s) {
     const int lane = B::lane_id(), column = L::kv_per_lane * Map::group(lane);
-    const float v_scale = L::spec.quant == QuantMode::per_tensor ? B::load(a.v_scale) : 1.0f;
+    const float v_scale = L::common_scale(a, a.v_scale, at.kv_head);
     L::each_row([&](int t, int r) {
       const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
       if (row >= a.rows) return;

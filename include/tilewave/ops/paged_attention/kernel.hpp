@@ -35,7 +35,7 @@ struct PagedAttentionDecode {
     set_up(a, at, s, shared);
     if (at.tiles > 0) {
       const Kv kv(a, at.sequence, at.kv_head, at.first, at.end);
-      const float k_scale = S.quant == QuantMode::per_tensor ? a.scale_log2 * B::load(a.k_scale) : a.scale_log2;
+      const float k_scale = a.scale_log2 * L::common_scale(a, a.k_scale, at.kv_head);
       prefetch(kv, at, s);
       for (std::int32_t tile = 0; tile < at.tiles; tile += L::unrolled_tiles) {
         static_for<L::unrolled_tiles>([&](auto u) {

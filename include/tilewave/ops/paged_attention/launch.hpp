@@ -23,7 +23,8 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
     if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "bf16 KV takes quant mode none"};
   } else if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour of KV is not this architecture's"};
-    if (s.quant == QuantMode::none) return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor or per_token"};
+    if (s.quant == QuantMode::none)
+      return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor, per_head or per_token"};
   } else {
     return {StatusCode::unsupported_dtype, "KV must be bf16 or fp8"};
   }
@@ -82,9 +83,10 @@ inline Status check_strides(const PagedAttentionProblem& p) {
   if (v.dim == 0 || v.unit == 0 || (many_pages && v.page == 0) || (many_kv_heads && v.head == 0)) {
     return {StatusCode::bad_stride, "a stride of v is 0"};
   }
-  if (p.spec.quant == QuantMode::per_token &&
-      ((many_pages && p.scale_page_stride == 0) || (many_kv_heads && p.scale_head_stride == 0))) {
-    return {StatusCode::bad_stride, "a stride of the per-token scales is 0"};
+  const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
+  if ((per_token && many_pages && p.scale_page_stride == 0) ||
+      ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0)) {
+    return {StatusCode::bad_stride, "a stride of the scales is 0"};
   }
   // Rows of heads, or heads of rows: either may be the inner one, but no two may share an element of out.
   const std::int64_t rows = std::int64_t{p.batch} * p.mtp, heads = p.num_q_heads, width = p.spec.head_size;

@@ -80,6 +80,13 @@ struct PagedAttentionLayout {
     bool beyond_table;
   };
 
+  /// One scale of K, or of V, for all that a block reads; 1 where tokens have their own.
+  TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
+    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
+    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
+    return 1.0f;
+  }
+
   /// Element e (token of the lane's unit) of row r.
   TILEWAVE_DEVICE static float& score(Scores (&tiles)[score_tiles], int r, int e) {
     return tiles[e / kv_per_lane][r * kv_per_lane + e % kv_per_lane];

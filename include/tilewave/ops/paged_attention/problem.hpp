@@ -31,7 +31,7 @@ struct PagedAttentionProblem {
   const void* v = nullptr;         // see PagedValueStrides
   void* out = nullptr;             // [batch * mtp, num_q_heads, head_size], last dimension contiguous
   float* lse = nullptr;            // optional [batch * mtp, num_q_heads]: natural log of the softmax sum
-  const float* k_scale = nullptr;  // per_tensor: [1]; per_token: [pages, kv_heads, block_size]
+  const float* k_scale = nullptr;  // per_tensor: [1]; per_head: [kv_heads]; per_token: [pages, kv_heads, block_size]
   const float* v_scale = nullptr;
   const float* sinks = nullptr;  // optional [num_q_heads]: one more logit of each head's softmax, as it stands
                                  // (softmax_scale does not touch it); it has no value row. -inf: none; lse counts it
@@ -62,7 +62,7 @@ struct PagedAttentionProblem {
   std::int64_t out_row_stride = 0, out_head_stride = 0;
   PagedKeyStrides k_strides{};
   PagedValueStrides v_strides{};
-  std::int64_t scale_page_stride = 0, scale_head_stride = 0;  // per_token scales of K and V; tokens contiguous
+  std::int64_t scale_page_stride = 0, scale_head_stride = 0;  // of per_token (tokens contiguous) and per_head scales
   std::int64_t table_row_stride = 0;
 };
 

@@ -10,16 +10,22 @@
 namespace tilewave {
 
 /// How fp8 K and V were scaled. none: values as stored (bf16 KV).
-enum class QuantMode : int { none, per_tensor, per_token };
+enum class QuantMode : int { none, per_tensor, per_token, per_head };
 
 constexpr std::string_view name_of(QuantMode mode) {
-  return mode == QuantMode::none ? "none" : mode == QuantMode::per_tensor ? "per_tensor" : "per_token";
+  switch (mode) {
+    case QuantMode::none: return "none";
+    case QuantMode::per_tensor: return "per_tensor";
+    case QuantMode::per_token: return "per_token";
+    case QuantMode::per_head: return "per_head";
+  }
+  return "unknown";
 }
 
 /// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. K and V are
-/// dequantised to bf16, products accumulated in f32. With soft_cap the score becomes cap * tanh(score / cap); with alibi
-/// slope[h] * (t - position of query i) is then added. Masks (causal over the mtp tokens, sliding window) come last;
-/// they, and sinks, are run-time values of the Problem.
+/// dequantised to bf16, products accumulated in f32. soft_cap: the score becomes cap * tanh(score / cap). alibi: then
+/// slope[h] * (t - position of query i) is added. Masks (causal over the mtp tokens, sliding window) come last; they,
+/// and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;
   DType kv = DType::bf16;
