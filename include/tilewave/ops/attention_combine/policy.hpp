@@ -18,11 +18,8 @@ constexpr RowPolicies attention_combine_policies(ArchId arch, const AttentionCom
   RowPolicies all;
   const int wave = facts_of(arch).wave_lanes, unit = 16 / size_of(s.x);
   const auto add = [&](int lanes, int columns, int of_access, int vec) {
-    all.list[all.count++] = {.lanes = lanes,
-                             .rows = attention_combine_threads / lanes,
-                             .chunks = columns / (lanes * of_access),
-                             .vec = vec,
-                             .waves_per_simd = wave == 64 ? 2 : 4};
+    all.list[all.count++] = {
+        .lanes = lanes, .rows = attention_combine_threads / lanes, .chunks = columns / (lanes * of_access), .vec = vec};
   };
   for (int columns = 64; columns <= 512; columns *= 2) add(min_of(wave, columns / unit), columns, unit, 16);
   add(wave, 512, 1, size_of(s.x));

@@ -47,6 +47,7 @@ struct PagedAttentionArgs {
   std::int32_t mtp, rows;  // rows = mtp * group
   std::int32_t num_q_heads;
   std::int32_t capacity;     // tokens the block table can hold
+  std::int32_t split_tiles;  // least block tiles of a split: fixed cuts of a batch-invariant call, else 0
   std::int32_t window;       // sliding window, or int32 max for none
   std::int32_t output_rows;  // batch * mtp * num_q_heads
   float scale_log2;          // softmax scale * log2(e); with a soft cap softmax scale / cap
@@ -79,6 +80,27 @@ constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem
   if (num_splits <= 1) return 0;
   const std::size_t partials = std::size_t{1} * p.batch * p.mtp * p.num_q_heads * num_splits;
   return partials * (p.spec.head_size + 1) * sizeof(float);
+}
+
+/// Block tiles of one split of a batch-invariant call, 0 for others.
+constexpr std::int32_t paged_attention_split_tiles(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy) {
+  return static_cast<std::int32_t>(ceil_div<std::int64_t>(p.split_tokens, policy.block_tokens(p.spec)));
+}
+
+/// Most tokens that one sequence of a problem attends, as far as capacities tell.
+constexpr std::int64_t paged_attention_attended(const PagedAttentionProblem& p) {
+  const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
+  return p.sliding_window > 0 ? min_of(capacity, std::int64_t{p.sliding_window} + p.mtp) : capacity;
+}
+
+/// The splits that a batch-invariant call takes: those that the longest sequence fills, at most max_splits. Its first
+/// tile may begin up to a wave's tile before the window.
+constexpr int paged_attention_fixed_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy) {
+  const std::int64_t tokens =
+      paged_attention_attended(p) + (p.sliding_window > 0 ? AtomFacts::groups * p.spec.unit() : 0);
+  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(tokens, policy.block_tokens(p.spec)));
+  return static_cast<int>(
+      min_of<std::int64_t>(max_splits, ceil_div<std::int64_t>(tiles, paged_attention_split_tiles(p, policy))));
 }
 
 inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
@@ -118,6 +140,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.kv_heads = FastDiv::by(p.num_kv_heads);
   a.num_q_heads = p.num_q_heads;
   a.capacity = p.table_columns * p.block_size;
+  a.split_tiles = paged_attention_split_tiles(p, policy);
   a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
   a.output_rows = p.batch * p.mtp * p.num_q_heads;
   a.scale_log2 = p.spec.soft_cap ? p.softmax_scale / p.soft_cap : p.softmax_scale * log2_e;

@@ -69,7 +69,8 @@ struct PagedAttentionDecode {
     constexpr std::int32_t block_tokens = L::block_tokens;
     const std::int32_t base = align_down(at.first, std::int32_t{L::wave_tokens});
     const std::int32_t block_tiles = ceil_div(at.end - base, block_tokens);
-    const std::int32_t per_split = a.splits.quotient(block_tiles + a.splits.divisor - 1);
+    const std::int32_t equal_parts = a.splits.quotient(block_tiles + a.splits.divisor - 1);
+    const std::int32_t per_split = max_of(equal_parts, a.split_tiles);
     const std::int32_t from = base + min_of(at.split * per_split, block_tiles) * block_tokens;
     const std::int32_t to = min_of(at.end, base + min_of((at.split + 1) * per_split, block_tiles) * block_tokens);
     at.begin = from + at.wave_token * L::wave_tokens;

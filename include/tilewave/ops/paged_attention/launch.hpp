@@ -64,6 +64,7 @@ inline Status check_extents(const PagedAttentionProblem& p) {
              !std::isfinite(p.softmax_scale / p.soft_cap)) {
     return {StatusCode::bad_value, "a spec with soft_cap needs one above 0, with finite products"};
   }
+  if (p.split_tokens < 0) return {StatusCode::bad_value, "split_tokens must be 0 (for speed) or positive"};
   if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
   return {};
 }
@@ -171,13 +172,17 @@ inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, cons
 
 /// Queue decode, and combine when num_splits > 1, on the stream. Nothing is allocated, synchronised or read from the
 /// device, and the grid depends on capacities only, so the call can be captured in a graph.
-/// Errors: those of paged_attention_check; bad_value for num_splits outside [1, max_splits]; workspace_too_small;
+/// Errors: those of paged_attention_check; bad_value for num_splits outside [1, max_splits], or not
+/// paged_attention_fixed_splits of a batch-invariant call; workspace_too_small;
 /// launch_failed with the runtime's reason.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = paged_attention_check(p, B::facts); !s.ok()) return s;
   if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
+  if (p.split_tokens > 0 && num_splits != paged_attention_fixed_splits(p, P)) {
+    return {StatusCode::bad_value, "a batch-invariant call takes paged_attention_fixed_splits"};
+  }
   if (p.batch == 0) return {};
   const std::size_t needed = paged_attention_workspace_size(p, num_splits);
   if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};

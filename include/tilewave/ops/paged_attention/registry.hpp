@@ -91,20 +91,20 @@ inline std::string name_of(const PagedAttentionPlan& plan) {
   return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
 }
 
-/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only. The unit is one block
-/// tile while memory is not yet the limit. A round of blocks costs its tiles, stretched once more than 90 % of the
-/// resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch. (Constants
-/// fitted to the decode sweep on an H200, 2026-11-21.)
+/// Splits of a problem, from capacities only. Batch-invariant: paged_attention_fixed_splits. Else those that keep the
+/// chip busy: the number that minimises modelled time. The unit is one block tile while memory is not yet the limit. A
+/// round of blocks costs its tiles, stretched once more than 90 % of the resident blocks compete for memory, plus a
+/// start and merge; more than one split adds the combine launch. (Constants fitted to the decode sweep on an H200,
+/// 2026-11-21.)
 inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                   const ArchFacts& facts) {
+  if (p.split_tokens > 0) return paged_attention_fixed_splits(p, policy);
   constexpr double saturation = 0.9, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 8;
   const std::int64_t base = paged_attention_grid(p, policy, 1);
   const std::int64_t resident =
       std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd / policy.waves_per_block();
-  const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
-  const std::int64_t attended =
-      p.sliding_window > 0 ? min_of(capacity, std::int64_t{p.sliding_window} + p.mtp) : capacity;
-  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(attended, policy.block_tokens(p.spec)));
+  const std::int64_t tiles =
+      max_of<std::int64_t>(1, ceil_div<std::int64_t>(paged_attention_attended(p), policy.block_tokens(p.spec)));
   int best = 1;
   double best_cost = std::numeric_limits<double>::max();
   for (int splits = 1; splits <= max_splits && splits <= tiles; ++splits) {
