@@ -48,8 +48,8 @@ struct PagedAttentionProblem {
   float soft_cap = 0.0f;            // cap > 0 of a spec with soft_cap, in units of the score; 0 otherwise
   std::int32_t sliding_window = 0;  // W > 0: query i of length L sees keys L - mtp - W + i .. L - mtp + i
   // > 0: batch-invariant. Every sequence is cut at multiples of so many tokens (rounded up to whole block tiles of the
-  // entry, doubled and more only for sequences of over 128 of them) from the first it attends, so that its result has
-  // the same bits whatever the batch, the other sequences and table_columns. 0: cut into equal parts, for speed.
+  // entry, and to a 128th of the sequence) from the first it attends, so that its result has the same bits whatever the
+  // batch, the other sequences and table_columns. 0: cut into equal parts, as many as are fastest for the batch.
   std::int32_t split_tokens = 0;
 
   // capacities and extents
