@@ -3,7 +3,7 @@
 #   tilewave_pa_entries    all_paged_attention_entries()
 #   tilewave_pa_feature_entries   all_paged_attention_feature_entries()
 #   tilewave_pa_wide_entries      all_paged_attention_wide_entries(), built only for the tests labelled full
-#   tilewave_row_entries   all_norm_entries(), all_quant_entries(), all_softmax_entries()
+#   tilewave_row_entries   all_attention_combine_entries(), all_norm_entries(), all_quant_entries(), all_softmax_entries()
 #   tilewave_memory_entries   all_traffic_entries(), all_vec_add_entries(): every benchmark needs them
 # bench/harness/entries.hpp declares what they offer.
 
@@ -50,12 +50,13 @@ endfunction()
 add_library(tilewave_pa_entries OBJECT)
 tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention SPECS 9)
 add_library(tilewave_pa_feature_entries OBJECT)
-tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 10
+tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 14
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
 add_library(tilewave_pa_wide_entries OBJECT EXCLUDE_FROM_ALL)  # SPECS: head sizes
 tilewave_op_entries(tilewave_pa_wide_entries OP paged_attention_wide NAME PagedAttention SPECS 7
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
 add_library(tilewave_row_entries OBJECT)
+tilewave_op_entries(tilewave_row_entries OP attention_combine NAME AttentionCombine SPECS 7)
 tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28)
 tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24)
 tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6)

@@ -138,9 +138,11 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, int spli
     return {bytes(pages(s.page, s.head) + in_head, size_of(p.spec.kv)), "in"};
   }
   if (name == "k_scale" || name == "v_scale") {
-    const bool token = p.spec.quant == QuantMode::per_token;
-    return {bytes(token ? pages(p.scale_page_stride, p.scale_head_stride) + p.block_size - 1 : 0, 4), "in"};
+    const bool token = p.spec.quant == QuantMode::per_token, head = p.spec.quant == QuantMode::per_head;
+    const std::int64_t last_head = head ? (p.num_kv_heads - 1) * p.scale_head_stride : 0;
+    return {bytes(token ? pages(p.scale_page_stride, p.scale_head_stride) + p.block_size - 1 : last_head, 4), "in"};
   }
+  if (name == "sinks" || name == "alibi_slopes") return {bytes(p.num_q_heads - 1, 4), "in"};
   if (name == "block_table") return {bytes((p.batch - 1) * p.table_row_stride + p.table_columns - 1, 4), "in"};
   if (name == "context_lengths") return {bytes(p.batch - 1, 4), "in"};
   if (name == "partial_out") return {bytes(rows * p.num_q_heads * splits * d - 1, 4), "scratch"};

@@ -34,9 +34,10 @@ struct KvPoolKey {
   friend constexpr bool operator==(const KvPoolKey&, const KvPoolKey&) = default;
 
   std::size_t slots() const { return static_cast<std::size_t>(num_pages) * num_kv_heads * block_size; }
-  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }  // of K, and of V
+  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }          // of K, and of V
+  int common_scales() const { return quant == QuantMode::per_head ? num_kv_heads : 1; }  // not of tokens
   std::size_t scale_bytes() const {
-    return quant == QuantMode::none ? 0 : sizeof(float) * (quant == QuantMode::per_token ? slots() : 1);
+    return quant == QuantMode::none ? 0 : sizeof(float) * (quant == QuantMode::per_token ? slots() : common_scales());
   }
   std::size_t bytes() const { return 2 * (cache_bytes() + scale_bytes()); }
 };
@@ -57,7 +58,8 @@ class KvPool {
         std::memset(side.cache.host() + i * piece, poison_byte(key.kv), std::min(piece, key.cache_bytes() - i * piece));
       });
       std::fill_n(side.scales.host(), key.scale_bytes(), std::byte{0xff});  // NaN in f32
-      if (key.quant == QuantMode::per_tensor) scales(side)[0] = tensor_scale(side_index(side));
+      const bool common = key.quant == QuantMode::per_tensor || key.quant == QuantMode::per_head;
+      for (int i = 0; common && i < key.common_scales(); ++i) scales(side)[i] = common_scale(side_index(side), i);
     }
   }
   KvPool(KvPool&&) = delete;
@@ -96,8 +98,10 @@ class KvPool {
 
   // U(-1, 1) drawn often enough always holds a value that bf16 rounds to 1, so its amax needs no search; the varied
   // inputs' largest factor is 4, for V 2.
-  float tensor_scale(int side) const {
-    return (key_.inputs == Inputs::uniform ? 1.0f : side == 0 ? 4.0f : 2.0f) / fp8_max(key_.kv);
+  // Heads with scales of their own each take a larger one than they need, to be told apart.
+  float common_scale(int side, int head) const {
+    const float amax = key_.inputs == Inputs::uniform ? 1.0f : side == 0 ? 4.0f : 2.0f;
+    return amax / fp8_max(key_.kv) * (key_.quant == QuantMode::per_head ? 1.0f + 0.25f * (head % 4 + side) : 1.0f);
   }
   std::int64_t scale_index(std::int64_t page, int head, int slot) const {
     return (page * key_.num_kv_heads + head) * key_.block_size + slot;
@@ -154,7 +158,7 @@ class KvPool {
         continue;
       }
       // FlyDSL tests/utils.py, pertoken_quant: scale = amax / dtype max, or 1 where that is 0.
-      float scale = tensor_scale(which);
+      float scale = common_scale(which, head);
       if (key_.quant == QuantMode::per_token) {
         scale = amax > 0 ? amax / fp8_max(key_.kv) : 1.0f;
         scales(side)[scale_index(page, head, slot)] = scale;

@@ -147,7 +147,7 @@ inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   p.k_strides = key_strides(p.spec, c.layout, c.num_kv_heads, c.block_size);
   p.v_strides = value_strides(p.spec, c.layout, c.trans_v, c.num_kv_heads, c.block_size);
   p.scale_page_stride = std::int64_t{c.num_kv_heads} * c.block_size;
-  p.scale_head_stride = c.block_size;
+  p.scale_head_stride = c.quant == QuantMode::per_head ? 1 : c.block_size;
   p.table_row_stride = p.table_columns + 1;
   return p;
 }
@@ -228,7 +228,10 @@ inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector
   }
   const auto slots = static_cast<double>(std::count(attended.begin(), attended.end(), true)) * c.num_kv_heads;
   const double rows = static_cast<double>(c.batch) * c.mtp * c.num_q_heads;
-  const double scales = c.quant == QuantMode::per_token ? slots : c.quant == QuantMode::per_tensor ? 1.0 : 0.0;
+  const double scales = c.quant == QuantMode::per_token    ? slots
+                        : c.quant == QuantMode::per_head   ? c.num_kv_heads
+                        : c.quant == QuantMode::per_tensor ? 1.0
+                                                           : 0.0;
   return {.bytes = 2 * (slots * c.head_size * size_of(c.kv) + 4 * scales) + rows * (2 * 2 * c.head_size + 4) +
                    4.0 * static_cast<double>(table_entries + c.batch),
           .flops = 4.0 * c.head_size * static_cast<double>(visible_rows)};

@@ -17,6 +17,8 @@
 #include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 #include "tilewave/core/vec.hpp"
+#include "tilewave/ops/attention_combine/launch.hpp"
+#include "tilewave/ops/attention_combine/registry.hpp"
 #include "tilewave/ops/norm/launch.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/launch.hpp"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The CSV contract of bench_norm, bench_quant and bench_softmax on the emulated device. Usage: rows_csv_test.py BENCH"""
+"""The CSV contract of the benchmarks of row operations on the emulated device. Usage: rows_csv_test.py BENCH"""
 import json
 import os
 import re
@@ -56,6 +56,21 @@ class Softmax:
         return 2 * elements * BYTES[int(row["x_dtype"])], 6 * elements
 
 
+class AttentionCombine:
+    name = re.compile(r"(?P<kind>combine)/" + EXTENT + r"p(?P<partials>\d+)/(?P<out>f32|f16|bf16)/" + END)
+    rows = 11
+    small = "/r64/|/c80/"  # 5 rows
+    one = "/c80/"
+
+    @staticmethod
+    def work(row, match):
+        rows, elements = int(row["rows"]), int(row["rows"]) * int(row["columns"])
+        partials = int(match["partials"])
+        bytes_of_out = BYTES[int(row["out_dtype"])]
+        moved = partials * (elements * BYTES[int(row["x_dtype"])] + 4 * rows) + elements * bytes_of_out + 4 * rows
+        return moved, 2 * elements * partials
+
+
 class Quant:
     name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)\.(?P<scale>per_\w+)"
                       r"/given(?P<given>[01])/" + END)
@@ -73,7 +88,7 @@ class Quant:
 
 
 def op():
-    return {"bench_norm": Norm, "bench_quant": Quant, "bench_softmax": Softmax}[contract.tool()]
+    return {"bench_attention_combine": AttentionCombine, "bench_norm": Norm, "bench_quant": Quant, "bench_softmax": Softmax}[contract.tool()]
 
 
 class Csv(contract.Contract):
@@ -187,4 +202,4 @@ class Csv(contract.Contract):
 
 
 if __name__ == "__main__":
-    contract.main("BENCH_NORM|BENCH_QUANT|BENCH_SOFTMAX")
+    contract.main("BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_SOFTMAX")

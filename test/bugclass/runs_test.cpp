@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Runs: repeated, replayed, in other orders, batches and streams, and refused. Numbers are those of the ranked list of bug
 // classes that this library was designed against.
+#include "test/bugclass/replay.hpp"
 #include "test/ops/paged_attention/counting.hpp"
 
 #if !TILEWAVE_ON_GPU_COMPILER
@@ -30,35 +31,13 @@ TEST_CASE("bugclass 08: a graph captured at length 1 is right when replayed at t
     c.num_q_heads = 4;
     Call call(c, lengths);
     set_counting(call);
-    hipStream_t stream{};
-    bench::check_hip(hipStreamCreate(&stream), "creating a stream");
     for (const int splits : {1, 5}) {
-      call.run(e, splits);  // loads the kernels, which may not happen while capturing
-      const Prepared d = call.prepare(splits);
-      const std::vector<std::int32_t> ones(lengths.size(), 1);
-      copy_to_device(d.lengths.data(), ones.data(), d.lengths.bytes());
-      hipGraph_t graph{};
-      hipGraphExec_t replay{};
-      bench::check_hip(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal), "capturing");
-      const Status status = e.launch(d.p, splits, stream);
-      bench::check_hip(hipStreamEndCapture(stream, &graph), "ending a capture");
-      REQUIRE(status.ok());
-      bench::check_hip(hipGraphInstantiateWithFlags(&replay, graph, 0), "instantiating a graph");
-      for (const std::vector<std::int32_t>& now : {ones, lengths, std::vector<std::int32_t>{1, 5, 0}, lengths}) {
-        copy_to_device(d.lengths.data(), now.data(), d.lengths.bytes());
-        d.out.fill(0xff);
-        d.lse.fill(0xff);
-        bench::check_hip(hipGraphLaunch(replay, stream), "replaying");
-        bench::check_hip(hipStreamSynchronize(stream), "waiting");
-        call.lengths = now;
-        CAPTURE(splits, now);
-        CHECK(wrong_counts(call, call.collect(d)) == 0);
-      }
-      call.lengths = lengths;
-      (void)hipGraphExecDestroy(replay);
-      (void)hipGraphDestroy(graph);
+      int wrong = 0;
+      replay(e, call, splits, {{1, 1, 1}, lengths, {1, 5, 0}, lengths},
+             [&](const Answer& answer) { wrong += wrong_counts(call, answer); });
+      CAPTURE(splits);
+      CHECK(wrong == 0);
     }
-    (void)hipStreamDestroy(stream);
   });
 }
 #else

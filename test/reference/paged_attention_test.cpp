@@ -247,6 +247,86 @@ TEST_CASE("empty sequences and rows give 0 and lse -inf") {
   }
 }
 
+TEST_CASE("a sink adds to the sum, once for each head and unscaled, and has no value") {
+  Call c(bf16_spec(), {0, 3}, 2);
+  c.p.softmax_scale = 0.125f;
+  const std::vector<float> sinks{0.5f, -4.0f, 3.0f, static_cast<float>(-inf)};
+  c.p.sinks = sinks.data();
+  c.fill_q(0);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, 1.0f);
+      c.set_v(b, h, t, d, 2.0f);
+    }
+  });
+  const auto r = reference::paged_attention(c.p);
+  for (int row = 0; row < 4; ++row)
+    for (int head = 0; head < 4; ++head) {
+      const int n = row < 2 ? 0 : row;  // two and three tokens
+      const double sum = n + std::exp(double{sinks[head]});
+      CAPTURE(row, head);
+      CHECK(c.out(r, row, head, 7) == test::Approx(n == 0 ? 0 : 2 * n / sum).epsilon(1e-12));
+      if (sum == 0) {
+        CHECK(r.lse[row * 4 + head] == -inf);
+      } else {
+        CHECK(r.lse[row * 4 + head] == test::Approx(std::log(sum)).epsilon(1e-12));
+      }
+    }
+}
+
+TEST_CASE("soft-cap, then alibi: two tokens weigh as the softmax of their final scores says") {
+  Call c({.kv = DType::bf16, .head_size = 64, .soft_cap = true, .alibi = true}, {3}, 2);
+  c.p.softmax_scale = 0.5f;
+  c.p.soft_cap = 3.0f;
+  const std::vector<float> slopes{0.5f, 0.25f, 0.0f, -1.0f};
+  c.p.alibi_slopes = slopes.data();
+  c.fill_q(0);
+  for (int row = 0; row < 2; ++row)
+    for (int head = 0; head < 4; ++head) c.set_q(row, head, 3, 2.0f + head);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, d == 3 ? static_cast<float>(4 * t - 4) : 0.0f);
+      c.set_v(b, h, t, d, static_cast<float>(1 << t));
+    }
+  });
+  const auto r = reference::paged_attention(c.p);
+  for (int row = 0; row < 2; ++row)
+    for (int head = 0; head < 4; ++head) {
+      const int position = row + 1;
+      double sum = 0, value = 0;
+      for (int t = 0; t <= position; ++t) {
+        const double score = 0.5 * (2 + head) * (4 * t - 4);
+        const double weight = std::exp(3 * std::tanh(score / 3) + slopes[head] * (t - position));
+        sum += weight;
+        value += weight * (1 << t);
+      }
+      CAPTURE(row, head);
+      CHECK(c.out(r, row, head, 9) == test::Approx(value / sum).epsilon(1e-12));
+      CHECK(r.lse[row * 4 + head] == test::Approx(std::log(sum)).epsilon(1e-12));
+    }
+}
+
+TEST_CASE("scales per head: each kv head its own, at a stride") {
+  Call c({.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_head, .head_size = 64}, {1}, 1, 4, 2);
+  c.p.scale_head_stride = 3;
+  c.k_scale[0] = 0.5f;
+  c.k_scale[3] = 2.0f;
+  c.v_scale[0] = 3.0f;
+  c.v_scale[3] = 0.25f;
+  c.fill_q(0.125f);
+  c.each_token([&](int b, int h, int t) {
+    for (int d = 0; d < 64; ++d) {
+      c.set_k(b, h, t, d, 1.0f);
+      c.set_v(b, h, t, d, 4.0f);
+    }
+  });
+  const auto r = reference::paged_attention(c.p);
+  for (int head = 0; head < 4; ++head) {
+    CHECK(r.lse[head] == test::Approx(8 * (head < 2 ? 0.5 : 2.0)));
+    CHECK(c.out(r, 0, head, 11) == test::Approx(head < 2 ? 12.0 : 1.0));
+  }
+}
+
 TEST_CASE("sampled pairs equal the full answer and leave the rest NaN") {
   Call c(bf16_spec(), {33, 90, 7}, 4, 20, 2);  // 40 rows a pair: two tasks
   c.fill_q(0.5f);

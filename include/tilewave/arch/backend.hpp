@@ -113,9 +113,9 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
 
 /// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.
 struct LaunchShape {
-  std::int64_t grid;  // blocks
-  int block;          // lanes
-  int cluster = 1;    // neighbouring blocks that run at the same time and reach each other's shared memory
+  std::int64_t grid;   // blocks
+  int block;           // lanes
+  int cluster = 1;     // neighbouring blocks that run at the same time and reach each other's shared memory
   bool early = false;  // may begin before the stream's previous kernel ends, and waits for it by itself
 };
 

@@ -120,6 +120,7 @@ struct PairTask {
   double scale(const float* scales, std::int64_t token) const {
     if (p.spec.quant == QuantMode::none) return 1.0;
     if (p.spec.quant == QuantMode::per_tensor) return scales[0];
+    if (p.spec.quant == QuantMode::per_head) return scales[pair.kv_head * p.scale_head_stride];
     return scales[page_of(token) * p.scale_page_stride + pair.kv_head * p.scale_head_stride + token % p.block_size];
   }
 
@@ -178,8 +179,12 @@ struct PairTask {
       }
     }
     for (int r = 0; r < rows; ++r) {
-      const double lse = softmax(std::span(p_rows).subspan(r * width, width), first, visible(first_row + r));
-      result.lse[row_of(first_row + r) * p.num_q_heads + head_of(first_row + r)] = lse;
+      const int head = head_of(first_row + r);
+      const std::span<double> row = std::span(p_rows).subspan(r * width, width);
+      for (std::int64_t j = 0; j < width; ++j) row[j] = final_score(row[j], first_row + r, first + j);
+      const double sink = p.sinks != nullptr ? p.sinks[head] : -std::numeric_limits<double>::infinity();
+      const double lse = softmax(row, first, visible(first_row + r), sink);
+      result.lse[row_of(first_row + r) * p.num_q_heads + head] = lse;
     }
     for (std::int64_t t = 0; t < width; t += tile_tokens) {
       load_values(first + t, end, tile.data());
@@ -197,16 +202,23 @@ struct PairTask {
     }
   }
 
-  // Scores of tokens first.. become probabilities, 0 where masked; returns the natural log of the sum.
-  static double softmax(std::span<double> row, std::int64_t first, VisibleTokens seen) {
-    double largest = -std::numeric_limits<double>::infinity(), sum = 0;
+  // The score of token t as the softmax of row r takes it.
+  double final_score(double score, int r, std::int64_t t) const {
+    if (p.spec.soft_cap) score = double{p.soft_cap} * std::tanh(score / double{p.soft_cap});
+    if (p.spec.alibi) score += double{p.alibi_slopes[head_of(r)]} * static_cast<double>(t - (visible(r).end - 1));
+    return score;
+  }
+  // Scores of tokens first.. become probabilities, 0 where masked; returns the natural log of the sum, sink included.
+  static double softmax(std::span<double> row, std::int64_t first, VisibleTokens seen, double sink) {
+    double largest = sink, sum = 0;
     for (std::int64_t t = seen.first; t < seen.end; ++t) largest = std::max(largest, row[t - first]);
     for (std::int64_t j = 0; j < std::ssize(row); ++j) {
       const bool masked = first + j < seen.first || first + j >= seen.end;
       row[j] = masked ? 0.0 : std::exp(row[j] - largest);
       sum += row[j];
     }
-    if (seen.count() == 0) return largest;
+    if (largest == -std::numeric_limits<double>::infinity()) return largest;  // neither a token nor a sink
+    sum += std::exp(sink - largest);
     for (double& probability : row) probability /= sum;
     return largest + std::log(sum);
   }
@@ -215,7 +227,7 @@ struct PairTask {
 }  // namespace detail
 
 /// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of 4,
-/// and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf.
+/// and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf, or its sink.
 inline PagedAttentionResult paged_attention(const PagedAttentionProblem& p, int threads = 0,
                                             std::span<const PagedAttentionPair> pairs = {}) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

@@ -70,7 +70,7 @@ inline Difference difference(const Answer& a, const Answer& b) {
 /// inaccessible page follows.
 struct Prepared {
   PagedAttentionProblem p;
-  DeviceBuffer q, out, lse, table, lengths, workspace;
+  DeviceBuffer q, out, lse, table, lengths, sinks, slopes, workspace;
 };
 
 inline void copy_to_device(void* to, const void* from, std::size_t bytes) {
@@ -97,6 +97,7 @@ class Call {
   std::vector<std::int32_t> lengths;  // [batch]
   std::vector<std::int32_t> table;    // [batch, p.table_row_stride]
   std::vector<std::uint16_t> q;       // [batch * mtp, p.q_row_stride]
+  std::vector<float> sinks, slopes;   // [num_q_heads], or empty for none
   int workspace_fill = 0xff;
 
   /// Q and out have gaps between rows and between heads. K, V and scales are NaN until they are set or filled.
@@ -138,7 +139,7 @@ class Call {
   void set_v(F f) {
     set_values(pool_.v(), pool_.v_scale(), p.v_strides, f);
   }
-  /// Sets per-token scales, f(b, kv_head, t); per_tensor takes f(0, 0, 0).
+  /// Sets per-token scales, f(b, kv_head, t); per_tensor takes f(0, 0, 0), per_head f(0, kv_head, 0).
   template <class F>
   void set_k_scale(F f) {
     set_scales(pool_.k_scale(), f);
@@ -206,6 +207,8 @@ class Call {
     d.lse = DeviceBuffer(rows() * p.num_q_heads * sizeof(float));
     d.table = on_device(table);
     d.lengths = on_device(lengths);
+    d.sinks = on_device(sinks);
+    d.slopes = on_device(slopes);
     d.workspace = DeviceBuffer(paged_attention_workspace_size(p, splits));
     d.out.fill(0xff);
     d.lse.fill(0xff);
@@ -215,6 +218,8 @@ class Call {
     d.p.lse = static_cast<float*>(d.lse.data());
     d.p.block_table = static_cast<const std::int32_t*>(d.table.data());
     d.p.context_lengths = static_cast<const std::int32_t*>(d.lengths.data());
+    d.p.alibi_slopes = slopes.empty() ? nullptr : static_cast<const float*>(d.slopes.data());
+    d.p.sinks = sinks.empty() ? nullptr : static_cast<const float*>(d.sinks.data());
     d.p.workspace = d.workspace.data();
     d.p.workspace_bytes = d.workspace.bytes();
     return d;
@@ -266,6 +271,8 @@ class Call {
     host.v_scale = scales(pool_.v_scale());
     host.block_table = table.data();
     host.context_lengths = lengths.data();
+    host.sinks = sinks.empty() ? nullptr : sinks.data();
+    host.alibi_slopes = slopes.empty() ? nullptr : slopes.data();
     return host;
   }
   // Elements from the first of row 0 to the last of the last row and head.
@@ -319,6 +326,7 @@ class Call {
   template <class F>
   void set_scales(const bench::TwinBuffer& buffer, F f) {
     if (p.spec.quant == QuantMode::per_tensor) scales(buffer)[0] = f(0, 0, 0);
+    for (int h = 0; p.spec.quant == QuantMode::per_head && h < p.num_kv_heads; ++h) scales(buffer)[h] = f(0, h, 0);
     if (p.spec.quant == QuantMode::per_token) {
       each_token(
           [&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });
@@ -330,5 +338,14 @@ class Call {
   bench::KvPool pool_;
   bool uploaded_ = false;
 };
+
+/// The entry's spec on a call, and its features at work.
+inline void use_features(Call& call, const PagedAttentionEntry& e) {
+  call.p.spec = e.spec;
+  if (e.spec.soft_cap) call.p.soft_cap = 2.0f;
+  call.slopes.clear();
+  // As of 8 heads, 2^-1 .. 2^-8 (Press et al. 2022), over and over.
+  for (int h = 0; e.spec.alibi && h < call.p.num_q_heads; ++h) call.slopes.push_back(std::ldexp(1.0f, -1 - h % 8));
+}
 
 }  // namespace tilewave::test

@@ -89,6 +89,7 @@ constexpr std::array wrong_tensors{
     Wrong{"v off by 8 bytes", C::misaligned, [](P& p) { p.v = moved(p.v, 8); }},
     Wrong{"out off by 8 bytes", C::misaligned, [](P& p) { p.out = moved(p.out, 8); }},
     Wrong{"lse off by 2 bytes", C::misaligned, [](P& p) { p.lse = moved(p.lse, 2); }},
+    Wrong{"sinks off by 2 bytes", C::misaligned, [](P& p) { p.sinks = moved(static_cast<const float*>(p.lse), 2); }},
     Wrong{"block_table off by 2 bytes", C::misaligned, [](P& p) { p.block_table = moved(p.block_table, 2); }},
     Wrong{"context_lengths off by 1 byte", C::misaligned,
           [](P& p) { p.context_lengths = moved(p.context_lengths, 1); }},

@@ -41,7 +41,16 @@ void each_entry(F f) {
     f(*e);
   }
 }
-/// The same for the entries of head_size 64, for what no head size changes (their policies differ: masks need them all).
+/// The same for the entries of paged_attention_feature_specs() that have(spec).
+template <class Has, class F>
+void each_feature_entry(Has has, F f) {
+  if (too_slow_here()) return;
+  for (const PagedAttentionEntry* e : all_paged_attention_feature_entries()) {
+    INFO("entry " << describe(*e));
+    if (has(e->spec)) f(*e);
+  }
+}
+/// The same as each_entry for the entries of head_size 64, for what no head size changes (their policies differ: masks need them all).
 template <class F>
 void each_small_entry(F f) {
   each_entry([&](const PagedAttentionEntry& e) {

@@ -17,6 +17,9 @@ struct Sync {
   /// CDNA has no clusters: each is one block.
   TILEWAVE_DEVICE static void cluster_arrive() {}
   TILEWAVE_DEVICE static void cluster_wait() { barrier(); }
+  /// Kernels of a stream follow one another.
+  TILEWAVE_DEVICE static void launch_next() {}
+  TILEWAVE_DEVICE static void wait_for_previous() {}
   TILEWAVE_DEVICE static void sched_fence() { __builtin_amdgcn_sched_barrier(0); }
 };
 

@@ -73,10 +73,9 @@ struct Memory : Accesses {
                                         std::uint64_t* mbarrier) {
     const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
     const auto done = static_cast<std::uint32_t>(__cvta_generic_to_shared(mbarrier));
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-        "l"(global), "r"(bytes), "r"(done)
-        : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(global), "r"(bytes), "r"(done)
+                 : "memory");
   }
   TILEWAVE_DEVICE static Chunk load_matrices(const Chunk* row) {
     Chunk c;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/paged_attention/policy.hpp"
@@ -27,6 +28,8 @@ struct PagedAttentionArgs {
   float* lse;  // may be null
   const float* k_scale;
   const float* v_scale;
+  const float* sinks;  // may be null
+  const float* alibi_slopes;
   const std::int32_t* block_table;
   const std::int32_t* context_lengths;
   float* partial_out;  // [batch * mtp, num_q_heads, splits, head_size], each normalised
@@ -47,23 +50,23 @@ struct PagedAttentionArgs {
   std::int32_t mtp, rows;  // rows = mtp * group
   std::int32_t num_q_heads;
   std::int32_t capacity;     // tokens the block table can hold
+  std::int32_t split_tiles;  // least block tiles of a split: fixed cuts of a batch-invariant call, else 0
   std::int32_t window;       // sliding window, or int32 max for none
   std::int32_t output_rows;  // batch * mtp * num_q_heads
-  float scale_log2;          // softmax scale * log2(e)
+  float scale_log2;          // softmax scale * log2(e); with a soft cap softmax scale / cap
+  float cap_log2;            // soft cap * log2(e)
 
-  // of the staged kernel
+  // of balanced and of staged launches
   std::int32_t batch;
-  std::int32_t workers;  // blocks of a balanced launch
-  std::int32_t cluster;  // blocks that merge their splits through shared memory
-  std::int32_t balanced;
+  std::int32_t workers;        // blocks of a balanced launch
+  FastDiv combine_waves;       // waves that share a row there: 1, or all of a block
+  std::int32_t cluster;        // blocks that merge their splits through shared memory: a staged launch's splits
   std::int32_t segment;        // tokens that lie together in a page and in a stage
   std::int32_t segment_bytes;  // of K, V and their scales
   std::int32_t segment_shift;  // log2
   FastDiv k_pieces, v_pieces;  // contiguous pieces of a segment
   FastDiv pieces;              // with those of the scales
-  std::int32_t cluster_shift;  // log2
-  std::int32_t combine_waves, combine_shift;  // waves that share a row: 1, or all of a block
-  std::int32_t stage_tokens, block_rows, table_columns;
+  std::int32_t table_columns;
 };
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.
@@ -71,7 +74,7 @@ struct PointerField {
   const char* name;
   std::size_t offset;
 };
-inline constexpr std::array<PointerField, 11> paged_attention_pointers{{
+inline constexpr std::array<PointerField, 13> paged_attention_pointers{{
     {"q", offsetof(PagedAttentionArgs, q)},
     {"k", offsetof(PagedAttentionArgs, k)},
     {"v", offsetof(PagedAttentionArgs, v)},
@@ -79,21 +82,60 @@ inline constexpr std::array<PointerField, 11> paged_attention_pointers{{
     {"lse", offsetof(PagedAttentionArgs, lse)},
     {"k_scale", offsetof(PagedAttentionArgs, k_scale)},
     {"v_scale", offsetof(PagedAttentionArgs, v_scale)},
+    {"sinks", offsetof(PagedAttentionArgs, sinks)},
+    {"alibi_slopes", offsetof(PagedAttentionArgs, alibi_slopes)},
     {"block_table", offsetof(PagedAttentionArgs, block_table)},
     {"context_lengths", offsetof(PagedAttentionArgs, context_lengths)},
     {"partial_out", offsetof(PagedAttentionArgs, partial_out)},
     {"partial_lse", offsetof(PagedAttentionArgs, partial_lse)},
 }};
 
-/// Workspace bytes for a number of splits: partial outputs and their lse, nothing for one split.
+/// Block tiles of one split of a batch-invariant call, 0 for others.
+constexpr std::int32_t paged_attention_split_tiles(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy) {
+  return static_cast<std::int32_t>(ceil_div<std::int64_t>(p.split_tokens, policy.block_tokens(p.spec)));
+}
+
+/// Most tokens that one sequence of a problem attends, as far as capacities tell.
+constexpr std::int64_t paged_attention_attended(const PagedAttentionProblem& p) {
+  const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
+  return p.sliding_window > 0 ? min_of(capacity, std::int64_t{p.sliding_window} + p.mtp) : capacity;
+}
+
+/// The splits that a batch-invariant call takes: those that the longest sequence fills, at most max_splits. Its first
+/// tile may begin up to a wave's tile before the window.
+constexpr int paged_attention_fixed_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy) {
+  const std::int64_t tokens =
+      paged_attention_attended(p) + (p.sliding_window > 0 ? AtomFacts::groups * p.spec.unit() : 0);
+  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(tokens, policy.block_tokens(p.spec)));
+  return static_cast<int>(
+      min_of<std::int64_t>(max_splits, ceil_div<std::int64_t>(tiles, paged_attention_split_tiles(p, policy))));
+}
+
+/// Blocks of a balanced launch: as many as the chip holds at a time.
+constexpr std::int32_t paged_attention_workers(const PagedAttentionPolicy& policy, const ArchFacts& facts) {
+  const int block_waves = policy.waves_per_block() + (policy.staged() ? 1 : 0);
+  return facts.compute_units * max_of(1, facts.simds_per_cu * policy.waves_per_simd / block_waves);
+}
+
+/// Workspace bytes for a number of equal parts: partial outputs and their lse, nothing for one part.
 constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, int num_splits) {
   if (num_splits <= 1) return 0;
   const std::size_t partials = std::size_t{1} * p.batch * p.mtp * p.num_q_heads * num_splits;
   return partials * (p.spec.head_size + 1) * sizeof(float);
 }
 
+/// Workspace bytes of an entry: partial outputs and their lse, where a second launch combines them.
+constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                                     const ArchFacts& facts, int num_splits) {
+  if (policy.balanced()) {
+    const std::size_t partials = std::size_t{2} * paged_attention_workers(policy, facts) * policy.block_rows();
+    return partials * (p.spec.head_size + 1) * sizeof(float);
+  }
+  return policy.staged() ? 0 : paged_attention_workspace_size(p, num_splits);
+}
+
 inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
-                                               int num_splits) {
+                                               const ArchFacts& facts, int num_splits) {
   PagedAttentionArgs a{};
   a.q = p.q;
   a.k = p.k;
@@ -102,11 +144,13 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.lse = p.lse;
   a.k_scale = p.k_scale;
   a.v_scale = p.v_scale;
+  a.sinks = p.sinks;
+  a.alibi_slopes = p.alibi_slopes;
   a.block_table = p.block_table;
   a.context_lengths = p.context_lengths;
-  if (num_splits > 1) {
+  if (const std::size_t bytes = paged_attention_workspace_size(p, policy, facts, num_splits); bytes > 0) {
     a.partial_out = static_cast<float*>(p.workspace);
-    a.partial_lse = a.partial_out + std::int64_t{1} * p.batch * p.mtp * p.num_q_heads * num_splits * p.spec.head_size;
+    a.partial_lse = a.partial_out + bytes / sizeof(float) / (p.spec.head_size + 1) * p.spec.head_size;
   }
   a.q_row_stride = p.q_row_stride;
   a.q_head_stride = p.q_head_stride;
@@ -127,12 +171,30 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.kv_heads = FastDiv::by(p.num_kv_heads);
   a.num_q_heads = p.num_q_heads;
   a.capacity = p.table_columns * p.block_size;
+  a.split_tiles = paged_attention_split_tiles(p, policy);
   a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
   a.output_rows = p.batch * p.mtp * p.num_q_heads;
-  a.scale_log2 = p.softmax_scale * log2_e;
+  a.scale_log2 = p.spec.soft_cap ? p.softmax_scale / p.soft_cap : p.softmax_scale * log2_e;
+  a.cap_log2 = p.soft_cap * log2_e;
   a.batch = p.batch;
   a.table_columns = p.table_columns;
-  a.cluster = 1;
+  a.workers = paged_attention_workers(policy, facts);
+  // With few rows there are many parts to each.
+  a.combine_waves = FastDiv::by(a.output_rows > 2 * facts.compute_units ? 1 : 4);
+  a.cluster = policy.staged() && !policy.balanced() ? num_splits : 1;
+  if (policy.staged()) {
+    const std::int32_t unit = p.spec.unit(), units = p.spec.head_size / unit;
+    a.segment = std::gcd(p.block_size, policy.prefetch.stage_tokens);
+    while ((1 << a.segment_shift) < a.segment) ++a.segment_shift;
+    const std::int32_t scales = p.spec.quant == QuantMode::per_token ? 2 : 0;
+    a.segment_bytes = a.segment * (2 * p.spec.head_size * size_of(p.spec.kv) + scales * int{sizeof(float)});
+    const bool whole_page = a.segment == p.block_size && p.k_strides.unit == std::int64_t{p.block_size} * unit;
+    const std::int32_t k_pieces = whole_page ? 1 : units;
+    const std::int32_t v_pieces = p.v_strides.unit == std::int64_t{p.spec.head_size} * unit ? 1 : a.segment / unit;
+    a.k_pieces = FastDiv::by(k_pieces);
+    a.v_pieces = FastDiv::by(v_pieces);
+    a.pieces = FastDiv::by(k_pieces + v_pieces + scales);
+  }
   return a;
 }
 

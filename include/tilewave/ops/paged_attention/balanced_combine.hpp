@@ -1,124 +1,139 @@
 // SPDX-License-Identifier: MIT
-// Combine of a balanced launch: the parts of a row lie with the blocks that share its stages. Grid: one block per output
-// row; its waves take the parts in turn. It begins while decode still runs and works out where the parts will be. Bound:
-// latency of two dependent reads.
+// Combine of a balanced launch: the parts of a row lie with the blocks that shared its stages, one after the other. Grid:
+// one wave, or one block, per output row (sequence, mtp token, head). It may begin while decode still runs, and works
+// out meanwhile where the parts will be. LDS plan: what the waves of a block have summed up. Bound: latency of two
+// dependent reads.
 #pragma once
 
+#include "tilewave/ops/attention_combine/partial_sum.hpp"
+#include "tilewave/ops/paged_attention/sink.hpp"
 #include "tilewave/ops/paged_attention/work.hpp"
 
 namespace tilewave {
 
-template <class B, int head_size>
+/// Every `step`-th part of a row from `offset` on, as PartialSum wants it. A block that begins inside a sequence leaves
+/// its part in slot 2 * block, one that ends inside, as the first of a row does, in 2 * block + 1; `rows` a slot.
+struct BalancedParts {
+  const void* x;
+  const float* lse;
+  std::int64_t head_size, first_block;
+  std::int32_t rows, row, offset, step, count;
+
+  static constexpr int most = 288;  // blocks that share one row: at most those of a launch
+  TILEWAVE_DEVICE std::int64_t lse_at(std::int32_t p) const {
+    const std::int32_t part = offset + p * step;
+    return (2 * (first_block + part) + (part == 0 ? 1 : 0)) * rows + row;
+  }
+  TILEWAVE_DEVICE std::int64_t x_at(std::int32_t p) const { return lse_at(p) * head_size; }
+};
+
+template <class B, int head_size, DType out_type, PagedAttentionPolicy P, int work_tokens>
 struct PagedAttentionBalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
   static constexpr int lanes = B::facts.wave_lanes, waves = 4;
   static constexpr int block_threads = waves * lanes, waves_per_simd = 2;
-  static constexpr int columns = head_size / lanes, held = 9, batch = 4;
+  static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
+  static constexpr RowPolicy row_policy{
+      .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
+  using Total = PartialSum<B, DType::f32, row_policy, false>;
   struct Shared {
-    float out[waves][head_size];
+    Total total[waves][lanes];
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const std::int32_t lane = B::lane_id(), row_waves = a.combine_waves;
-    const std::int32_t id = B::block_id() * waves + B::wave_id();
-    const std::int32_t row = min_of(id >> a.combine_shift, a.output_rows - 1), wave = id & (row_waves - 1);
+    const std::int32_t row_waves = a.combine_waves.divisor, id = B::block_id() * waves + B::wave_id();
+    const std::int32_t row = min_of(a.combine_waves.quotient(id), a.output_rows - 1);
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
+    BalancedParts parts = parts_of(a, out_row, head);
+    parts.offset = id - a.combine_waves.quotient(id) * row_waves;
+    parts.step = row_waves;
+    const bool beyond_table = B::uniform(B::load(a.context_lengths + out_row / a.mtp)) > a.capacity;
+
+    B::wait_for_previous();
+    if (parts.count == 1 || id >= a.output_rows * row_waves) return;  // its block wrote it
+    parts.count = max_of(ceil_div(parts.count - parts.offset, row_waves), 0);
+    Total total = Total::of(parts, head_size);
+    if (row_waves > 1) {  // then all waves of the block have this row
+      shared.total[parts.offset][B::lane_id()] = total;
+      B::barrier();
+      if (parts.offset != 0) return;
+      add_up(shared, total);
+    }
+    if (beyond_table) {
+      total.scale(__builtin_nanf(""));
+      total.lse = __builtin_nanf("");
+    }
+    if (a.sinks != nullptr) {
+      const JoinedSink joined = join_sink<B>(total.lse, B::load(a.sinks + head));
+      total.scale(joined.share);
+      total.lse = joined.lse;
+    }
+    auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
+    total.template store<out_type>(to, head_size);
+    if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
+  }
+
+ private:
+  /// Where the parts of a row are: none of an empty sequence, one if a block had it to itself.
+  TILEWAVE_DEVICE static BalancedParts parts_of(const Args& a, std::int32_t out_row, std::int32_t head) {
     const std::int32_t sequence = out_row / a.mtp, token = out_row - sequence * a.mtp;
     const std::int32_t kv_head = a.group.quotient(head);
     const std::int32_t group_row = token * a.group.divisor + head - kv_head * a.group.divisor;
-    const std::int32_t row_group = group_row / a.block_rows, items = a.kv_heads.divisor * a.row_groups.divisor;
+    const std::int32_t row_group = group_row / P.block_rows(), items = a.kv_heads.divisor * a.row_groups.divisor;
     std::int32_t all = 0, before = 0;
-    for (std::int32_t s = lane; s < a.batch; s += lanes) {
+    for (std::int32_t s = B::lane_id(); s < a.batch; s += lanes) {
       const std::int32_t stages = stages_of(a, s);
       all += stages;
       if (s < sequence) before += stages;
     }
-    all = sum(all);
-    before = sum(before);
-    const auto reach = PagedAttentionReach::of(a, B::uniform(B::load(a.context_lengths + sequence)), a.stage_tokens);
-    const std::int64_t total = std::int64_t{all} * items;
-    const std::int64_t begin = std::int64_t{before} * items +
-                               std::int64_t{kv_head * a.row_groups.divisor + row_group} * reach.stages;
-    const std::int32_t first = reach.stages == 0 ? 0 : worker_of(a, begin, total);
-    const std::int32_t parts = reach.stages == 0 ? 0 : worker_of(a, begin + reach.stages - 1, total) - first + 1;
-    const std::int32_t in_group = group_row - row_group * a.block_rows;
-    const auto place = [&](std::int32_t p) {
-      return (2 * std::int64_t{first + p} + (p == 0 ? 1 : 0)) * a.block_rows + in_group;
-    };
-
-    B::wait_for_previous();
-    if (parts == 1 || id >= a.output_rows * row_waves) return;  // its block wrote it
-    constexpr float minus_infinity = -__builtin_inff();
-    float weight[held], maximum = minus_infinity;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < held; ++i) {
-      const int p = i * lanes + lane;
-      weight[i] = p < parts ? B::load(a.partial_lse + place(p)) : minus_infinity;
-      maximum = __builtin_fmaxf(maximum, weight[i]);
+    const std::int64_t total = std::int64_t{sum(all)} * items;
+    const std::int32_t stages = stages_of(a, sequence);
+    const std::int64_t begin =
+        std::int64_t{sum(before)} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
+    BalancedParts parts{
+        a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), group_row - row_group * P.block_rows(), 0, 1, 0};
+    if (stages > 0) {
+      parts.first_block = block_of(a, begin, total);
+      parts.count = static_cast<std::int32_t>(block_of(a, begin + stages - 1, total) - parts.first_block) + 1;
     }
-    maximum = B::template reduce<lanes>(maximum, Max{});
-    const float reference = maximum == minus_infinity ? 0.0f : maximum;
-    float total_weight = 0.0f;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < held; ++i) {
-      weight[i] = B::exp2((weight[i] - reference) * log2_e);
-      total_weight += weight[i];
-    }
-    total_weight = B::template reduce<lanes>(total_weight, Sum{});
-    if (reach.beyond_table) total_weight = __builtin_nanf("");
-
-    using Columns = Vec<float, columns>;
-    Columns out{};
-    static_for<held>([&](auto i) {
-      for (int at = i * lanes; at < min_of(parts, (i + 1) * lanes); at += row_waves * batch) {
-        Columns part[batch];
-        TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {
-          const std::int32_t p = min_of(at + j * row_waves + wave, parts - 1);
-          part[j] = B::load(reinterpret_cast<const Columns*>(a.partial_out + place(p) * head_size + lane * columns));
-        }
-        TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {
-          const int p = at + j * row_waves + wave;
-          const float w = B::shuffle(weight[i], p % lanes);
-          TILEWAVE_UNROLL
-          for (int c = 0; c < columns; ++c) out[c] += (p < parts ? w : 0.0f) * part[j][c];
-        }
-      }
-    });
-    if (row_waves > 1) {  // then all waves of the block have this row
-      B::store(reinterpret_cast<Columns*>(&shared.out[wave][lane * columns]), out);
-      B::barrier();
-      if (wave != 0) return;
-      for (int w = 1; w < waves; ++w) {
-        const Columns other = B::load(reinterpret_cast<const Columns*>(&shared.out[w][lane * columns]));
-        TILEWAVE_UNROLL
-        for (int c = 0; c < columns; ++c) out[c] += other[c];
-      }
-    }
-    const float scale = total_weight == 0.0f ? 0.0f : 1.0f / total_weight;
-    auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
-    Vec<std::uint32_t, columns / 2> words;
-    TILEWAVE_UNROLL
-    for (int w = 0; w < columns / 2; ++w) words[w] = B::round_bf16(out[2 * w] * scale, out[2 * w + 1] * scale);
-    B::store(reinterpret_cast<decltype(words)*>(to + lane * columns), words);
-    if (a.lse != nullptr && lane == 0)
-      B::store(a.lse + row, total_weight == 0.0f ? minus_infinity : reference + B::log2(total_weight) * ln_2);
+    return parts;
   }
 
- private:
+  /// The sums of the block's waves, added up as parts are.
+  TILEWAVE_DEVICE static void add_up(const Shared& shared, Total& total) {
+    constexpr float minus_infinity = -__builtin_inff();
+    float top = minus_infinity, weight = 0.0f;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < waves; ++w) top = __builtin_fmaxf(top, shared.total[w][B::lane_id()].lse);
+    const float reference = top == minus_infinity ? 0.0f : top;
+    total.scale(0.0f);
+    TILEWAVE_UNROLL
+    for (int w = 0; w < waves; ++w) {
+      const Total& part = shared.total[w][B::lane_id()];
+      const float share = B::exp2((part.lse - reference) * log2_e);
+      weight += share;
+      TILEWAVE_UNROLL
+      for (int c = 0; c < Total::chunks; ++c) {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < Total::unit; ++e) total.x[c][e] += share * part.x[c][e];
+      }
+    }
+    total.scale(weight == 0.0f ? 0.0f : 1.0f / weight);
+    total.lse = weight == 0.0f ? minus_infinity : reference + B::log2(weight) * ln_2;
+  }
+
   TILEWAVE_DEVICE static std::int32_t stages_of(const Args& a, std::int32_t s) {
-    return PagedAttentionReach::of(a, B::load(a.context_lengths + s), a.stage_tokens).stages;
+    return PagedAttentionReach::of(a, B::load(a.context_lengths + s), work_tokens).stages;
   }
   /// The block w with floor(w T / G) <= stage < floor((w + 1) T / G).
-  TILEWAVE_DEVICE static std::int32_t worker_of(const Args& a, std::int64_t stage, std::int64_t total) {
-    return static_cast<std::int32_t>(((stage + 1) * workers_of(a, total) - 1) / total);
+  TILEWAVE_DEVICE static std::int64_t block_of(const Args& a, std::int64_t stage, std::int64_t total) {
+    return ((stage + 1) * workers_of(a, total) - 1) / total;
   }
   TILEWAVE_DEVICE static std::int32_t sum(std::int32_t x) {
     TILEWAVE_UNROLL
     for (int mask = 1; mask < lanes; mask *= 2) x += B::shuffle_xor(x, mask);
-    return x;
+    return B::uniform(x);
   }
 };
 

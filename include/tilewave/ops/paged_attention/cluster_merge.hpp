@@ -5,10 +5,11 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/sink.hpp"
 
 namespace tilewave {
 
-/// L is a PagedAttentionLayout. Clusters are powers of two.
+/// L is a PagedAttentionLayout.
 template <class L>
 struct PagedAttentionClusterMerge {
   using B = typename L::Room;
@@ -19,7 +20,7 @@ struct PagedAttentionClusterMerge {
 
   static constexpr int wave_tiles = L::row_tiles * L::out_tiles, tiles = L::wave_rows * wave_tiles;
   /// Tile n of the rows goes to block n % cluster, as its n / cluster-th, from `cluster * token_waves` sources.
-  using Shares = Scores[tiles * L::token_waves][L::lanes];
+  using Shares = Scores[(tiles + B::facts.max_cluster_blocks - 1) * L::token_waves][L::lanes];
 
   /// Called by every wave that computes, the others call accompany().
   TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const Place& at, State& s, typename L::Shared& shared,
@@ -33,8 +34,8 @@ struct PagedAttentionClusterMerge {
     B::cluster_arrive();
     B::cluster_wait();
     const int rank = B::cluster_rank(), wave = at.wave_row * L::token_waves + at.wave_token;
-    for (int i = wave; (i << a.cluster_shift) + rank < tiles; i += L::wave_rows * L::token_waves) {
-      write(a, at, i, (i << a.cluster_shift) + rank, shares);
+    for (int i = wave; i * a.cluster + rank < tiles; i += L::wave_rows * L::token_waves) {
+      write(a, at, i, i * a.cluster + rank, shares);
     }
     if (a.lse != nullptr && rank == 0 && at.wave_token == 0) write_lse(a, at, s);
   }
@@ -57,17 +58,19 @@ struct PagedAttentionClusterMerge {
     for (int c = Map::group(B::lane_id()); c < a.cluster; c += AtomFacts::groups) {
       L::each_row([&](int t, int r) {
         const Vec<float, 2> both{{s.row_max[t][r], s.row_sum[t][r]}};
-        B::store(B::remote(reinterpret_cast<Vec<float, 2>*>(&shared.row[source][row_in_block(at, t, r)]), c), both);
+        B::store(B::remote(reinterpret_cast<Vec<float, 2>*>(&shared.early.row[source][row_in_block(at, t, r)]), c),
+                 both);
       });
     }
   }
 
-  /// Bring the outputs to the maximum of all and divide them by the sum of all; both stay in the state.
+  /// Bring the outputs to the maximum of all and divide them by the sum of all. The row's lse takes the place of its
+  /// maximum.
   TILEWAVE_DEVICE static void weigh(const PagedAttentionArgs& a, const Place& at, State& s,
                                     const typename L::Shared& shared) {
     constexpr int held = L::sources / AtomFacts::groups;
     const int count = a.cluster * L::token_waves;
-    const float v_scale = L::spec.quant == QuantMode::per_tensor ? B::load(a.v_scale) : 1.0f;
+    const float v_scale = L::common_scale(a, a.v_scale, at.kv_head);
     L::each_row([&](int t, int r) {
       float max[held], sum[held], top = L::minus_infinity, total = 0.0f;
       TILEWAVE_UNROLL
@@ -75,7 +78,7 @@ struct PagedAttentionClusterMerge {
         const int source = i * AtomFacts::groups + Map::group(B::lane_id());
         Vec<float, 2> both{{L::minus_infinity, 0.0f}};
         if (source < count)
-          both = B::load(reinterpret_cast<const Vec<float, 2>*>(&shared.row[source][row_in_block(at, t, r)]));
+          both = B::load(reinterpret_cast<const Vec<float, 2>*>(&shared.early.row[source][row_in_block(at, t, r)]));
         max[i] = both[0];
         sum[i] = both[1];
         top = L::larger(top, max[i]);
@@ -86,9 +89,16 @@ struct PagedAttentionClusterMerge {
       for (int i = 0; i < held; ++i) total += sum[i] * B::exp2(max[i] - reference);
       total = L::over_groups(total, L::sum);
       if (at.beyond_table) total = __builtin_nanf("");
-      L::scale_row(s, t, r, total == 0.0f ? 0.0f : B::exp2(s.row_max[t][r] - reference) * v_scale / total);
-      s.row_max[t][r] = top;
-      s.row_sum[t][r] = total;
+      float factor = total == 0.0f ? 0.0f : B::exp2(s.row_max[t][r] - reference) * v_scale / total;
+      s.row_max[t][r] = total == 0.0f ? L::minus_infinity : (top + B::log2(total)) * ln_2;
+      if (a.sinks != nullptr) {
+        const std::int32_t row = first_of_block(at) + row_in_block(at, t, r);
+        const std::int32_t head = at.kv_head * a.group.divisor + a.group.remainder(min_of(row, a.rows - 1));
+        const JoinedSink joined = join_sink<B>(s.row_max[t][r], B::load(a.sinks + head));
+        factor *= joined.share;
+        s.row_max[t][r] = joined.lse;
+      }
+      L::scale_row(s, t, r, factor);
     });
   }
 
@@ -96,9 +106,9 @@ struct PagedAttentionClusterMerge {
     const int lane = B::lane_id(), source = B::cluster_rank() * L::token_waves + at.wave_token;
     TILEWAVE_UNROLL
     for (int i = 0; i < wave_tiles; ++i) {
-      const int n = at.wave_row * wave_tiles + i;
-      const int place = (n >> a.cluster_shift) * a.cluster * L::token_waves + source;
-      B::store(B::remote(&shares[place][lane], n & (a.cluster - 1)), s.out[i / L::out_tiles][i % L::out_tiles]);
+      const int n = at.wave_row * wave_tiles + i, turn = a.splits.quotient(n);
+      const int place = turn * a.cluster * L::token_waves + source;
+      B::store(B::remote(&shares[place][lane], n - turn * a.cluster), s.out[i / L::out_tiles][i % L::out_tiles]);
     }
   }
 
@@ -120,8 +130,7 @@ struct PagedAttentionClusterMerge {
     const int wave_row = n / wave_tiles, t = n % wave_tiles / L::out_tiles, d = n % L::out_tiles;
     TILEWAVE_UNROLL
     for (int r = 0; r < L::rows_per_lane; ++r) {
-      const std::int32_t row =
-          first_of_block(at) + (wave_row * L::row_tiles + t) * L::atom_rows + Map::row(lane, r);
+      const std::int32_t row = first_of_block(at) + (wave_row * L::row_tiles + t) * L::atom_rows + Map::row(lane, r);
       if (row >= a.rows) continue;
       const std::int32_t token = a.group.quotient(row);
       const std::int32_t head = at.kv_head * a.group.divisor + row - token * a.group.divisor;
@@ -143,9 +152,7 @@ struct PagedAttentionClusterMerge {
       if (row >= a.rows || Map::group(B::lane_id()) != 0) return;
       const std::int32_t token = a.group.quotient(row);
       const std::int32_t head = at.kv_head * a.group.divisor + row - token * a.group.divisor;
-      const float sum = s.row_sum[t][r];
-      B::store(a.lse + (at.sequence * std::int64_t{a.mtp} + token) * a.num_q_heads + head,
-               sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2);
+      B::store(a.lse + (at.sequence * std::int64_t{a.mtp} + token) * a.num_q_heads + head, s.row_max[t][r]);
     });
   }
 

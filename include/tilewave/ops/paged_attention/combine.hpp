@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Combine the partial results of the splits: out = sum_p w_p o_p with w_p = exp(lse_p - lse). Grid: one wave per output
-// row (sequence, mtp token, head), `waves` rows a block. No LDS, no barrier. Bound: latency of two dependent reads, so
-// a lane holds the weights of its own splits and partials are read `batch` at a time.
+// Combine the partial results of the splits with the arithmetic of ops/attention_combine: out = sum_p w_p o_p with
+// w_p = exp(lse_p - lse). Then the sinks join. Grid: one wave per output row (sequence, mtp token, head), `waves` rows
+// a block. No LDS.
 #pragma once
 
-#include <bit>
-
-#include "tilewave/arch/backend.hpp"
-#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/attention_combine/partial_sum.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
+#include "tilewave/ops/paged_attention/sink.hpp"
 
 namespace tilewave {
 
@@ -21,105 +19,29 @@ struct PagedAttentionCombine {
   static constexpr int lanes = B::facts.wave_lanes, waves = 4;
   static constexpr int block_threads = waves * lanes;
   static constexpr int waves_per_simd = 2;
-  // Head dimensions of one lane: a power of two, for one access.
-  static constexpr int columns = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ceil_div(head_size, lanes))));
-  static constexpr bool idle_lanes = columns * lanes != head_size;
-  static constexpr int held = ceil_div(max_splits, lanes);  // weights of one lane
-  static constexpr int batch = 8;
-  static_assert(head_size % columns == 0 && lanes % batch == 0);
+  static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
+  static constexpr RowPolicy row_policy{
+      .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
+  static_assert(head_size % unit == 0 && max_splits <= max_partials);
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t row = B::block_id() * waves + B::wave_id();
     if (row >= a.output_rows) return;
-    // Lanes past the head's end go along, as every lane holds weights, with the last columns of the head.
     const std::int32_t splits = a.splits.divisor;
-    const std::int32_t column =
-        idle_lanes ? min_of(B::lane_id() * columns, head_size - columns) : B::lane_id() * columns;
-    const float* partial_lse = a.partial_lse + std::int64_t{row} * splits;
-    const float* partial_out = a.partial_out + std::int64_t{row} * splits * head_size + column;
-
-    constexpr float minus_infinity = -__builtin_inff();
-    float weight[held], maximum = minus_infinity;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < held; ++i) {
-      const int p = i * lanes + B::lane_id();
-      weight[i] = p < splits ? B::load(partial_lse + p) : minus_infinity;
-      maximum = __builtin_fmaxf(maximum, weight[i]);
-    }
-    maximum = over_wave(maximum, [](float x, float y) { return __builtin_fmaxf(x, y); });
-    const float reference = maximum == minus_infinity ? 0.0f : maximum;  // no split saw a token
-    float sum = 0.0f;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < held; ++i) {
-      weight[i] = B::exp2((weight[i] - reference) * log2_e);
-      sum += weight[i];
-    }
-    sum = over_wave(sum, [](float x, float y) { return x + y; });
-
-    Vec<float, columns> out{};
-    static_for<held>([&](auto i) {
-      for (int first = i * lanes; first < min_of(splits, (i + 1) * lanes); first += batch) {
-        Vec<float, columns> partial[batch];
-        TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {  // past the last split: the last one again, with a weight of zero
-          partial[j] = load_columns(partial_out + std::int64_t{min_of(first + j, splits - 1)} * head_size);
-        }
-        TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {
-          const float w = B::shuffle(weight[i], (first + j) % lanes);
-          TILEWAVE_UNROLL
-          for (int c = 0; c < columns; ++c) out[c] += w * partial[j][c];
-        }
-      }
-    });
-    const float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const std::int64_t partial = std::int64_t{row} * splits;
+    using Total = PartialSum<B, DType::f32, row_policy, false>;
+    Total total = Total::of(
+        PartialRow{a.partial_out + partial * head_size, a.partial_lse + partial, head_size, 1, splits}, head_size);
 
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
-    auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride + column;
-    if (!idle_lanes || B::lane_id() * columns < head_size) store_columns(to, out, scale);
-    if (a.lse != nullptr && B::lane_id() == 0) {
-      B::store(a.lse + row, sum == 0.0f ? -__builtin_inff() : reference + B::log2(sum) * ln_2);
+    if (a.sinks != nullptr) {
+      const JoinedSink joined = join_sink<B>(total.lse, B::load(a.sinks + head));
+      total.scale(joined.share);
+      total.lse = joined.lse;
     }
-  }
-
- private:
-  TILEWAVE_DEVICE static std::uint32_t round(float low, float high) {
-    if constexpr (out_type == DType::f16) {
-      return B::pack_f16(low, high);
-    } else {
-      return B::round_bf16(low, high);
-    }
-  }
-
-  template <class F>
-  TILEWAVE_DEVICE static float over_wave(float x, F combine) {
-    TILEWAVE_UNROLL
-    for (int mask = 1; mask < lanes; mask *= 2) x = combine(x, B::shuffle_xor(x, mask));
-    return x;
-  }
-
-  static constexpr int piece = columns < 4 ? columns : 4;  // one access is at most 16 bytes
-
-  TILEWAVE_DEVICE static Vec<float, columns> load_columns(const float* from) {
-    Vec<float, columns> values;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < columns; i += piece) {
-      const auto part = B::load(reinterpret_cast<const Vec<float, piece>*>(from + i));
-      TILEWAVE_UNROLL
-      for (int c = 0; c < piece; ++c) values[i + c] = part[c];
-    }
-    return values;
-  }
-
-  TILEWAVE_DEVICE static void store_columns(std::uint16_t* to, const Vec<float, columns>& values, float scale) {
-    if constexpr (columns == 1) {
-      B::store(to, static_cast<std::uint16_t>(round(values[0] * scale, 0.0f)));
-    } else {
-      Vec<std::uint32_t, columns / 2> words;
-      TILEWAVE_UNROLL
-      for (int w = 0; w < columns / 2; ++w) words[w] = round(values[2 * w] * scale, values[2 * w + 1] * scale);
-      B::store(reinterpret_cast<decltype(words)*>(to), words);
-    }
+    auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
+    total.template store<out_type>(to, head_size);
+    if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/sink.hpp"
 
 namespace tilewave {
 
@@ -87,7 +88,7 @@ struct PagedAttentionEpilogue {
 
   TILEWAVE_DEVICE static void write(const PagedAttentionArgs& a, const Place& at, State& s) {
     const int lane = B::lane_id(), column = L::Values::first_held(0, Map::group(lane));
-    const float v_scale = L::spec.quant == QuantMode::per_tensor ? B::load(a.v_scale) : 1.0f;
+    const float v_scale = L::common_scale(a, a.v_scale, at.kv_head);
     L::each_row([&](int t, int r) {
       const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
       if (row >= a.rows) return;
@@ -96,16 +97,22 @@ struct PagedAttentionEpilogue {
       const std::int64_t out_row = at.sequence * std::int64_t{a.mtp} + token;
       const std::int64_t lse_at = out_row * a.num_q_heads + head;
       const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
-      const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
-      const float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
+      float scale = sum == 0.0f ? 0.0f : v_scale / sum;
+      float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
       if (at.slot < 0) {
+        if (a.sinks != nullptr) {  // as combine does it, to the bit
+          const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + head));
+          L::scale_row(s, t, r, scale);
+          scale = joined.share;
+          lse = joined.lse;
+        }
         auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
         write_out(s, t, r, scale, to + column);
         if (a.lse != nullptr && column == 0) B::store(a.lse + lse_at, lse);
       } else {
-        const std::int64_t partial =
-            a.balanced ? std::int64_t{at.slot} * L::block_rows + row - at.first_row + at.wave_row * L::row_tiles * L::atom_rows
-                       : lse_at * a.splits.divisor + at.slot;
+        const std::int32_t in_group = row - at.first_row + at.wave_row * L::row_tiles * L::atom_rows;
+        const std::int64_t partial = L::policy.balanced() ? std::int64_t{at.slot} * L::block_rows + in_group
+                                                          : lse_at * a.splits.divisor + at.slot;
         write_partial(s, t, r, scale, a.partial_out + partial * L::spec.head_size + column);
         if (column == 0) B::store(a.partial_lse + partial, lse);
       }

@@ -10,6 +10,7 @@
 #include "tilewave/ops/paged_attention/epilogue.hpp"
 #include "tilewave/ops/paged_attention/layout.hpp"
 #include "tilewave/ops/paged_attention/online_softmax.hpp"
+#include "tilewave/ops/paged_attention/work.hpp"
 
 namespace tilewave {
 
@@ -31,12 +32,23 @@ struct PagedAttentionDecode {
   static constexpr int waves_per_simd = P.waves_per_simd;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at = where_am_i(a);
+    if constexpr (P.balanced()) {
+      B::launch_next();
+      const std::int32_t wave = B::wave_id();
+      for (PagedAttentionWork<L> work(a); work.more(); work.next()) decode(a, work.place(wave), shared);
+    } else {
+      decode(a, where_am_i(a), shared);
+    }
+  }
+
+ private:
+  /// One (sequence, kv head, row group), or a part of its tokens.
+  TILEWAVE_DEVICE static void decode(const Args& a, const Place& at, Shared& shared) {
     State s;
     set_up(a, at, s, shared);
     if (at.tiles > 0) {
       const Kv kv(a, at.sequence, at.kv_head, at.first, at.end);
-      const float k_scale = S.quant == QuantMode::per_tensor ? a.scale_log2 * B::load(a.k_scale) : a.scale_log2;
+      const float k_scale = a.scale_log2 * L::common_scale(a, a.k_scale, at.kv_head);
       prefetch(kv, at, s);
       for (std::int32_t tile = 0; tile < at.tiles; tile += L::unrolled_tiles) {
         static_for<L::unrolled_tiles>([&](auto u) {
@@ -47,7 +59,6 @@ struct PagedAttentionDecode {
     PagedAttentionEpilogue<L>::run(a, at, s, shared, [] { B::barrier(); });
   }
 
- private:
   TILEWAVE_DEVICE static Place where_am_i(const Args& a) {
     Place at;
     const std::int32_t block = B::block_id(), wave = B::wave_id();
@@ -71,7 +82,8 @@ struct PagedAttentionDecode {
     constexpr std::int32_t block_tokens = L::block_tokens;
     const std::int32_t base = align_down(at.first, std::int32_t{L::wave_tokens});
     const std::int32_t block_tiles = ceil_div(at.end - base, block_tokens);
-    const std::int32_t per_split = a.splits.quotient(block_tiles + a.splits.divisor - 1);
+    const std::int32_t equal_parts = a.splits.quotient(block_tiles + a.splits.divisor - 1);
+    const std::int32_t per_split = max_of(equal_parts, a.split_tiles);
     const std::int32_t from = base + min_of(at.split * per_split, block_tiles) * block_tokens;
     const std::int32_t to = min_of(at.end, base + min_of((at.split + 1) * per_split, block_tiles) * block_tokens);
     at.begin = from + at.wave_token * L::wave_tokens;
@@ -92,16 +104,13 @@ struct PagedAttentionDecode {
       TILEWAVE_UNROLL
       for (int r = 0; r < L::rows_per_lane; ++r) {
         const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
-        const std::int32_t token = a.group.quotient(min_of(row, a.rows - 1));
-        s.causal_end[t][r] = at.end - a.mtp + 1 + token;
-        s.row_max[t][r] = L::minus_infinity;
-        s.row_sum[t][r] = 0.0f;
+        L::begin_row(a, at, s, t, r, row);
         load_q_row(a, at, row, r, q);
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < L::q_operands; ++i) {
         if constexpr (P.q_shared) {
-          if (at.wave_token == 0) shared.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
+          if (at.wave_token == 0) shared.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
         } else {
           s.q[t][i] = q[i];
         }
@@ -207,7 +216,7 @@ struct PagedAttentionDecode {
         for (int t = 0; t < L::row_tiles; ++t) {
           RowsOperand q;
           if constexpr (P.q_shared) {
-            q = shared.q[(at.wave_row * L::row_tiles + t) * L::q_operands + u * L::steps + step][B::lane_id()];
+            q = shared.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + u * L::steps + step][B::lane_id()];
           } else {
             q = s.q[t][u * L::steps + step];
           }

@@ -7,8 +7,10 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
+#include "tilewave/ops/paged_attention/balanced_combine.hpp"
 #include "tilewave/ops/paged_attention/combine.hpp"
 #include "tilewave/ops/paged_attention/kernel.hpp"
+#include "tilewave/ops/paged_attention/staged_kernel.hpp"
 
 namespace tilewave {
 
@@ -23,7 +25,8 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
     if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "16-bit KV takes quant mode none"};
   } else if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour of KV is not this architecture's"};
-    if (s.quant == QuantMode::none) return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor or per_token"};
+    if (s.quant == QuantMode::none)
+      return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor, per_head or per_token"};
   } else {
     return {StatusCode::unsupported_dtype, "KV must be of q's type or fp8"};
   }
@@ -64,6 +67,13 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   if (!std::isfinite(p.softmax_scale * log2_e)) {
     return {StatusCode::bad_value, "softmax_scale, and it times log2(e), must be finite"};
   }
+  if (!p.spec.soft_cap) {
+    if (p.soft_cap != 0.0f) return {StatusCode::bad_value, "soft_cap is set, but the spec has none"};
+  } else if (!(p.soft_cap > 0.0f) || !std::isfinite(p.soft_cap * log2_e) ||
+             !std::isfinite(p.softmax_scale / p.soft_cap)) {
+    return {StatusCode::bad_value, "a spec with soft_cap needs one above 0, with finite products"};
+  }
+  if (p.split_tokens < 0) return {StatusCode::bad_value, "split_tokens must be 0 (for speed) or positive"};
   if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
   return {};
 }
@@ -85,9 +95,10 @@ inline Status check_strides(const PagedAttentionProblem& p) {
       (many_kv_heads && v.head == 0)) {
     return {StatusCode::bad_stride, "a stride of v is 0"};
   }
-  if (p.spec.quant == QuantMode::per_token &&
-      ((many_pages && p.scale_page_stride == 0) || (many_kv_heads && p.scale_head_stride == 0))) {
-    return {StatusCode::bad_stride, "a stride of the per-token scales is 0"};
+  const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
+  if ((per_token && many_pages && p.scale_page_stride == 0) ||
+      ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0)) {
+    return {StatusCode::bad_stride, "a stride of the scales is 0"};
   }
   // Rows of heads, or heads of rows: either may be the inner one, but no two may share an element of out.
   const std::int64_t rows = std::int64_t{p.batch} * p.mtp, heads = p.num_q_heads, width = p.spec.head_size;
@@ -128,6 +139,14 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
     return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};
   }
+  if (p.spec.alibi && p.alibi_slopes == nullptr) {
+    return {StatusCode::null_pointer, "a spec with alibi needs alibi_slopes"};
+  }
+  if (!p.spec.alibi && p.alibi_slopes != nullptr) {
+    return {StatusCode::bad_value, "alibi_slopes are given, but the spec has no alibi"};
+  }
+  if (!aligned(p.alibi_slopes, 4)) return {StatusCode::misaligned, "alibi_slopes need 4-byte alignment"};
+  if (!aligned(p.sinks, 4)) return {StatusCode::misaligned, "sinks need 4-byte alignment"};
   if (p.spec.quant != QuantMode::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
@@ -163,31 +182,88 @@ inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, cons
   return {};
 }
 
-/// Queue decode, and combine when num_splits > 1, on the stream. Nothing is allocated, synchronised or read from the
-/// device, and the grid depends on capacities only, so the call can be captured in a graph.
-/// Errors: those of paged_attention_check; bad_value for num_splits outside [1, max_splits]; workspace_too_small;
-/// launch_failed with the runtime's reason.
+namespace detail {
+
+/// What the copies of a staged entry ask of a problem beyond paged_attention_check.
+inline Status check_staged(const PagedAttentionProblem& p) {
+  const int unit = p.spec.unit();
+  if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a staged entry makes no batch-invariant cuts"};
+  if (p.k_strides.token != unit || p.v_strides.dim != unit) {
+    return {StatusCode::no_matching_entry, "a staged entry needs tokens of K and dimensions of V in 16-byte steps"};
+  }
+  if (p.spec.quant == QuantMode::per_token && (!aligned(p.k_scale, 16) || !aligned(p.v_scale, 16) ||
+                                               p.scale_page_stride % 4 != 0 || p.scale_head_stride % 4 != 0)) {
+    return {StatusCode::no_matching_entry, "a staged entry needs the scales of a page at whole 16 bytes"};
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what only
+/// this policy refuses; bad_value for num_splits outside [1, max_splits], a cluster's blocks if staged, 1 if balanced,
+/// or not paged_attention_fixed_splits of a batch-invariant call.
+inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                    const ArchFacts& facts, int num_splits) {
+  if (policy.staged()) {
+    if (Status s = detail::check_staged(p); !s.ok()) return s;
+  }
+  if (policy.balanced()) {
+    if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
+    if (num_splits != 1) return {StatusCode::bad_value, "a balanced entry takes one split"};
+  }
+  if (policy.staged() && num_splits > facts.max_cluster_blocks) {
+    return {StatusCode::bad_value, "a staged entry takes as many splits as a cluster has blocks"};
+  }
+  if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
+  if (p.split_tokens > 0 && num_splits != paged_attention_fixed_splits(p, policy)) {
+    return {StatusCode::bad_value, "a batch-invariant call takes paged_attention_fixed_splits"};
+  }
+  return {};
+}
+
+/// Decode of a policy: K and V straight to registers, or through stages in shared memory.
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+struct PagedAttentionKernel {
+  using type = PagedAttentionDecode<B, S, P>;
+};
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+requires(P.staged()) struct PagedAttentionKernel<B, S, P> {
+  using type = PagedAttentionStagedDecode<B, S, P>;
+};
+
+/// Queue decode, and combine where it leaves partial results, on the stream. Nothing is allocated, synchronised or read
+/// from the device, and the grid depends on capacities only, so the call can be captured in a graph.
+/// Errors: those of paged_attention_check and paged_attention_takes; workspace_too_small; launch_failed with the
+/// runtime's reason.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = paged_attention_check(p, B::facts); !s.ok()) return s;
-  if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
+  if (Status s = paged_attention_takes(p, P, B::facts, num_splits); !s.ok()) return s;
   if (p.batch == 0) return {};
-  const std::size_t needed = paged_attention_workspace_size(p, num_splits);
+  const std::size_t needed = paged_attention_workspace_size(p, P, B::facts, num_splits);
   if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see paged_attention_workspace_size"};
   if (needed > 0 && !detail::aligned(p.workspace, 16))
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
 
-  using Decode = PagedAttentionDecode<B, S, P>;
-  using Combine = PagedAttentionCombine<B, S.head_size, S.out>;
-  const PagedAttentionArgs args = paged_attention_args(p, P, num_splits);
-  const LaunchShape decode{paged_attention_grid(p, P, num_splits), Decode::block_threads};
-  const LaunchShape combine{ceil_div(args.output_rows, Combine::waves), Combine::block_threads};
+  using Decode = typename PagedAttentionKernel<B, S, P>::type;
+  const PagedAttentionArgs args = paged_attention_args(p, P, B::facts, num_splits);
+  const LaunchShape decode{P.balanced() ? args.workers : paged_attention_grid(p, P, num_splits), Decode::block_threads,
+                           args.cluster};
   if (Status s = check_launch(decode, B::facts); !s.ok()) return s;
-  if (Status s = check_launch(combine, B::facts); num_splits > 1 && !s.ok()) return s;
+  if (needed == 0) return B::template launch<Decode>(decode, args, stream);
+
+  using Combine =
+      std::conditional_t<P.balanced(), PagedAttentionBalancedCombine<B, S.head_size, S.out, P, P.work_tokens(S)>,
+                         PagedAttentionCombine<B, S.head_size, S.out>>;
+  const std::int64_t waves = std::int64_t{args.output_rows} * (P.balanced() ? args.combine_waves.divisor : 1);
+  const LaunchShape combine{
+      .grid = ceil_div<std::int64_t>(waves, Combine::waves), .block = Combine::block_threads, .early = P.balanced()};
+  if (Status s = check_launch(combine, B::facts); !s.ok()) return s;
   const Status decoded = B::template launch<Decode>(decode, args, stream);
-  return decoded.ok() && num_splits > 1 ? B::template launch<Combine>(combine, args, stream) : decoded;
+  return decoded.ok() ? B::template launch<Combine>(combine, args, stream) : decoded;
 }
 
 }  // namespace tilewave

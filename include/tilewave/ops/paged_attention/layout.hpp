@@ -73,7 +73,7 @@ struct PagedAttentionLayout {
       struct {
         RowsOperand q[P.q_shared ? wave_rows * row_tiles * q_operands : 1][P.q_shared ? lanes : 1];
         Statistics row[sources][P.staged() ? block_rows : 1];
-      };
+      } early;
       Scores out[token_waves > 1 ? wave_rows : 1][max_of(1, token_waves / 2)][token_waves > 1 ? merge_tiles : 1][lanes];
     };
     float row_max[wave_rows][token_waves][row_tiles * atom_rows];
@@ -82,11 +82,12 @@ struct PagedAttentionLayout {
 
   struct State {
     RowsOperand q[P.q_shared ? 1 : row_tiles][P.q_shared ? 1 : q_operands];
-    Scores out[row_tiles][out_tiles];                   // not yet divided by row_sum
-    float row_max[row_tiles][rows_per_lane];            // log2 units, -inf before the first token
-    float row_sum[row_tiles][rows_per_lane];            // this lane's tokens only
-    float q_scale[row_tiles][rows_per_lane];            // that Q was divided by, if scales_q
-    std::int32_t causal_end[row_tiles][rows_per_lane];  // first token the row may not see
+    Scores out[row_tiles][out_tiles];                     // not yet divided by row_sum
+    float row_max[row_tiles][rows_per_lane];              // log2 units, -inf before the first token
+    float row_sum[row_tiles][rows_per_lane];              // this lane's tokens only
+    float q_scale[row_tiles][rows_per_lane];              // that Q was divided by, if scales_q
+    std::int32_t causal_end[row_tiles][rows_per_lane];    // first token the row may not see
+    float slope[S.alibi ? row_tiles : 1][rows_per_lane];  // of ALiBi, in log2 units
     Ring ring[stages];
     typename Kv::Cursor cursors[tiles_ahead + 1];  // the current tile and those being loaded
     typename Kv::Pages pages;                      // looked up for the next cursor
@@ -103,6 +104,19 @@ struct PagedAttentionLayout {
     std::int32_t slot;  // of the partial result; -1: the result is whole
   };
 
+  /// Row r of tile t, before its first token. `row` may be past the last.
+  TILEWAVE_DEVICE static void begin_row(const PagedAttentionArgs& a, const Place& at, State& s, int t, int r,
+                                        std::int32_t row) {
+    const std::int32_t last = min_of(row, a.rows - 1), token = a.group.quotient(last);
+    s.causal_end[t][r] = at.end - a.mtp + 1 + token;
+    s.row_max[t][r] = minus_infinity;
+    s.row_sum[t][r] = 0.0f;
+    if constexpr (S.alibi) {
+      const std::int32_t head = at.kv_head * a.group.divisor + last - token * a.group.divisor;
+      s.slope[t][r] = B::load(a.alibi_slopes + head) * log2_e;
+    }
+  }
+
   /// The token of the tile that element e of group g's scores is for. From registers a lane has a unit of V; matrices
   /// of shared memory deal every unit out to the four groups.
   TILEWAVE_HOST_DEVICE static constexpr std::int32_t token_of(std::int32_t g, std::int32_t e) {
@@ -115,6 +129,13 @@ struct PagedAttentionLayout {
     TILEWAVE_UNROLL
     for (int w = 0; w < atom.k_per_lane / 2; ++w) kv[w] = words[step * atom.k_per_lane / 2 + w];
     return kv;
+  }
+
+  /// One scale of K, or of V, for all that a block reads; 1 where tokens have their own.
+  TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
+    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
+    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
+    return 1.0f;
   }
 
   /// Element e (token of the lane's unit) of row r.

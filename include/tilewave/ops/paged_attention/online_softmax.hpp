@@ -2,7 +2,7 @@
 // The online softmax of one tile: scores in, 16-bit probabilities out, running maximum and sum updated.
 #pragma once
 
-#include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/scores.hpp"
 
 namespace tilewave {
 
@@ -19,7 +19,8 @@ struct OnlineSoftmax {
   /// `token` is the tile's first token; `edge` says that some token is hidden from some row.
   TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge,
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
-        apply_scale(s, k_scale, scores);
+    apply_scale(s, k_scale, scores);
+    PagedAttentionScores<L>::run(kv.a, s, token, kv.group, scores);
     if (edge) {
       mask(s, token, kv, scores);
       if constexpr (Kv::per_token) drop_unused_scales(kv, at, token, s.cursors[0]);
@@ -34,7 +35,8 @@ struct OnlineSoftmax {
   TILEWAVE_DEVICE static void apply_scale(const typename L::State& s, float k_scale, Tiles& scores) {
     static_for<unit>([&](auto e) {
       float scale = k_scale;
-      if constexpr (Kv::per_token) scale *= B::template group_broadcast<e % L::atom_kv>(s.cursors[0].k_scale[e / L::atom_kv]);
+      if constexpr (Kv::per_token)
+        scale *= B::template group_broadcast<e % L::atom_kv>(s.cursors[0].k_scale[e / L::atom_kv]);
       L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= L::scales_q ? scale * s.q_scale[t][r] : scale; });
     });
   }
@@ -43,7 +45,8 @@ struct OnlineSoftmax {
     L::each_row([&](int t, int r) {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
-        const std::int32_t behind = s.causal_end[t][r] - 1 - (token + L::token_of(kv.group, e));  // tokens back from the row's own
+        const std::int32_t behind =
+            s.causal_end[t][r] - 1 - (token + L::token_of(kv.group, e));  // tokens back from the row's own
         if (static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(kv.a.window))
           L::score(scores[t], r, e) = L::minus_infinity;
       }

@@ -28,32 +28,44 @@ struct PagedAttentionPrefetch {
   friend constexpr bool operator==(const PagedAttentionPrefetch&, const PagedAttentionPrefetch&) = default;
 };
 
+/// Which block works on what. even: every sequence is cut into the same number of equal parts, a block each. balanced:
+/// persistent blocks share all tiles of the batch evenly, whatever the lengths, and a second launch adds up what lies
+/// across their borders (work.hpp).
+enum class PagedAttentionSchedule : int { even, balanced };
+
 struct PagedAttentionPolicy {
   int row_tiles = 1;  // 16-row tiles of queries one wave holds
   PagedAttentionWaves waves{};
   PagedAttentionPrefetch prefetch{};
-  bool q_shared = false;   // keep Q fragments in LDS instead of registers
+  bool q_shared = false;  // keep Q fragments in LDS instead of registers
+  PagedAttentionSchedule schedule = PagedAttentionSchedule::even;
   int waves_per_simd = 2;  // occupancy claimed: sets the register budget, checked on the compiled code
 
   friend constexpr bool operator==(const PagedAttentionPolicy&, const PagedAttentionPolicy&) = default;
 
   TILEWAVE_HOST_DEVICE constexpr bool staged() const { return prefetch.stage_tokens > 0; }
+  TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
   /// Waves that compute.
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
   /// Query rows one block holds.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return 16 * row_tiles * waves.rows; }
+  /// Tokens that a schedule deals in: a block's, or a stage's.
+  TILEWAVE_HOST_DEVICE constexpr int work_tokens(const PagedAttentionSpec& s) const {
+    return staged() ? prefetch.stage_tokens : block_tokens(s);
+  }
   /// Tokens a block advances by: every wave takes four 16-byte units of V, one per lane group.
   TILEWAVE_HOST_DEVICE constexpr int block_tokens(const PagedAttentionSpec& s) const {
     return waves.tokens * AtomFacts::groups * s.unit();
   }
 };
 
-/// `t256.r1.w1x4.p1x2`: block tokens, row tiles, waves rows x tokens, prefetch slices x stages, `.q` if Q is in LDS.
+/// `t256.r1.w1x4.p1x2`: block tokens, row tiles, waves rows x tokens, prefetch slices x stages, `.b64x3`
+/// instead for stages of 64 tokens in shared memory; `.q` if Q is in LDS; `.balanced`.
 inline std::string name_of(const PagedAttentionPolicy& p, const PagedAttentionSpec& s) {
   return "t" + std::to_string(p.block_tokens(s)) + ".r" + std::to_string(p.row_tiles) + ".w" +
          std::to_string(p.waves.rows) + "x" + std::to_string(p.waves.tokens) + (p.staged() ? ".b" : ".p") +
          std::to_string(p.staged() ? p.prefetch.stage_tokens : p.prefetch.slices) + "x" +
-         std::to_string(p.prefetch.stages) + (p.q_shared ? ".q" : "");
+         std::to_string(p.prefetch.stages) + (p.q_shared ? ".q" : "") + (p.balanced() ? ".balanced" : "");
 }
 
 /// Compile-time legality of a policy for a spec on an atom; the kernel requires it, so a bad entry does not compile.
@@ -62,14 +74,16 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
   const ValueTiles values = value_tiles(a, s);
   const int per_tile = 2 * p.prefetch.slices;
-  if (p.staged() && (p.prefetch.slices != 1 ||
+  if (p.staged() && (s.values != ValueLayout::dim_major || s.head_size % (AtomFacts::groups * s.unit()) != 0 ||
+                     s.head_size / a.kv % AtomFacts::groups != 0 || p.prefetch.slices != 1 ||
                      p.block_tokens(s) % p.prefetch.stage_tokens != 0 ||
                      p.prefetch.stage_tokens % (AtomFacts::groups * s.unit()) != 0))
     return false;
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&
          k_chunks % p.prefetch.slices == 0 && values.count / values.width % p.prefetch.slices == 0 &&
-         p.prefetch.stages >= 1 && (p.staged() || per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
+         p.prefetch.stages >= 1 &&
+         (p.staged() || per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
 }
 
 }  // namespace tilewave

@@ -36,8 +36,12 @@ struct PagedAttentionProblem {
   const void* v = nullptr;         // see PagedValueStrides
   void* out = nullptr;             // [batch * mtp, num_q_heads, head_size], last dimension contiguous
   float* lse = nullptr;            // optional [batch * mtp, num_q_heads]: natural log of the softmax sum
-  const float* k_scale = nullptr;  // per_tensor: [1]; per_token: [pages, kv_heads, block_size]
+  const float* k_scale = nullptr;  // per_tensor: [1]; per_head: [kv_heads]; per_token: [pages, kv_heads, block_size]
   const float* v_scale = nullptr;
+  const float* sinks = nullptr;  // optional [num_q_heads]: one more logit of each head's softmax, as it stands
+                                 // (softmax_scale does not touch it); it has no value row. -inf: none; lse counts it
+  const float* alibi_slopes = nullptr;  // [num_q_heads] of a spec with alibi, finite: added to the score is slope *
+                                        // (key position - query position), in units of the score; null otherwise
   const std::int32_t* block_table = nullptr;      // [batch, table_columns], ids of pages; unused tail is never read
   const std::int32_t* context_lengths = nullptr;  // [batch], new tokens included; <= 0 is an empty sequence
   void* workspace = nullptr;                      // paged_attention_workspace_size() bytes, contents irrelevant
@@ -46,7 +50,14 @@ struct PagedAttentionProblem {
   // what is asked
   PagedAttentionSpec spec{};
   float softmax_scale = 0.0f;       // multiplies q . k, typically 1 / sqrt(head_size)
+  float soft_cap = 0.0f;            // cap > 0 of a spec with soft_cap, in units of the score; 0 otherwise
   std::int32_t sliding_window = 0;  // W > 0: query i of length L sees keys L - mtp - W + i .. L - mtp + i
+  // > 0: batch-invariant. Every sequence is cut at multiples of so many tokens (rounded up to whole block tiles of the
+  // entry, and to a 128th of the sequence) from the first it attends, so that its result has the same bits whatever the
+  // batch, the other sequences and table_columns. 0: cut into equal parts, as many as are fastest for the batch.
+  std::int32_t split_tokens = 0;
+  // Lengths differ much: take a balanced entry, whose blocks share the tokens of all sequences evenly.
+  bool balanced = false;
 
   // capacities and extents
   std::int32_t batch = 0;
@@ -62,7 +73,7 @@ struct PagedAttentionProblem {
   std::int64_t out_row_stride = 0, out_head_stride = 0;
   PagedKeyStrides k_strides{};
   PagedValueStrides v_strides{};
-  std::int64_t scale_page_stride = 0, scale_head_stride = 0;  // per_token scales of K and V; tokens contiguous
+  std::int64_t scale_page_stride = 0, scale_head_stride = 0;  // of per_token (tokens contiguous) and per_head scales
   std::int64_t table_row_stride = 0;
 };
 

@@ -33,9 +33,11 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
   return specs;
 }
 
-/// The policies of a spec, by rising number of query rows a block holds: 16, 32, 64. All claim two waves per SIMD, so
-/// a lane has 256 registers (255 on sm90) for outputs, Q and the KV ring.
-constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
+namespace detail {
+
+/// By rising number of query rows a block holds: 16, 32, 64. All claim two waves per SIMD, so a lane has 256 registers
+/// (255 on sm90) for outputs, Q and the KV ring.
+constexpr std::array<PagedAttentionPolicy, 3> register_policies(ArchId arch, const PagedAttentionSpec& s) {
   const bool wide = s.head_size == 256, narrow = s.head_size == 64, fp8 = is_fp8(s.kv);
   // Not const: g++ 12 keeps the const of a copied member in the identity of a template argument, and the kernel that
   // nvcc registered is then not the one that is launched.
@@ -65,6 +67,47 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
            {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8}}};
 }
 
+/// 16 query rows through shared memory, where the room has bulk copies. Two blocks an SM and 96 KiB of KV in flight in
+/// each; two waves keep up with head_size 128, four with 64 and its smaller loads.
+constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s) {
+  const bool narrow = s.head_size == 64;
+  PagedAttentionPrefetch prefetch{
+      .slices = 1, .stages = 3, .stage_tokens = (narrow ? 128 : 64) * (is_fp8(s.kv) ? 2 : 1)};
+  return {.row_tiles = 1, .waves = {1, narrow ? 4 : 2}, .prefetch = prefetch, .waves_per_simd = narrow ? 3 : 2};
+}
+
+constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
+  policy.schedule = PagedAttentionSchedule::balanced;
+  return policy;
+}
+
+}  // namespace detail
+
+/// Policies in the order of paged_attention_policies.
+struct PagedAttentionPolicies {
+  std::array<PagedAttentionPolicy, 6> list{};
+  int count = 0;
+  constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
+  constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr const PagedAttentionPolicy* begin() const { return list.data(); }
+  constexpr const PagedAttentionPolicy* end() const { return list.data() + count; }
+  constexpr std::size_t size() const { return count; }
+};
+
+/// The policies of a spec: those straight to registers by rising query rows, the smallest of them balanced, then the
+/// staged ones.
+constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
+  PagedAttentionPolicies policies;
+  for (const PagedAttentionPolicy& policy : detail::register_policies(arch, s)) policies.add(policy);
+  const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
+  if (!staged) policies.add(detail::balanced(policies.list[0]));
+  if (staged) {
+    policies.add(detail::staged_policy(s));
+    policies.add(detail::balanced(detail::staged_policy(s)));
+  }
+  return policies;
+}
+
 /// The one policy of specs that paged_attention_specs() lacks: 16 query rows a block. A tile of K, then of V, is in flight, or as much of it as leaves
 /// registers for the outputs of wide heads.
 constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
@@ -80,12 +123,13 @@ constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const P
 }
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-inline constexpr PagedAttentionEntry paged_attention_entry{B::facts.id,
-                                                           B::emulated,
-                                                           S,
-                                                           P,
-                                                           &paged_attention_launch<B, S, P>,
-                                                           sizeof(typename PagedAttentionDecode<B, S, P>::Shared)};
+inline constexpr PagedAttentionEntry paged_attention_entry{
+    B::facts.id,
+    B::emulated,
+    S,
+    P,
+    &paged_attention_launch<B, S, P>,
+    sizeof(typename PagedAttentionKernel<B, S, P>::type::Shared)};
 
 constexpr bool has_paged_attention_policies(ArchId arch, const PagedAttentionSpec& spec) {
   for (const PagedAttentionSpec& known : paged_attention_specs(arch)) {
@@ -116,20 +160,20 @@ inline std::string name_of(const PagedAttentionPlan& plan) {
   return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
 }
 
-/// Splits that keep the chip busy: the number that minimises modelled time, from capacities only. The unit is one block
-/// tile while memory is not yet the limit. A round of blocks costs its tiles, stretched once more than 90 % of the
-/// resident blocks compete for memory, plus a start and merge; more than one split adds the combine launch. (Constants
-/// fitted to the decode sweep on an H200, 2026-11-21.)
+/// Splits of a problem, from capacities only. Batch-invariant: paged_attention_fixed_splits. Else those that keep the
+/// chip busy: the number that minimises modelled time. The unit is one block tile while memory is not yet the limit. A
+/// round of blocks costs its tiles, stretched once more than 90 % of the resident blocks compete for memory, plus a
+/// start and merge; more than one split adds the combine launch. (Constants fitted to the decode sweep on an H200,
+/// 2026-11-21.)
 inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                   const ArchFacts& facts) {
+  if (p.split_tokens > 0) return paged_attention_fixed_splits(p, policy);
   constexpr double saturation = 0.9, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 8;
   const std::int64_t base = paged_attention_grid(p, policy, 1);
   const std::int64_t resident =
       std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd / policy.waves_per_block();
-  const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
-  const std::int64_t attended =
-      p.sliding_window > 0 ? min_of(capacity, std::int64_t{p.sliding_window} + p.mtp) : capacity;
-  const std::int64_t tiles = max_of<std::int64_t>(1, ceil_div<std::int64_t>(attended, policy.block_tokens(p.spec)));
+  const std::int64_t tiles =
+      max_of<std::int64_t>(1, ceil_div<std::int64_t>(paged_attention_attended(p), policy.block_tokens(p.spec)));
   int best = 1;
   double best_cost = std::numeric_limits<double>::max();
   for (int splits = 1; splits <= max_splits && splits <= tiles; ++splits) {
@@ -146,32 +190,68 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
   return best;
 }
 
-/// Pick the entry and the splits for a problem: among the candidates of its spec, the smallest that holds all query
-/// rows of a kv head, else the largest. Errors: those of paged_attention_check, or no_matching_entry.
+/// Workspace bytes of a plan. At the same capacities never more, whatever the lengths.
+inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, const PagedAttentionPlan& plan) {
+  return paged_attention_workspace_size(p, plan.entry->policy, facts_of(plan.entry->arch), plan.num_splits);
+}
+
+namespace detail {
+
+/// The candidates of a problem's spec that take it, as one rank: an entry for all query rows of a kv head before one
+/// that needs several blocks for them, few rows before many, staged before straight to registers.
+inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
+  const int block_rows = e.policy.block_rows();
+  return 2 * (block_rows >= rows ? block_rows : 1024 - block_rows) + (e.policy.staged() ? 0 : 1);
+}
+
+/// Blocks of the clusters that share a context: as many as still run at the same time, and have work. Few long contexts
+/// are better balanced over the chip: 0. (Measured on an H200, docs/performance.md.)
+inline int staged_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy, const ArchFacts& facts) {
+  const std::int64_t items = paged_attention_grid(p, policy, 1), resident = paged_attention_workers(policy, facts);
+  const std::int64_t stages = ceil_div<std::int64_t>(paged_attention_attended(p), policy.work_tokens(p.spec));
+  int splits = 1;
+  while (2 * splits <= facts.max_cluster_blocks && items * splits * 2 <= resident && splits * 2 <= stages) splits *= 2;
+  const bool few_blocks = 4 * items * splits<3 * resident, long_context = stages> 32 * splits;
+  return few_blocks && long_context ? 0 : splits;
+}
+
+}  // namespace detail
+
+/// Pick the entry and the splits for a problem: among the candidates of its spec that take it, the smallest that holds
+/// all query rows of a kv head, else the largest; balanced if the problem asks for it. Errors: those of
+/// paged_attention_check, or no_matching_entry.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan) {
+  plan = {};
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
   const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
-  const PagedAttentionEntry* best = nullptr;
+  const PagedAttentionEntry *even = nullptr, *balanced = nullptr;
   for (const PagedAttentionEntry* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    const bool fits = e->policy.block_rows() >= rows;
-    const bool best_fits = best != nullptr && best->policy.block_rows() >= rows;
-    const bool smaller = best != nullptr && e->policy.block_rows() < best->policy.block_rows();
-    if (best == nullptr || (fits && !best_fits) ||
-        (fits == best_fits && fits == smaller && e->policy.block_rows() != best->policy.block_rows())) {
-      best = e;
-    }
+    const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e->policy) : 1;
+    if (!paged_attention_takes(p, e->policy, facts, splits).ok()) continue;
+    const PagedAttentionEntry*& best = e->policy.balanced() ? balanced : even;
+    if (best == nullptr || detail::rank_of(*e, rows) < detail::rank_of(*best, rows)) best = e;
   }
+  if (p.balanced && p.split_tokens > 0) {
+    return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
+  }
+  const PagedAttentionEntry* best = p.balanced ? balanced : even;
   if (best == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
-  plan = {best, paged_attention_splits(p, best->policy, facts)};
+  if (best->policy.balanced()) {
+    plan = {best, 1};
+  } else if (best->policy.staged()) {
+    const int splits = detail::staged_splits(p, best->policy, facts);
+    plan = {splits == 0 && balanced != nullptr ? balanced : best, max_of(splits, 1)};
+  } else {
+    plan = {best, paged_attention_splits(p, best->policy, facts)};
+  }
   return {};
 }
 
 /// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
-/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem,
-/// plan.num_splits). Errors: those of paged_attention_select.
+/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan). Errors: those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
   constexpr auto& entries = paged_attention_entries<B, S>;

@@ -10,19 +10,26 @@
 namespace tilewave {
 
 /// How fp8 K and V were scaled. none: values as stored (bf16 KV).
-enum class QuantMode : int { none, per_tensor, per_token };
+enum class QuantMode : int { none, per_tensor, per_token, per_head };
 
 constexpr std::string_view name_of(QuantMode mode) {
-  return mode == QuantMode::none ? "none" : mode == QuantMode::per_tensor ? "per_tensor" : "per_token";
+  switch (mode) {
+    case QuantMode::none: return "none";
+    case QuantMode::per_tensor: return "per_tensor";
+    case QuantMode::per_token: return "per_token";
+    case QuantMode::per_head: return "per_head";
+  }
+  return "unknown";
 }
 
 /// Which index of V is contiguous in memory. dim_major: 16 bytes of tokens of one head dimension; token_major: all head
 /// dimensions of one token. See PagedValueStrides.
 enum class ValueLayout : int { dim_major, token_major };
 
-/// out[b, i, h, :] = softmax_t(scale * q[b, i, h, :] . k[t, :]) v[t, :], with products of 16-bit floats accumulated in
-/// f32: K is widened to q's type, V in fp8 to bf16, both exactly. Masks (causal over the mtp tokens, sliding window) are
-/// run-time values of the Problem.
+/// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products are of 16-bit
+/// floats, accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. soft_cap: the score becomes
+/// cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is added. Masks (causal over the mtp tokens,
+/// sliding window) come last; they, and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;    // or f16
   DType kv = DType::bf16;   // q's type, or the architecture's fp8
@@ -31,6 +38,8 @@ struct PagedAttentionSpec {
   int head_size = 128;
   ValueLayout values = ValueLayout::dim_major;
   bool any_block_size = false;  // pages of any number of tokens, with token_major; else of a multiple of 16
+  bool soft_cap = false;
+  bool alibi = false;
 
   friend constexpr bool operator==(const PagedAttentionSpec&, const PagedAttentionSpec&) = default;
 
@@ -43,12 +52,12 @@ struct PagedAttentionSpec {
 /// Head sizes that have entries or can be compiled in.
 inline constexpr int paged_attention_head_sizes[] = {64, 80, 96, 112, 128, 192, 256};
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major` and `.any_block` where they apply: the same words in bench
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major`, `.any_block`, `.cap`, `.alibi` where they apply: the same words in bench
 /// rows, test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
          ".h" + std::to_string(s.head_size) + (s.values == ValueLayout::token_major ? ".token_major" : "") +
-         (s.any_block_size ? ".any_block" : "");
+         (s.any_block_size ? ".any_block" : "") + (s.soft_cap ? ".cap" : "") + (s.alibi ? ".alibi" : "");
 }
 
 /// `h128.bf16`: a combine kernel, which depends on no more of a spec.

@@ -33,8 +33,8 @@ struct PagedAttentionStagedDecode {
   static constexpr int block_threads = (compute_waves + 1) * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
   static constexpr int stages = P.prefetch.stages, stage_tokens = P.prefetch.stage_tokens;
-  static constexpr int stage_waves = stage_tokens / L::wave_tokens;    // token waves that share a stage
-  static constexpr int wave_groups = L::token_waves / stage_waves;     // that take stages in turn
+  static constexpr int stage_waves = stage_tokens / L::wave_tokens;  // token waves that share a stage
+  static constexpr int wave_groups = L::token_waves / stage_waves;   // that take stages in turn
   static constexpr int stage_chunks = stage_tokens * S.head_size / L::unit;
   static_assert(sizeof(typename Merge::Shares) <= stages * stage_chunks * 2 * sizeof(Chunk));
   static_assert(stage_waves >= 1 && wave_groups >= 1 && stage_tokens % L::wave_tokens == 0);
@@ -63,11 +63,11 @@ struct PagedAttentionStagedDecode {
       B::mbarrier_ready();
     }
     B::barrier();
-    B::launch_next();
+    if constexpr (P.balanced()) B::launch_next();
     Ring ring;
     if (wave == compute_waves) {
       for (; work.more(); work.next()) fetch(a, work, ring, shared);
-      if (a.cluster > 1) Merge::accompany();
+      if (!P.balanced() && a.cluster > 1) Merge::accompany();
       return;
     }
     int joins = 0;
@@ -80,7 +80,7 @@ struct PagedAttentionStagedDecode {
       State s;
       set_up(a, at, s, shared, join);
       if (work.stages() > 0) consume(a, at, work, ring, s, shared);
-      if (a.cluster > 1) {
+      if (!P.balanced() && a.cluster > 1) {
         Merge::run(a, at, s, shared.merge, *reinterpret_cast<typename Merge::Shares*>(&shared.stage[0]));
       } else {
         Epilogue::run(a, at, s, shared.merge, join);
@@ -139,9 +139,9 @@ struct PagedAttentionStagedDecode {
     const std::int32_t segment_bytes = a.segment * S.head_size * element;
     if (piece < a.k_pieces.divisor) {
       const std::int32_t bytes = a.k_pieces.quotient(segment_bytes);
-      const auto* from = static_cast<const char*>(a.k) +
-                         element * (page * a.k_strides.page + work.kv_head() * a.k_strides.head +
-                                    piece * a.k_strides.unit + in_page * std::int64_t{L::unit});
+      const auto* from =
+          static_cast<const char*>(a.k) + element * (page * a.k_strides.page + work.kv_head() * a.k_strides.head +
+                                                     piece * a.k_strides.unit + in_page * std::int64_t{L::unit});
       B::copy_bulk(reinterpret_cast<char*>(stage.k) + segment * segment_bytes + piece * bytes, from, bytes, full);
       return;
     }
@@ -157,9 +157,9 @@ struct PagedAttentionStagedDecode {
       }
     }
     const std::int32_t bytes = a.v_pieces.quotient(segment_bytes);
-    const auto* from = static_cast<const char*>(a.v) +
-                       element * (page * a.v_strides.page + work.kv_head() * a.v_strides.head +
-                                  (in_page / L::unit + piece) * a.v_strides.unit);
+    const auto* from =
+        static_cast<const char*>(a.v) + element * (page * a.v_strides.page + work.kv_head() * a.v_strides.head +
+                                                   (in_page / L::unit + piece) * a.v_strides.unit);
     B::copy_bulk(reinterpret_cast<char*>(stage.v) + segment * segment_bytes + piece * bytes, from, bytes, full);
   }
 
@@ -174,17 +174,15 @@ struct PagedAttentionStagedDecode {
       TILEWAVE_UNROLL
       for (int r = 0; r < L::rows_per_lane; ++r) {
         const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
-        const std::int32_t token = a.group.quotient(min_of(row, a.rows - 1));
-        s.causal_end[t][r] = at.end - a.mtp + 1 + token;
-        s.row_max[t][r] = L::minus_infinity;
-        s.row_sum[t][r] = 0.0f;
+        L::begin_row(a, at, s, t, r, row);
         load_q_row(a, at, row, r, q);
         if constexpr (L::scales_q) s.q_scale[t][r] = scale_q_row(r, q);
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < L::q_operands; ++i) {
         if constexpr (P.q_shared) {
-          if (at.wave_token == 0) shared.merge.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
+          if (at.wave_token == 0)
+            shared.merge.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
         } else {
           s.q[t][i] = q[i];
         }
@@ -233,9 +231,7 @@ struct PagedAttentionStagedDecode {
         for (int w = 0; w < q_words; ++w) f(q[i][r * q_words + w]);
       }
     };
-    each_word([&](std::uint32_t word) {
-      top = max_of(top, max_of(word & 0x7fff0000u, word << 16 & 0x7fff0000u));
-    });
+    each_word([&](std::uint32_t word) { top = max_of(top, max_of(word & 0x7fff0000u, word << 16 & 0x7fff0000u)); });
     top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 1)));
     top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 2)));
     const std::uint32_t exponent = min_of(max_of(top >> 23, 28u), 240u);  // of zeros and infinities, any
@@ -250,7 +246,7 @@ struct PagedAttentionStagedDecode {
   TILEWAVE_DEVICE static void consume(const Args& a, const typename L::Place& at, const Work& work, Ring& ring,
                                       State& s, Shared& shared) {
     const Kv kv(a);
-    const float k_scale = S.quant == QuantMode::per_tensor ? a.scale_log2 * B::load(a.k_scale) : a.scale_log2;
+    const float k_scale = a.scale_log2 * L::common_scale(a, a.k_scale, at.kv_head);
     const std::int32_t group = at.wave_token / stage_waves, offset = at.wave_token % stage_waves * L::wave_tokens;
     const int lane = B::lane_id(), matrix = lane / 8, row = lane % 8;
 
@@ -302,8 +298,8 @@ struct PagedAttentionStagedDecode {
   static constexpr int width = 4;
   using Group = Chunk[width];
 
-  TILEWAVE_DEVICE static void multiply_k(const typename L::Place& at, const State& s, const Shared& shared, const char* k,
-                                         const std::int32_t* k_row, std::int32_t k_step,
+  TILEWAVE_DEVICE static void multiply_k(const typename L::Place& at, const State& s, const Shared& shared,
+                                         const char* k, const std::int32_t* k_row, std::int32_t k_step,
                                          Scores (&scores)[L::row_tiles][L::score_tiles]) {
     constexpr int per_16 = 16 / L::atom_kv, per_u = L::score_tiles / width;  // score tiles of 16 tokens; groups
     static_assert(L::score_tiles % width == 0);
@@ -328,7 +324,7 @@ struct PagedAttentionStagedDecode {
         for (int t = 0; t < L::row_tiles; ++t) {
           const int i = n / per_u * L::steps + step;
           if constexpr (P.q_shared) {
-            q[t] = shared.merge.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][B::lane_id()];
+            q[t] = shared.merge.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][B::lane_id()];
           } else {
             q[t] = s.q[t][i];
           }
@@ -355,8 +351,7 @@ struct PagedAttentionStagedDecode {
     if constexpr (edge) {
       TILEWAVE_UNROLL
       for (int m = 0; m < 4; ++m) {
-        attended[m] =
-            attended_mask<S>(token + L::unit * m + L::unit / AtomFacts::groups * kv.group, at.first, at.end);
+        attended[m] = attended_mask<S>(token + L::unit * m + L::unit / AtomFacts::groups * kv.group, at.first, at.end);
       }
     }
     Group ring[2];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What a block of the staged kernel works on: segments of stages, each of one (sequence, kv head, row group).
+// What a block works on, where it is not plainly its number: segments of stages, each of one (sequence, kv head, row
+// group). A stage is what a schedule deals in, policy.work_tokens() tokens.
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
@@ -31,12 +32,13 @@ TILEWAVE_DEVICE std::int64_t workers_of(const PagedAttentionArgs& a, std::int64_
 template <class L>
 class PagedAttentionWork {
   using B = typename L::Room;
-  static constexpr std::int32_t stage_tokens = L::policy.prefetch.stage_tokens;
+  static constexpr PagedAttentionPolicy policy = L::policy;
+  static constexpr std::int32_t stage_tokens = policy.work_tokens(L::spec);
 
  public:
   TILEWAVE_DEVICE explicit PagedAttentionWork(const PagedAttentionArgs& args) : a(args) {
     items_per_sequence = a.kv_heads.divisor * a.row_groups.divisor;
-    if (a.balanced) {
+    if constexpr (policy.balanced()) {
       begin_balanced();
     } else {
       begin_even();
@@ -82,7 +84,10 @@ class PagedAttentionWork {
     at.full_first = max_of(at.end - 1 - min_of(a.window, at.end), 0);
     at.full_end = at.end - a.mtp + 1;
     const bool whole = count == reach.stages;
-    at.slot = !a.balanced || whole ? -1 : 2 * B::block_id() + (segment_is_first && from > 0 ? 0 : 1);
+    at.begin = token(0) + at.wave_token * L::wave_tokens;
+    const std::int32_t to = min_of(at.end, token(count));
+    at.tiles = at.begin < to ? ceil_div(to - at.begin, std::int32_t{L::block_tokens}) : 0;
+    at.slot = !policy.balanced() || whole ? -1 : 2 * B::block_id() + (segment_is_first && from > 0 ? 0 : 1);
     return at;
   }
 
@@ -115,9 +120,7 @@ class PagedAttentionWork {
     const std::int64_t total = std::int64_t{sum(lane_stages)} * items_per_sequence;
     const std::int64_t workers = workers_of(a, total);
     const std::int64_t begin = total * B::block_id() / max_of<std::int64_t>(workers, 1);
-    left = B::block_id() < workers
-               ? static_cast<std::int32_t>(total * (B::block_id() + 1) / workers - begin)
-               : 0;
+    left = B::block_id() < workers ? static_cast<std::int32_t>(total * (B::block_id() + 1) / workers - begin) : 0;
     if (left == 0) {
       left = -1;
       return;
@@ -146,7 +149,8 @@ class PagedAttentionWork {
       }
       before += B::shuffle(through, L::lanes - 1);
     }
-    enter_sequence(s);
+    before = B::uniform(before);
+    enter_sequence(B::uniform(s));
     const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
     item = inside / reach.stages;
     from = inside - item * reach.stages;
@@ -160,7 +164,7 @@ class PagedAttentionWork {
   TILEWAVE_DEVICE static std::int32_t sum(std::int32_t x) {
     TILEWAVE_UNROLL
     for (int mask = 1; mask < L::lanes; mask *= 2) x += B::shuffle_xor(x, mask);
-    return x;
+    return B::uniform(x);
   }
 
   const PagedAttentionArgs& a;

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/attention_combine/kernel.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+/// Whether no two of rows x heads places, each `width` elements wide, share an element: heads inside rows, or rows
+/// inside heads.
+constexpr bool disjoint(const CombinedStrides& s, std::int64_t rows, std::int64_t heads, std::int64_t width) {
+  const auto nested = [&](std::int64_t inner, std::int64_t count, std::int64_t outer, std::int64_t outer_count) {
+    return (count == 1 || inner >= width) && (outer_count == 1 || outer >= (count - 1) * inner + width);
+  };
+  return nested(s.head, heads, s.row, rows) || nested(s.row, rows, s.head, heads);
+}
+
+}  // namespace detail
+
+/// Every rule a problem must satisfy.
+inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts&) {
+  if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (!is_row_type(p.spec.out)) return {StatusCode::unsupported_dtype, "out must be f32, f16 or bf16"};
+  if (p.partials < 1 || p.partials > max_partials) return {StatusCode::bad_extent, "partials must be 1 to 128"};
+  if (p.head_size < 1 || p.head_size > 512) return {StatusCode::unsupported_head_size, "head_size must be 1 to 512"};
+  if (p.rows < 0 || p.heads < 0) return {StatusCode::bad_extent, "rows or heads is negative"};
+  if (std::int64_t{p.rows} * p.heads > std::numeric_limits<std::int32_t>::max() - 65536) {
+    return {StatusCode::bad_extent, "rows * heads must stay below 2^31 - 65536"};
+  }
+  if (p.rows == 0 || p.heads == 0) return {};  // nothing to read or write
+  if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
+  if (p.x_lse == nullptr) return {StatusCode::null_pointer, "x_lse is null"};
+  if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
+  if (!element_aligned(p.x, p.spec.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
+  if (!element_aligned(p.out, p.spec.out)) return {StatusCode::misaligned, "out is not aligned to its elements"};
+  if (!element_aligned(p.x_lse, DType::f32) || !element_aligned(p.lse, DType::f32)) {
+    return {StatusCode::misaligned, "x_lse and lse need 4-byte alignment"};
+  }
+  // A stride left at 0 would read one place for many.
+  const auto any_zero = [&](const PartialStrides& s) {
+    return (p.partials > 1 && s.partial == 0) || (p.rows > 1 && s.row == 0) || (p.heads > 1 && s.head == 0);
+  };
+  if (any_zero(p.x_strides)) return {StatusCode::bad_stride, "a stride of x is 0"};
+  if (any_zero(p.x_lse_strides)) return {StatusCode::bad_stride, "a stride of x_lse is 0"};
+  if (!detail::disjoint(p.out_strides, p.rows, p.heads, p.head_size)) {
+    return {StatusCode::bad_stride, "rows or heads of out overlap"};
+  }
+  if (p.lse != nullptr && !detail::disjoint(p.lse_strides, p.rows, p.heads, 1)) {
+    return {StatusCode::bad_stride, "rows or heads of lse overlap"};
+  }
+  return {};
+}
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
+  const auto whole = [](const void* data, DType type, std::initializer_list<std::int64_t> strides) {
+    const int unit = 16 / size_of(type);
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
+           std::all_of(strides.begin(), strides.end(), [&](std::int64_t stride) { return stride % unit == 0; });
+  };
+  return whole(p.x, p.spec.x, {p.x_strides.partial, p.x_strides.row, p.x_strides.head}) &&
+         whole(p.out, p.spec.out, {p.out_strides.row, p.out_strides.head});
+}
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// attention_combine_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
+/// launch_failed with the runtime's reason.
+template <class B, AttentionCombineSpec S, AttentionCombinePolicy P>
+Status attention_combine_launch(const AttentionCombineProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = attention_combine_check(p, B::facts); !s.ok()) return s;
+  if (!policy_takes(P, S.x, p.head_size, attention_combine_aligned(p))) {
+    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
+  }
+  if (p.rows == 0 || p.heads == 0) return {};
+  const AttentionCombineArgs args{.x = p.x,
+                                  .x_lse = p.x_lse,
+                                  .out = p.out,
+                                  .lse = p.lse,
+                                  .x_strides = p.x_strides,
+                                  .x_lse_strides = p.x_lse_strides,
+                                  .out_strides = p.out_strides,
+                                  .lse_strides = p.lse_strides,
+                                  .heads = FastDiv::by(p.heads),
+                                  .output_rows = p.rows * p.heads,
+                                  .partials = p.partials,
+                                  .head_size = p.head_size};
+  return B::template launch<AttentionCombine<B, S, P>>(row_grid(P, args.output_rows), args, stream);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// The weighted sum of partial attention results of one output row, held by P.lanes lanes: the arithmetic of combine and
+// of the second launch of paged-attention decode. No LDS, no barrier. Bound: latency of two dependent reads, so a lane
+// holds the weights of its own partials, and partials are read `batch` at a time.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/tile/element.hpp"
+#include "tilewave/tile/row_policy.hpp"
+
+namespace tilewave {
+
+/// Most partials of one output row.
+inline constexpr int max_partials = 128;
+
+/// Where the partials of one output row are. Strides in elements.
+struct PartialRow {
+  const void* x;     // each normalised
+  const float* lse;  // natural log, -inf for no weight
+  std::int64_t x_stride, lse_stride;
+  std::int32_t count;  // 1 to max_partials
+
+  static constexpr int most = max_partials;
+  TILEWAVE_DEVICE std::int64_t x_at(std::int32_t p) const { return p * x_stride; }
+  TILEWAVE_DEVICE std::int64_t lse_at(std::int32_t p) const { return p * lse_stride; }
+};
+
+/// Partials of type X. Where they are a row says as PartialRow does. `guarded`: the x of a partial without weight may be NaN.
+template <class B, DType X, RowPolicy P, bool guarded>
+struct PartialSum {
+  static constexpr int lanes = P.lanes, chunks = P.chunks, unit = P.vec / size_of(X);
+  static constexpr int batch = 8;
+  static_assert(lanes <= B::facts.wave_lanes && lanes % batch == 0);
+
+  Vec<float, unit> x[chunks];  // of columns column(i) ..
+  float lse;
+
+  /// Lane of the row.
+  TILEWAVE_DEVICE static int lane() { return lanes == B::facts.wave_lanes ? B::lane_id() : B::lane_id() % lanes; }
+  TILEWAVE_DEVICE static std::int32_t column(int i) { return (i * lanes + lane()) * unit; }
+
+  /// All lanes of a wave at once, with one count. Columns from `columns` on are not read; their sums mean nothing.
+  template <class Row>
+  TILEWAVE_DEVICE static PartialSum of(const Row& row, std::int32_t columns) {
+    constexpr int held = ceil_div(Row::most, lanes);  // weights of one lane
+    constexpr float minus_infinity = -__builtin_inff();
+    float weight[held], maximum = minus_infinity;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < held; ++i) {
+      const int p = i * lanes + lane();
+      weight[i] = p < row.count ? B::load(row.lse + row.lse_at(p)) : minus_infinity;
+      maximum = __builtin_fmaxf(maximum, weight[i]);
+    }
+    maximum = B::template reduce<lanes>(maximum, Max{});
+    const float reference = maximum == minus_infinity ? 0.0f : maximum;  // no partial has weight
+    float sum = 0.0f;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < held; ++i) {
+      weight[i] = B::exp2((weight[i] - reference) * log2_e);
+      sum += weight[i];
+    }
+    sum = B::template reduce<lanes>(sum, Sum{});
+
+    PartialSum total{};
+    const int first_lane = B::lane_id() - lane();
+    static_for<held>([&](auto i) {
+      for (int first = i * lanes; first < min_of(row.count, (i + 1) * lanes); first += batch) {
+        Packed<X, unit> partial[batch][chunks];
+        TILEWAVE_UNROLL
+        for (int j = 0; j < batch; ++j) {  // past the last partial: the last one again, with a weight of zero
+          const auto* from = static_cast<const Storage<X>*>(row.x) + row.x_at(min_of(first + j, row.count - 1));
+          TILEWAVE_UNROLL
+          for (int c = 0; c < chunks; ++c) {
+            const std::int32_t at = column(c) < columns ? column(c) : 0;
+            partial[j][c] = B::load(reinterpret_cast<const Packed<X, unit>*>(from + at));
+          }
+        }
+        TILEWAVE_UNROLL
+        for (int j = 0; j < batch; ++j) {
+          const float w = B::shuffle(weight[i], first_lane + (first + j) % lanes);
+          TILEWAVE_UNROLL
+          for (int c = 0; c < chunks; ++c) {
+            const Vec<float, unit> values = widen<B, X, unit>(partial[j][c]);
+            TILEWAVE_UNROLL
+            for (int e = 0; e < unit; ++e) total.x[c][e] += guarded && w == 0.0f ? 0.0f : w * values[e];
+          }
+        }
+      }
+    });
+    total.scale(sum == 0.0f ? 0.0f : 1.0f / sum);
+    total.lse = sum == 0.0f ? minus_infinity : reference + B::log2(sum) * ln_2;
+    return total;
+  }
+
+  TILEWAVE_DEVICE void scale(float factor) {
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) x[c][e] *= factor;
+    }
+  }
+
+  /// Write the row's columns below `columns` as elements of type Out.
+  template <DType Out>
+  TILEWAVE_DEVICE void store(void* to, std::int32_t columns) const {
+    constexpr int piece = min_of(unit, 16 / size_of(Out));
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      if (column(c) >= columns) continue;
+      TILEWAVE_UNROLL
+      for (int first = 0; first < unit; first += piece) {
+        Vec<float, piece> values;
+        TILEWAVE_UNROLL
+        for (int e = 0; e < piece; ++e) values[e] = x[c][first + e];
+        B::store(reinterpret_cast<Packed<Out, piece>*>(static_cast<Storage<Out>*>(to) + column(c) + first),
+                 narrow<B, Out, piece>(values));
+      }
+    }
+  }
+};
+
+}  // namespace tilewave
