@@ -89,7 +89,7 @@ std::vector<Row> rows_of(Sweep sweep, ArchId arch, const Options& o) {
         refusal = std::string(name_of(status.code)) + ": " + status.reason;
         return;
       }
-      if (o.splits > 0) plan.num_splits = o.splits;
+      if (o.splits > 0 && !plan.entry->policy.balanced()) plan.num_splits = o.splits;
       plans.push_back(plan);
     };
     if (o.policies == "all") {

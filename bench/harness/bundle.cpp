@@ -224,10 +224,9 @@ class Writer {
         pools_(0, 0),
         tensors_(c, pools_),
         problem_(tensors_.host_problem()),
-        workspace_(
-            std::make_unique_for_overwrite<std::byte[]>(paged_attention_workspace_size(problem_, plan.num_splits))) {
+        workspace_(std::make_unique_for_overwrite<std::byte[]>(paged_attention_workspace_size(problem_, plan))) {
     problem_.workspace = workspace_.get();
-    args_ = paged_attention_args(problem_, plan.entry->policy, plan.num_splits);
+    args_ = paged_attention_args(problem_, plan.entry->policy, facts_of(plan.entry->arch), plan.num_splits);
     json_ = {
         {"schema", "tilewave-bundle/1"},
         {"arch", name_of(c.arch)},
@@ -343,6 +342,7 @@ void write_bundle(const fs::path& dir, const PagedAttentionCase& c, const PagedA
   if (plan.entry->arch != c.arch || !(plan.entry->spec == spec_of(c)))
     throw std::runtime_error("the entry does not fit the case");
   if (c.batch == 0) throw std::runtime_error("a batch of 0 launches nothing");
+  if (plan.entry->policy.balanced()) throw std::runtime_error("bundles hold even entries: leave out the balanced one");
   const PagedAttentionEntry& entry = *plan.entry;
   const Compiled decode =
       find_compiled(code_objects, c.arch, "decode", name_of(entry.spec), name_of(entry.policy, entry.spec));

@@ -49,7 +49,7 @@ class PagedAttentionRunner {
   void run(PagedAttentionRow& row) {
     CaseTensors tensors(row.config, pools_);
     row.work = work_of(row.config, tensors.lengths(), tensors.table());
-    tensors.set_workspace(paged_attention_workspace_size(tensors.problem(), row.plan.num_splits));
+    tensors.set_workspace(paged_attention_workspace_size(tensors.problem(), row.plan));
     tensors.poison_outputs();
 
     const auto launch = [&](hipStream_t stream) {

@@ -46,7 +46,7 @@ int main() {
 
   PagedAttentionPlan plan;
   Status status = paged_attention_plan<Room, spec>(problem, plan);
-  std::vector<std::byte> workspace(status.ok() ? paged_attention_workspace_size(problem, plan.num_splits) : 0);
+  std::vector<std::byte> workspace(status.ok() ? paged_attention_workspace_size(problem, plan) : 0);
   problem.workspace = workspace.data();
   problem.workspace_bytes = workspace.size();
   if (status.ok()) status = plan.entry->launch(problem, plan.num_splits, nullptr);

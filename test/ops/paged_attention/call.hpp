@@ -193,7 +193,11 @@ class Call {
   }
 
   /// The call with everything on the device: outputs and workspace hold workspace_fill bytes and NaN.
-  Prepared prepare(int splits) {
+  Prepared prepare(int splits) { return prepare(paged_attention_workspace_size(p, splits)); }
+  Prepared prepare(const PagedAttentionEntry& e, int splits) {
+    return prepare(paged_attention_workspace_size(p, PagedAttentionPlan{&e, splits}));
+  }
+  Prepared prepare(std::size_t workspace_bytes) {
     if (!uploaded_) {
       for (const bench::TwinBuffer* b : {&pool_.k(), &pool_.v(), &pool_.k_scale(), &pool_.v_scale()}) b->upload();
       uploaded_ = true;
@@ -209,7 +213,7 @@ class Call {
     d.lengths = on_device(lengths);
     d.sinks = on_device(sinks);
     d.slopes = on_device(slopes);
-    d.workspace = DeviceBuffer(paged_attention_workspace_size(p, splits));
+    d.workspace = DeviceBuffer(workspace_bytes);
     d.out.fill(0xff);
     d.lse.fill(0xff);
     d.workspace.fill(workspace_fill);
@@ -243,8 +247,9 @@ class Call {
 
   /// Runs the entry; fails the test unless it says ok and leaves the gaps in out alone. (By exceptions: nvcc 13 hangs on
   /// Catch2 3's macros in an inline member function.)
-  Answer run(const PagedAttentionEntry& entry, int splits = 1, hipStream_t stream = {}) {
-    const Prepared d = prepare(splits);
+  Answer run(const PagedAttentionEntry& entry, int wanted_splits = 1, hipStream_t stream = {}) {
+    const int splits = splits_for(entry, wanted_splits);
+    const Prepared d = prepare(entry, splits);
     const Status status = entry.launch(d.p, splits, stream);
     const std::string who = describe(entry) + " with " + std::to_string(splits) + " splits: ";
     if (!status.ok()) throw std::runtime_error(who + std::string(name_of(status.code)) + ", " + status.reason);

@@ -67,6 +67,12 @@ void each_arch(F f) {
   });
 }
 
+/// So many splits, or what the entry can do: a balanced one cuts by itself, a staged one has no more than a cluster's.
+inline int splits_for(const PagedAttentionEntry& e, int wanted) {
+  if (e.policy.balanced()) return 1;
+  return e.policy.staged() ? std::min(wanted, facts_of(e.arch).max_cluster_blocks) : wanted;
+}
+
 /// The tokens a block, a wave and a lane advance by.
 inline int tile_of(const PagedAttentionEntry& e) { return e.policy.block_tokens(e.spec); }
 inline int wave_tile_of(const PagedAttentionEntry& e) { return AtomFacts::groups * e.spec.unit(); }

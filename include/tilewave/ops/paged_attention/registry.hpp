@@ -67,13 +67,18 @@ constexpr std::array<PagedAttentionPolicy, 3> register_policies(ArchId arch, con
            {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8}}};
 }
 
-/// 16 query rows through shared memory, where the room has bulk copies. Two blocks an SM and 96 KiB of KV in flight in
-/// each; two waves keep up with head_size 128, four with 64 and its smaller loads.
-constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s) {
+/// 16 or 32 query rows through shared memory, where the room has bulk copies: two blocks an SM and 96 KiB of KV in
+/// flight in each. For 16 rows two waves keep up with head_size 128, four with 64 and its smaller loads.
+constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows) {
   const bool narrow = s.head_size == 64;
-  PagedAttentionPrefetch prefetch{
-      .slices = 1, .stages = 3, .stage_tokens = (narrow ? 128 : 64) * (is_fp8(s.kv) ? 2 : 1)};
-  return {.row_tiles = 1, .waves = {1, narrow ? 4 : 2}, .prefetch = prefetch, .waves_per_simd = narrow ? 3 : 2};
+  const int stage_tokens = (narrow ? 128 : 64) * (is_fp8(s.kv) ? 2 : 1);
+  PagedAttentionPrefetch prefetch{.slices = 1, .stages = 3, .stage_tokens = stage_tokens};
+  const bool four_waves = rows > 16 || narrow;
+  return {.row_tiles = 1,
+          .waves = {rows / 16, four_waves && rows == 16 ? 4 : 2},
+          .prefetch = prefetch,
+          .q_shared = rows > 16,
+          .waves_per_simd = four_waves ? 3 : 2};
 }
 
 constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
@@ -102,8 +107,9 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
   if (!staged) policies.add(detail::balanced(policies.list[0]));
   if (staged) {
-    policies.add(detail::staged_policy(s));
-    policies.add(detail::balanced(detail::staged_policy(s)));
+    policies.add(detail::staged_policy(s, 16));
+    policies.add(detail::staged_policy(s, 32));
+    policies.add(detail::balanced(detail::staged_policy(s, 16)));
   }
   return policies;
 }
@@ -197,22 +203,29 @@ inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p
 
 namespace detail {
 
-/// The candidates of a problem's spec that take it, as one rank: an entry for all query rows of a kv head before one
-/// that needs several blocks for them, few rows before many, staged before straight to registers.
+/// Order of the candidates that take a problem: staged before straight to registers; an entry for all query rows of a
+/// kv head before one that needs several blocks for them; then few rows before many, or many before few.
 inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
   const int block_rows = e.policy.block_rows();
-  return 2 * (block_rows >= rows ? block_rows : 1024 - block_rows) + (e.policy.staged() ? 0 : 1);
+  return (e.policy.staged() ? 0 : 4096) + (block_rows >= rows ? block_rows : 2048 - block_rows);
 }
 
-/// Blocks of the clusters that share a context: as many as still run at the same time, and have work. Few long contexts
-/// are better balanced over the chip: 0. (Measured on an H200, docs/performance.md.)
+/// Blocks of the clusters that share a context; 0: better balanced over the chip, as few long contexts are. A cluster
+/// doubles while that gives idle SMs work, or fills the chip. (Measured on an H200, docs/performance.md.)
 inline int staged_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy, const ArchFacts& facts) {
+  constexpr int most = 8;
   const std::int64_t items = paged_attention_grid(p, policy, 1), resident = paged_attention_workers(policy, facts);
   const std::int64_t stages = ceil_div<std::int64_t>(paged_attention_attended(p), policy.work_tokens(p.spec));
-  int splits = 1;
-  while (2 * splits <= facts.max_cluster_blocks && items * splits * 2 <= resident && splits * 2 <= stages) splits *= 2;
-  const bool few_blocks = 4 * items * splits<3 * resident, long_context = stages> 32 * splits;
-  return few_blocks && long_context ? 0 : splits;
+  // Four waves keep up with an SM's share of bf16.
+  const bool one_fills = policy.waves.rows > 1 && !is_fp8(p.spec.kv);
+  const std::int64_t useful = one_fills ? facts.compute_units : resident;
+  std::int64_t splits = 1;
+  while (2 * splits <= most && 2 * splits <= stages && 2 * items * splits <= useful &&
+         (2 * items * splits <= facts.compute_units || 20 * items * splits >= 9 * useful)) {
+    splits *= 2;
+  }
+  const bool few_blocks = 4 * items * splits<3 * facts.compute_units, long_context = stages> 32 * splits;
+  return few_blocks && long_context ? 0 : static_cast<int>(splits);
 }
 
 }  // namespace detail
@@ -237,7 +250,7 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
   if (p.balanced && p.split_tokens > 0) {
     return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
   }
-  const PagedAttentionEntry* best = p.balanced ? balanced : even;
+  const PagedAttentionEntry* best = p.balanced || even == nullptr ? balanced : even;
   if (best == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
   if (best->policy.balanced()) {
     plan = {best, 1};
