@@ -111,6 +111,39 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::sched_fence() } -> std::same_as<void>;
 };
 
+/// A room with copies that one wave fetches for others, into a ring of stages in shared memory:
+///   mbarrier    an Mbarrier in shared memory counts, phase after phase, arrivals of waves and bytes of copies.
+///               mbarrier_init(b, waves) by one lane, once; mbarrier_ready() by it after the last one; then barrier().
+///               By all lanes of a wave, which agree: mbarrier_arrive(b), one arrival, releases what the wave did;
+///               mbarrier_expect(b, bytes), one arrival that also makes the phase wait for `bytes`, less than 2^20, of
+///               copies (it releases what lane 0 did); mbarrier_wait(b, parity) returns when the parity of the current
+///               phase is not `parity`, and acquires what arrivals released and copies wrote in the phase before. The
+///               first phase has parity 0, so a wait for 1 on a fresh barrier returns at once. A phase ends when its
+///               arrivals and bytes are complete; no copy that counts on it may then be left
+///   copies      copy_bulk(shared, global, bytes, b) by one lane, or by several, each its own: asynchronous, a positive
+///               multiple of 16 bytes, both ends aligned to 16, the target and b in this block's shared memory. It
+///               counts on b when it has landed; somebody must wait for that before the block ends
+///   fragments   load_matrices(row) by all lanes of a wave: four 8 x 8 matrices of 2-byte elements in shared memory.
+///               Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8; word m of its result is the 4 bytes at
+///               offset 4 (l % 4) of row l / 4 of matrix m
+///   hints       prefetch(p): device memory at p will be read soon
+///   launches    of a kernel launched with LaunchShape::early: wait_for_previous() returns when the stream's previous
+///               kernel is over; launch_next(): once all blocks have called it, the next kernel of the stream may begin
+template <class B>
+concept StagedBackend = Backend<B> &&
+    requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, std::uint32_t bytes) {
+  { B::mbarrier_init(mbarrier, 1) } -> std::same_as<void>;
+  { B::mbarrier_ready() } -> std::same_as<void>;
+  { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
+  { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;
+  { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;
+  { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;
+  { B::load_matrices(row) } -> std::same_as<Chunk>;
+  { B::prefetch(global) } -> std::same_as<void>;
+  { B::launch_next() } -> std::same_as<void>;
+  { B::wait_for_previous() } -> std::same_as<void>;
+};
+
 /// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.
 struct LaunchShape {
   std::int64_t grid;   // blocks

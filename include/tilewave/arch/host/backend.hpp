@@ -22,19 +22,20 @@
 #include "tilewave/arch/host/memory.hpp"
 #include "tilewave/arch/host/mma.hpp"
 #include "tilewave/arch/host/numbers.hpp"
+#include "tilewave/arch/host/staged.hpp"
 #include "tilewave/arch/host/sync.hpp"
 
 namespace tilewave::host {
 
 template <ArchId Id>
-struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Launch<Id> {
+struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Staged<Id>, Launch<Id> {
   static constexpr ArchFacts facts = facts_of(Id);
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
 static_assert(tilewave::Backend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::Backend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::Backend<Backend<ArchId::sm90>>);
+static_assert(tilewave::StagedBackend<Backend<ArchId::sm90>>);
 
 }  // namespace tilewave::host
 

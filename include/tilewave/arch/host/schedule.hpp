@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Which lane runs next, and the three ways a lane stops: a collective of its wave, a barrier of its block or cluster,
-// its return.
+// Which lane runs next, and the ways a lane stops: a collective of its wave (a wait at an mbarrier is one), a barrier
+// of its block or cluster, its return.
 #pragma once
 
-#include "tilewave/arch/host/wave.hpp"
+#include "tilewave/arch/host/mbarrier.hpp"
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
@@ -71,16 +71,23 @@ TILEWAVE_HOST_UNTRACKED inline void go(Lane& self, Lane& next) {
 }
 
 /// Lets the schedule choose again, `self` staying ready.
-TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) { go(self, first_lane(*self.cluster, self.wave->slot)); }
+TILEWAVE_HOST_UNTRACKED inline void yield(Lane& self) {
+  Cluster& cluster = *self.cluster;
+  const bool random = cluster.options.schedule == Schedule::random;
+  if (random && cluster.copies_in_flight != 0 && cluster.draw() % 2 == 0) land_any(self);
+  go(self, first_lane(cluster, self.wave->slot));
+}
 
-/// `self` cannot run for now. When nobody can, the cluster is stuck: only lanes at a barrier that others never reached
-/// are left, since collectives fail where they diverge.
+/// `self` cannot run for now. When nobody can, bulk copies land; when that helps nobody, the cluster is stuck: only
+/// lanes at a barrier that others never reached are left, since collectives fail where they diverge.
 TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
   Cluster& cluster = *self.cluster;
   Wave& wave = *self.wave;
   wave.ready &= ~self.bit();
   if (wave.ready == 0) cluster.runnable &= ~(WaveSet{1} << wave.slot);
+  if (cluster.runnable == 0) land_awaited(self);
   if (cluster.runnable == 0) {
+    report_awaited(self);
     const Wave* waiting = &wave;
     for (int w = 0; w < cluster.waves(); ++w) {
       if (cluster.wave[w]->at_barrier != 0) waiting = cluster.wave[w];
@@ -244,7 +251,7 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
   cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
   order_release(&cluster.ended);
   wave.returned |= self.bit();
-  ++wave.block->returned;
+  if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);
   if (++cluster.returned == cluster.lanes()) {
     switch_fiber(self.stack.fiber, cluster.main);
   } else {

@@ -22,7 +22,7 @@ inline constexpr int max_wave_lanes = 64;
 inline constexpr int max_block_lanes = 1024;
 inline constexpr int max_cluster_waves = 128;
 using WaveSet = unsigned __int128;  // a bit for each
-inline constexpr int max_cluster_blocks = 8;
+inline constexpr int max_cluster_blocks = 16;
 
 /// Where in the kernel a primitive was called: as a defaulted last parameter it is the caller's line.
 struct Where {
@@ -38,7 +38,18 @@ struct Where {
   }
 };
 
-enum class CollectiveKind : std::uint8_t { mma, shuffle, shuffle_xor, group_broadcast, reduce, any };
+enum class CollectiveKind : std::uint8_t {
+  mma,
+  shuffle,
+  shuffle_xor,
+  group_broadcast,
+  reduce,
+  any,
+  load_matrices,
+  mbarrier_arrive,
+  mbarrier_expect,
+  mbarrier_wait,
+};
 
 constexpr const char* name_of(CollectiveKind kind) {
   switch (kind) {
@@ -48,6 +59,10 @@ constexpr const char* name_of(CollectiveKind kind) {
     case CollectiveKind::group_broadcast: return "group_broadcast";
     case CollectiveKind::reduce: return "reduce";
     case CollectiveKind::any: return "any";
+    case CollectiveKind::load_matrices: return "load_matrices";
+    case CollectiveKind::mbarrier_arrive: return "mbarrier_arrive";
+    case CollectiveKind::mbarrier_expect: return "mbarrier_expect";
+    case CollectiveKind::mbarrier_wait: return "mbarrier_wait";
   }
   return "unknown";
 }
@@ -56,7 +71,7 @@ constexpr const char* name_of(CollectiveKind kind) {
 /// that each call shuffle are two instructions, each with half of the lanes missing.
 struct Collective {
   CollectiveKind kind;
-  int immediate;  // xor mask, broadcast position or k of the atom: what the instruction encodes
+  int immediate;  // xor mask, broadcast position, k of the atom, bytes or parity: what is the same in every lane
   Where where;
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 };
@@ -89,6 +104,8 @@ struct AsyncQueue {
 struct Wave;
 struct Block;
 struct Cluster;
+struct Mbarrier;
+struct BulkCopy;
 
 struct alignas(64) Lane {
   LaneStack stack;
@@ -118,6 +135,12 @@ struct alignas(64) Wave {
   Collective collective{};
   Where barrier{};
   bool of_cluster = false;  // that barrier
+  struct {
+    Lane* lane = nullptr;  // the last lane of a mbarrier_wait, which sleeps with the others; null when none does
+    Mbarrier* barrier = nullptr;
+    int parity = 0;
+    Where where{};
+  } awaited;
   Lane* lane[max_wave_lanes] = {};
   std::uint64_t votes[2] = {};
   struct {
@@ -126,6 +149,7 @@ struct alignas(64) Wave {
   } agreements[remembered_agreements] = {};
   char ordered[2] = {};  // addresses that name the collectives' happens-before edges
   std::uint32_t posted[2][max_wave_lanes];
+  std::uint32_t dealt[max_wave_lanes][4];  // results of load_matrices, written by the last lane to arrive
   // Dense operands of an mma. Single: a lane overwrites only its own elements, after it has taken its own result.
   alignas(64) float tile[2048];
 };
@@ -142,11 +166,14 @@ struct Block : Meeting {
   std::int64_t id = 0;
   int rank = 0;  // in the cluster
   std::byte* shared = nullptr;
+  BulkCopy* copy = nullptr;  // [max_bulk_copies]
+  int copies = 0;            // that nobody has waited for yet
 };
 
 /// A cluster in the making. `kernel` runs the body of one lane.
 struct Cluster : Meeting {
   int blocks = 0, block_lanes = 0, block_waves = 0;
+  int copies_in_flight = 0;  // bulk copies of all blocks
   bool failed = false;
   Options options;
   std::uint64_t random = 1;  // state of the generator, never 0

@@ -48,7 +48,10 @@ class Worker {
   Worker() = default;
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  ~Worker() { shared_.unmap(); }
+  ~Worker() {
+    shared_.unmap();
+    copies_.unmap();
+  }
 
   const char* error() const { return cluster_.error; }
   const LaunchCounters& counters() const { return cluster_.counters; }
@@ -79,9 +82,11 @@ class Worker {
       shared_.unmap();
       if (!shared_.map(shared_bytes)) return false;
     }
+    if (copies_.begin == nullptr && !copies_.map(max_cluster_blocks * max_bulk_copies * sizeof(BulkCopy))) return false;
     // At the end of its pages, so that an access beyond it faults.
     for (int b = 0; b < cluster_.blocks; ++b) {
       cluster_.block[b].rank = b;
+      cluster_.block[b].copy = reinterpret_cast<BulkCopy*>(copies_.begin) + b * max_bulk_copies;
       cluster_.block[b].shared = shared_.end() - shared_bytes + b * request.shared_bytes;
     }
     return true;
@@ -117,7 +122,9 @@ class Worker {
       Block& block = cluster_.block[b];
       block.id = id * cluster_.blocks + b;
       block.arrived = block.returned = block.number = 0;
+      detail::drop_copies(block);
     }
+    cluster_.copies_in_flight = 0;
     cluster_.failed = false;
     // Different for every cluster, the same on every run; the multiplier is 2^64 / golden ratio. Never 0.
     cluster_.random = ((request.options.seed + 1) * 0x9e3779b97f4a7c15u ^ (static_cast<std::uint64_t>(id) + 1)) | 1;
@@ -132,6 +139,7 @@ class Worker {
       wave.ready = wave.all = ~std::uint64_t{0} >> (64 - request.wave_lanes);
       wave.at_barrier = wave.returned = 0;
       wave.arrived = wave.parity = 0;
+      wave.awaited.lane = nullptr;
       for (auto& agreement : wave.agreements) agreement.number = 0;
     }
     // TSan cannot tell the clusters that share a fiber apart, so it would take cluster n's lane 3 to be before cluster
@@ -166,7 +174,7 @@ class Worker {
   Cluster cluster_;
   std::vector<std::unique_ptr<Wave>> waves_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  GuardedPages shared_;
+  GuardedPages shared_, copies_;
   std::int64_t clusters_run_ = 0;
 };
 

@@ -15,7 +15,7 @@ struct Backend : Memory, Lanes, Mma, Sync, Launch {
   static constexpr ArchFacts facts = sm90_facts;
   static constexpr AtomFacts atom = sm90_atom;
 };
-static_assert(tilewave::Backend<Backend>);
+static_assert(tilewave::StagedBackend<Backend>);
 
 }  // namespace tilewave::sm90
 
