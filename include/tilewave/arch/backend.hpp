@@ -56,6 +56,8 @@ struct AtomRegisters {
 ///               is in block `rank` of the cluster. cluster_arrive() and cluster_wait(), in turn, are the halves of a
 ///               barrier for all its lanes; one must lie before the first remote access, since a block may begin late,
 ///               and one behind the last. A cluster of one block is the block
+///   launches    of a kernel launched with LaunchShape::early: wait_for_previous() returns when the stream's previous
+///               kernel is over; launch_next(): once all blocks have called it, the next kernel of the stream may begin
 ///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
@@ -103,6 +105,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
   { B::mma_f16(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
+  { B::launch_next() } -> std::same_as<void>;
+  { B::wait_for_previous() } -> std::same_as<void>;
   { B::barrier() } -> std::same_as<void>;
   { B::cluster_arrive() } -> std::same_as<void>;
   { B::cluster_wait() } -> std::same_as<void>;
@@ -127,8 +131,6 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
 ///               Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8; word m of its result is the 4 bytes at
 ///               offset 4 (l % 4) of row l / 4 of matrix m
 ///   hints       prefetch(p): device memory at p will be read soon
-///   launches    of a kernel launched with LaunchShape::early: wait_for_previous() returns when the stream's previous
-///               kernel is over; launch_next(): once all blocks have called it, the next kernel of the stream may begin
 template <class B>
 concept StagedBackend = Backend<B> &&
     requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, std::uint32_t bytes) {
@@ -140,8 +142,6 @@ concept StagedBackend = Backend<B> &&
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;
   { B::prefetch(global) } -> std::same_as<void>;
-  { B::launch_next() } -> std::same_as<void>;
-  { B::wait_for_previous() } -> std::same_as<void>;
 };
 
 /// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.

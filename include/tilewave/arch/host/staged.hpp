@@ -211,9 +211,6 @@ struct Staged<ArchId::sm90> {
   static void prefetch(const void* p, Where where = {}) {
     if (p == nullptr) detail::bad_access(*current_lane, p, 1, where);
   }
-  /// Launches run one after the other.
-  static void launch_next() {}
-  static void wait_for_previous() {}
 
  private:
   /// Reads the mark where ThreadSanitizer sees it: an initialisation that no barrier orders before this is a race.

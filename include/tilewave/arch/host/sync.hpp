@@ -17,6 +17,9 @@ struct Sync {
   /// The two halves of the same for all lanes of the cluster.
   static void cluster_arrive() { arrive_in_cluster(*current_lane); }
   static void cluster_wait(Where where = {}) { wait_for_cluster(*current_lane, where); }
+  /// Kernels run one after the other.
+  static void launch_next() {}
+  static void wait_for_previous() {}
   /// Only an instruction order; nothing to do here.
   static void sched_fence() {}
 };

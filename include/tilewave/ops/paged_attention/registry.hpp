@@ -70,12 +70,12 @@ constexpr std::array<PagedAttentionPolicy, 3> register_policies(ArchId arch, con
 /// 16 or 32 query rows through shared memory, where the room has bulk copies: two blocks an SM and 96 KiB of KV in
 /// flight in each. For 16 rows two waves keep up with head_size 128, four with 64 and its smaller loads.
 constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows) {
-  const bool narrow = s.head_size == 64;
-  const int stage_tokens = (narrow ? 128 : 64) * (is_fp8(s.kv) ? 2 : 1);
-  PagedAttentionPrefetch prefetch{.slices = 1, .stages = 3, .stage_tokens = stage_tokens};
-  const bool four_waves = rows > 16 || narrow;
+  const bool narrow = s.head_size == 64, four_waves = rows > 16 || narrow;
+  const int token_waves = four_waves && rows == 16 ? 4 : 2, stage_tokens = 32 * token_waves * (is_fp8(s.kv) ? 2 : 1);
+  const int stage_bytes = 2 * stage_tokens * s.head_size * size_of(s.kv);
+  PagedAttentionPrefetch prefetch{.slices = 1, .stages = 96 * 1024 / stage_bytes, .stage_tokens = stage_tokens};
   return {.row_tiles = 1,
-          .waves = {rows / 16, four_waves && rows == 16 ? 4 : 2},
+          .waves = {rows / 16, token_waves},
           .prefetch = prefetch,
           .q_shared = rows > 16,
           .waves_per_simd = four_waves ? 3 : 2};
