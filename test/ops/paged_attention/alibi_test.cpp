@@ -75,7 +75,7 @@ TEST_CASE("alibi: with q = 0 the weights are powers of the slope, by distance") 
 }
 
 TEST_CASE("alibi: slopes and a spec without, or the other way round, are refused") {
-  const auto refused = [](const PagedAttentionEntry& e, StatusCode code, auto change) {
+  const auto refused = [](const PagedAttentionEntry& e, StatusCode code, void (*change)(PagedAttentionProblem&)) {
     const std::vector<std::int32_t> lengths{20, 5};
     Call call(case_for(e, lengths), lengths);
     use_features(call, e);

@@ -60,7 +60,7 @@ TEST_CASE("scales per head: missing ones and heads in one place are refused") {
     Call call = three_heads(e);
     use_features(call, e);
     Prepared d = call.prepare(1);
-    const auto code_of = [&](auto change) {
+    const auto code_of = [&](void (*change)(PagedAttentionProblem&)) {
       PagedAttentionProblem p = d.p;
       change(p);
       const Status status = e.launch(p, 1, {});
