@@ -10,7 +10,7 @@
 
 namespace tilewave {
 
-template <class B, int head_size>
+template <class B, int head_size, DType out_type = DType::bf16>
 struct PagedAttentionCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
@@ -39,8 +39,8 @@ struct PagedAttentionCombine {
       total.scale(joined.share);
       total.lse = joined.lse;
     }
-    auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
-    total.template store<DType::bf16>(to, head_size);
+    auto* to = static_cast<Storage<out_type>*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
+    total.template store<out_type>(to, head_size);
     if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }
 };

@@ -191,7 +191,7 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
 
   using Decode = PagedAttentionDecode<B, S, P>;
-  using Combine = PagedAttentionCombine<B, S.head_size>;
+  using Combine = PagedAttentionCombine<B, S.head_size, S.out>;
   const PagedAttentionArgs args = paged_attention_args(p, P, num_splits);
   const LaunchShape decode{paged_attention_grid(p, P, num_splits), Decode::block_threads};
   const LaunchShape combine{ceil_div(args.output_rows, Combine::waves), Combine::block_threads};
