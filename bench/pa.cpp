@@ -28,9 +28,10 @@ struct Options : ToolOptions {
 };
 
 void declare(CLI::App& app, Options& o) {
-  app.add_option("--sweep", o.sweeps, "default, accuracy, decode, emulated, or a comma list (default: default)")
+  app.add_option("--sweep", o.sweeps,
+                 "default, accuracy, decode, emulated, features, or a comma list (default: default)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated"}));
+      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated", "features"}));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
       ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
@@ -53,9 +54,21 @@ struct Row {
   std::string label() const { return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan) : "none"; }
 };
 
+/// The default entries and those of features, no two of which have a spec in common.
+std::span<const PagedAttentionEntry* const> every_entry() {
+  static const std::vector<const PagedAttentionEntry*> entries = [] {
+    std::vector<const PagedAttentionEntry*> all;
+    for (const auto list : {all_paged_attention_entries(), all_paged_attention_feature_entries()}) {
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    return all;
+  }();
+  return entries;
+}
+
 /// The rows of a sweep, in the order of its configs, then of the entries.
 std::vector<Row> rows_of(Sweep sweep, ArchId arch, const Options& o) {
-  const std::span<const PagedAttentionEntry* const> entries = all_paged_attention_entries();
+  const std::span<const PagedAttentionEntry* const> entries = every_entry();
   std::vector<Row> rows;
   int config_id = first_config_id(sweep);
   for (PagedAttentionCase c : cases_of(sweep, arch)) {

@@ -40,12 +40,13 @@ def violations(c):
         yield from row_violations(c, claim["row"])
     if not claim["mfma"]:
         return
-    if set(c.whole.mfma) != {claim["mfma"]}:
-        yield "mfma", f"matrix instructions {shapes(c.whole.mfma)}, the room's atom is {claim['mfma']}"
+    if set(c.whole.mfma) != set(claim["mfma"]):
+        yield "mfma", f"matrix instructions {shapes(c.whole.mfma)}, the room's atom is {', '.join(claim['mfma'])}"
     if c.kv_share() < 0.95:
         yield "kv_width", (
-            f"{100 * c.kv_share():.1f} % of the KV bytes come 16 a lane: {shapes(c.matrix_loops.mfma)} in the loop, "
-            f"{claim['mfma_per_load']} for each such load, beside loads {widths(c.matrix_loops.loads)}"
+            f"{100 * c.kv_share():.1f} % of the KV bytes come {' or '.join(map(str, claim['kv_widths']))} a lane: "
+            f"{shapes(c.matrix_loops.mfma)} in the loop, {claim['mfma_per_load']} for each 16 bytes, "
+            f"beside loads {widths(c.matrix_loops.loads)}"
         )
 
 

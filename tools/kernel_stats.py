@@ -173,13 +173,14 @@ class Compiled:
         return self.kernel.metadata[".group_segment_fixed_size"]
 
     def kv_share(self):
-        """Share of the KV bytes that the loop's 16-byte loads can have brought, at most 1.
+        """Share of the KV bytes that the loop's loads of the claimed widths can have brought, at most 1.
 
         What the loop multiplies tells how much K and V it needs, and the entry how many matrix instructions one 16-byte
         piece feeds. Counting all loads instead would blame block-table entries and scales for being narrow.
         """
-        needed = self.matrix_loops.mfma.total() / self.entry["mfma_per_load"]
-        return min(1.0, self.matrix_loops.loads[16] / needed) if needed else 0.0
+        needed = 16 * self.matrix_loops.mfma.total() / self.entry["mfma_per_load"]
+        brought = sum(width * self.matrix_loops.loads[width] for width in self.entry["kv_widths"])
+        return min(1.0, brought / needed) if needed else 0.0
 
     def waves_per_simd(self):
         """Resident waves: floor(512 / registers), SGPRs alike, blocks that fit the LDS times their waves; at most 8.

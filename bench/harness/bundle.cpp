@@ -132,9 +132,10 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, int spli
   }
   if (name == "v") {
     const PagedValueStrides& s = p.v_strides;
-    return {
-        bytes(pages(s.page, s.head) + (p.block_size / x - 1) * s.unit + (d - 1) * s.dim + x - 1, size_of(p.spec.kv)),
-        "in"};
+    const std::int64_t in_head = p.spec.values == ValueLayout::token_major
+                                     ? (p.block_size - 1) * s.token + d - 1
+                                     : (p.block_size / x - 1) * s.unit + (d - 1) * s.dim + x - 1;
+    return {bytes(pages(s.page, s.head) + in_head, size_of(p.spec.kv)), "in"};
   }
   if (name == "k_scale" || name == "v_scale") {
     const bool token = p.spec.quant == QuantMode::per_token, head = p.spec.quant == QuantMode::per_head;
@@ -150,6 +151,10 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, int spli
 }
 
 ordered_json describe(const PagedAttentionProblem& p, int splits) {
+  const PagedValueStrides& v = p.v_strides;
+  const ordered_json v_strides = p.spec.values == ValueLayout::token_major
+                                     ? ordered_json::array({v.page, v.head, v.token, 1})
+                                     : ordered_json::array({v.page, v.head, v.unit, v.dim, 1});
   return {{"q_dtype", name_of(p.spec.q)},
           {"kv_dtype", name_of(p.spec.kv)},
           {"out_dtype", name_of(p.spec.out)},
@@ -168,7 +173,7 @@ ordered_json describe(const PagedAttentionProblem& p, int splits) {
           {"q_strides", {p.q_row_stride, p.q_head_stride, 1}},
           {"out_strides", {p.out_row_stride, p.out_head_stride, 1}},
           {"k_strides", {p.k_strides.page, p.k_strides.head, p.k_strides.unit, p.k_strides.token, 1}},
-          {"v_strides", {p.v_strides.page, p.v_strides.head, p.v_strides.unit, p.v_strides.dim, 1}},
+          {"v_strides", v_strides},
           {"scale_strides", {p.scale_page_stride, p.scale_head_stride, 1}},
           {"table_row_stride", p.table_row_stride}};
 }
@@ -271,11 +276,13 @@ class Writer {
     const reference::PagedAttentionResult expected = reference::paged_attention(problem_);
     const Tolerance tolerance = tolerance_of(c);
     const std::int64_t rows = std::int64_t{problem_.batch} * problem_.mtp;
-    std::vector<std::uint16_t> rounded;
-    for (const float value : narrow(expected.out)) rounded.push_back(f32_to_bf16(value));
-    write_values(dir_ / "out.expected.bf16.bin", rounded);
-    ordered_json out = output("out", DType::bf16, expected.out);
-    out["expected_bf16"] = "out.expected.bf16.bin";
+    ordered_json out = output("out", problem_.spec.out, expected.out);
+    if (problem_.spec.out == DType::bf16) {
+      std::vector<std::uint16_t> rounded;
+      for (const float value : narrow(expected.out)) rounded.push_back(f32_to_bf16(value));
+      write_values(dir_ / "out.expected.bf16.bin", rounded);
+      out["expected_bf16"] = "out.expected.bf16.bin";
+    }
     out["shape"] = {rows, problem_.num_q_heads, problem_.spec.head_size};
     out["strides"] = {problem_.out_row_stride, problem_.out_head_stride, 1};
     out["atol"] = out["rtol"] = tolerance.element;
@@ -339,7 +346,8 @@ void write_bundle(const fs::path& dir, const PagedAttentionCase& c, const PagedA
   const PagedAttentionEntry& entry = *plan.entry;
   const Compiled decode =
       find_compiled(code_objects, c.arch, "decode", name_of(entry.spec), name_of(entry.policy, entry.spec));
-  const Compiled combine = find_compiled(code_objects, c.arch, "combine", "h" + std::to_string(c.head_size), "");
+  const Compiled combine =
+      find_compiled(code_objects, c.arch, "combine", combine_name(c.head_size, entry.spec.out), "");
 
   prepare(dir);
   Writer writer(dir, c, plan);

@@ -68,7 +68,7 @@ class CaseTensors {
     out_.download();
     lse_.download();
   }
-  /// Host views: out [batch * mtp, num_q_heads, head_size] as bf16 bits, lse [batch * mtp, num_q_heads].
+  /// Host views: out [batch * mtp, num_q_heads, head_size] as bits of the spec's type, lse [batch * mtp, num_q_heads].
   std::uint16_t* out() const { return reinterpret_cast<std::uint16_t*>(out_.host()); }
   const float* lse() const { return reinterpret_cast<const float*>(lse_.host()); }
 
@@ -86,7 +86,7 @@ class CaseTensors {
     for (std::int64_t row = 0; row < std::int64_t{c.batch} * c.mtp; ++row) {
       const std::uint64_t key = random_bits({c.seed, 'q', static_cast<std::uint64_t>(row)});
       for (int i = 0; i < c.num_q_heads * c.head_size; ++i)
-        q[row * row_stride + i] = f32_to_bf16(random_uniform(key, i));
+        set_element(c.q, q, row * row_stride + i, random_uniform(key, i));
     }
     qkv_.upload();
   }

@@ -27,6 +27,7 @@ struct KvPoolKey {
   QuantMode quant;
   int num_kv_heads, head_size, block_size;
   std::int64_t num_pages;
+  KvLayout layout;
   bool trans_v;
   Inputs inputs;
   std::uint64_t seed;
@@ -42,7 +43,8 @@ struct KvPoolKey {
 };
 
 constexpr KvPoolKey pool_key_of(const PagedAttentionCase& c) {
-  return {c.kv, c.quant, c.num_kv_heads, c.head_size, c.block_size, c.num_pages(), c.trans_v, c.inputs, c.seed};
+  return {c.kv,          c.quant,  c.num_kv_heads, c.head_size, c.block_size,
+          c.num_pages(), c.layout, c.trans_v,      c.inputs,    c.seed};
 }
 
 class KvPool {
@@ -111,11 +113,16 @@ class KvPool {
     std::int64_t element(int d) const { return base + d / unit * step + d % unit; }
   };
   Place place(int side, std::int64_t page, int head, int slot) const {
-    const std::int64_t base = (page * key_.num_kv_heads + head) * key_.block_size * key_.head_size;
-    const int x = 16 / size_of(key_.kv), bs = key_.block_size;
-    if (side == 0) return {base + std::int64_t{slot} * x, std::int64_t{bs} * x, x};
-    if (key_.trans_v) return {base + std::int64_t{slot / x} * key_.head_size * x + slot % x, x, 1};
-    return {base + slot, bs, 1};
+    const PagedAttentionSpec spec{.kv = key_.kv, .head_size = key_.head_size};
+    const int x = spec.unit();
+    if (side == 0) {
+      const PagedKeyStrides s = key_strides(spec, key_.layout, key_.num_kv_heads, key_.block_size);
+      return {page * s.page + head * s.head + slot * s.token, s.unit, x};
+    }
+    const PagedValueStrides s = value_strides(spec, key_.layout, key_.trans_v, key_.num_kv_heads, key_.block_size);
+    const std::int64_t base = page * s.page + head * s.head;
+    if (key_.layout != KvLayout::units) return {base + slot * s.token, 1, 1};
+    return {base + slot / x * s.unit + slot % x, s.dim, 1};
   }
   template <class Code>
   void write(Side& side, const Place& at, const Code& code) const {
@@ -141,12 +148,13 @@ class KvPool {
                                : std::exp2(static_cast<float>(random_below(token, 17) - 8) / 4.0f - which);
       float amax = 0;
       for (int d = 0; d < key_.head_size; ++d) {
-        values[d] = bf16_to_f32(f32_to_bf16(factor * random_uniform(token, d)));
+        values[d] = factor * random_uniform(token, d);
+        if (key_.kv != DType::f16) values[d] = bf16_to_f32(f32_to_bf16(values[d]));
         amax = std::max(amax, std::abs(values[d]));
       }
       const Place at = place(which, page, head, slot);
       if (key_.quant == QuantMode::none) {
-        write(side, at, [&](int d) { return f32_to_bf16(values[d]); });
+        write(side, at, [&](int d) { return key_.kv == DType::f16 ? f32_to_f16(values[d]) : f32_to_bf16(values[d]); });
         continue;
       }
       // FlyDSL tests/utils.py, pertoken_quant: scale = amax / dtype max, or 1 where that is 0.

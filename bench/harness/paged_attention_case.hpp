@@ -27,8 +27,17 @@ enum class Inputs : int { uniform, varied };
 
 constexpr std::string_view name_of(Inputs inputs) { return inputs == Inputs::uniform ? "uniform" : "varied"; }
 
+/// Order of a cache's dimensions: K in 16-byte units of one token and V as trans_v says, or both with whole heads of one
+/// token: NHD [pages, block_size, kv_heads, D] or HND [pages, kv_heads, block_size, D].
+enum class KvLayout : int { units, nhd, hnd };
+
+constexpr std::string_view name_of(KvLayout layout) {
+  return layout == KvLayout::units ? "units" : layout == KvLayout::nhd ? "nhd" : "hnd";
+}
+
 struct PagedAttentionCase {
   ArchId arch = ArchId::gfx950;
+  DType q = DType::bf16;  // and out
   DType kv = DType::fp8_e4m3fn;
   QuantMode quant = QuantMode::per_token;
   int block_size = 1024;
@@ -38,8 +47,10 @@ struct PagedAttentionCase {
   int context_length = 1027;  // longest length of a sequence, the mtp new tokens included
   int num_q_heads = 8;
   int num_kv_heads = 1;
-  bool trans_v = true;     // V shuffled [pages, kv_heads, bs/x, D, x]; else plain [pages, kv_heads, D, bs]
-  bool kv_varlen = false;  // lengths uniform in [mtp, context_length]; else all context_length
+  KvLayout layout = KvLayout::units;
+  bool any_block_size = false;  // of the spec; with nhd and hnd
+  bool trans_v = true;          // V shuffled [pages, kv_heads, bs/x, D, x]; else plain [pages, kv_heads, D, bs]
+  bool kv_varlen = false;       // lengths uniform in [mtp, context_length]; else all context_length
   int sliding_window = 0;
   bool distinct_pages = false;  // every page used once, permuted; else drawn with repetition from a larger pool
   Inputs inputs = Inputs::uniform;
@@ -64,7 +75,8 @@ constexpr PagedAttentionCase case_of(ArchId arch, QuantMode quant) {
   return c;
 }
 
-/// `gfx950/fp8.per_token/bs1024/mtp1/h128/b3/c1027/hq8/hkv1/vt1/vl0/sw0`: every field that is swept, in one order.
+/// `gfx950/fp8.per_token/bs1024/mtp1/h128/b3/c1027/hq8/hkv1/vt1/vl0/sw0`: every field that is swept, in one order; then
+/// what is not the default of the others.
 inline std::string name_of(const PagedAttentionCase& c) {
   const auto field = [](const char* key, long value) { return std::string("/") + key + std::to_string(value); };
   std::string name = std::string(name_of(c.arch)) + "/" + (is_fp8(c.kv) ? "fp8." : "") +
@@ -72,13 +84,47 @@ inline std::string name_of(const PagedAttentionCase& c) {
   name += field("bs", c.block_size) + field("mtp", c.mtp) + field("h", c.head_size) + field("b", c.batch) +
           field("c", c.context_length) + field("hq", c.num_q_heads) + field("hkv", c.num_kv_heads) +
           field("vt", c.trans_v) + field("vl", c.kv_varlen) + field("sw", c.sliding_window);
+  if (c.q != DType::bf16) name += "/" + std::string(name_of(c.q));
+  if (c.layout != KvLayout::units) name += "/" + std::string(name_of(c.layout));
+  if (c.any_block_size) name += "/any";
   if (c.distinct_pages) name += "/distinct";
   if (c.inputs == Inputs::varied) name += "/varied";
   return name;
 }
 
+/// Case of a spec; token_major ones get NHD caches.
+constexpr PagedAttentionCase case_of(ArchId arch, const PagedAttentionSpec& spec) {
+  PagedAttentionCase c;
+  c.arch = arch;
+  c.q = spec.q;
+  c.kv = spec.kv;
+  c.quant = spec.quant;
+  c.head_size = spec.head_size;
+  c.layout = spec.values == ValueLayout::token_major ? KvLayout::nhd : KvLayout::units;
+  c.any_block_size = spec.any_block_size;
+  return c;
+}
+
 constexpr PagedAttentionSpec spec_of(const PagedAttentionCase& c) {
-  return {.q = DType::bf16, .kv = c.kv, .out = DType::bf16, .quant = c.quant, .head_size = c.head_size};
+  return {.q = c.q,
+          .kv = c.kv,
+          .out = c.q,
+          .quant = c.quant,
+          .head_size = c.head_size,
+          .values = c.layout == KvLayout::units ? ValueLayout::dim_major : ValueLayout::token_major,
+          .any_block_size = c.any_block_size};
+}
+
+constexpr PagedKeyStrides key_strides(const PagedAttentionSpec& s, KvLayout layout, int kv_heads, int block_size) {
+  return layout == KvLayout::units ? packed_key_strides(s, kv_heads, block_size)
+         : layout == KvLayout::nhd ? nhd_key_strides(s, kv_heads, block_size)
+                                   : hnd_key_strides(s, kv_heads, block_size);
+}
+constexpr PagedValueStrides value_strides(const PagedAttentionSpec& s, KvLayout layout, bool trans_v, int kv_heads,
+                                          int block_size) {
+  return layout == KvLayout::units ? packed_value_strides(s, kv_heads, block_size, trans_v)
+         : layout == KvLayout::nhd ? nhd_value_strides(s, kv_heads, block_size)
+                                   : hnd_value_strides(s, kv_heads, block_size);
 }
 
 /// The call without its pointers. Q is a slice of a fused qkv tensor [batch * mtp, (Hq + 2 Hkv) * D]; block table rows
@@ -98,8 +144,8 @@ inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   p.q_row_stride = std::int64_t{c.num_q_heads + 2 * c.num_kv_heads} * c.head_size;
   p.q_head_stride = p.out_head_stride = c.head_size;
   p.out_row_stride = std::int64_t{c.num_q_heads} * c.head_size;
-  p.k_strides = packed_key_strides(p.spec, c.num_kv_heads, c.block_size);
-  p.v_strides = packed_value_strides(p.spec, c.num_kv_heads, c.block_size, c.trans_v);
+  p.k_strides = key_strides(p.spec, c.layout, c.num_kv_heads, c.block_size);
+  p.v_strides = value_strides(p.spec, c.layout, c.trans_v, c.num_kv_heads, c.block_size);
   p.scale_page_stride = std::int64_t{c.num_kv_heads} * c.block_size;
   p.scale_head_stride = c.quant == QuantMode::per_head ? 1 : c.block_size;
   p.table_row_stride = p.table_columns + 1;

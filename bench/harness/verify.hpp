@@ -51,7 +51,7 @@ inline double distance(double actual, double expected) {
 }
 }  // namespace detail
 
-/// Compare out [batch * mtp, Hq, D] (bf16 bits) and lse [batch * mtp, Hq] with the reference, for the given pairs of
+/// Compare out [batch * mtp, Hq, D] (bits of the spec's type) and lse [batch * mtp, Hq] with the reference, for the given pairs of
 /// (sequence, kv head). A row that sees no token must be exactly 0 with lse -inf.
 inline Verdict verify(const PagedAttentionProblem& p, const reference::PagedAttentionResult& expected,
                       const std::uint16_t* out, const float* lse, const Tolerance& tolerance,
@@ -71,7 +71,9 @@ inline Verdict verify(const PagedAttentionProblem& p, const reference::PagedAtte
       const std::int64_t at = row * p.num_q_heads + head;
       double difference = 0, norm = 0;
       for (int d = 0; d < head_size; ++d) {
-        const double actual = bf16_to_f32(out[at * head_size + d]), wanted = expected.out[at * head_size + d];
+        const std::uint16_t bits = out[at * head_size + d];
+        const double actual = p.spec.out == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+        const double wanted = expected.out[at * head_size + d];
         const double error = detail::distance(actual, wanted);
         difference += error * error;
         norm += wanted * wanted;

@@ -8,12 +8,14 @@
 #include <vector>
 
 #include "bench/harness/paged_attention_case.hpp"
+#include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace tilewave::bench {
 
-enum class Sweep : int { standard, accuracy, decode, emulated };
+enum class Sweep : int { standard, accuracy, decode, emulated, features };
 
-inline constexpr std::array all_sweeps{Sweep::standard, Sweep::accuracy, Sweep::decode, Sweep::emulated};
+inline constexpr std::array all_sweeps{Sweep::standard, Sweep::accuracy, Sweep::decode, Sweep::emulated,
+                                       Sweep::features};
 
 constexpr std::string_view name_of(Sweep sweep) {
   switch (sweep) {
@@ -21,6 +23,7 @@ constexpr std::string_view name_of(Sweep sweep) {
     case Sweep::accuracy: return "accuracy";
     case Sweep::decode: return "decode";
     case Sweep::emulated: return "emulated";
+    case Sweep::features: return "features";
   }
   return "unknown";
 }
@@ -195,12 +198,38 @@ inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
   return cases;
 }
 
+/// Every feature spec on a shape that fills a chip and one that does not: pages of 16 and 64 tokens, of 1 and 17 where the
+/// spec takes any, caches in NHD and HND where it is token_major, mtp 1 and 8.
+inline std::vector<PagedAttentionCase> features_sweep(ArchId arch) {
+  std::vector<PagedAttentionCase> cases;
+  for (const PagedAttentionSpec& spec : paged_attention_feature_specs(arch))
+    for (const std::size_t shape : {0u, 7u})
+      for (const int block_size : {1, 16, 17, 64})
+        for (const KvLayout layout : {KvLayout::units, KvLayout::nhd, KvLayout::hnd})
+          for (const int mtp : {1, 8}) {
+            if (!spec.any_block_size && block_size % 16 != 0) continue;
+            if ((spec.values == ValueLayout::token_major) != (layout != KvLayout::units)) continue;
+            PagedAttentionCase c = case_of(arch, spec);
+            c.batch = decode_shapes[shape].batch;
+            c.num_q_heads = decode_shapes[shape].heads.q;
+            c.num_kv_heads = decode_shapes[shape].heads.kv;
+            c.context_length = decode_shapes[shape].context_length;
+            c.block_size = block_size;
+            c.layout = layout;
+            c.mtp = mtp;
+            c.distinct_pages = true;
+            cases.push_back(c);
+          }
+  return cases;
+}
+
 inline std::vector<PagedAttentionCase> cases_of(Sweep sweep, ArchId arch) {
   switch (sweep) {
     case Sweep::standard: return standard_sweep(arch);
     case Sweep::accuracy: return accuracy_sweep(arch);
     case Sweep::decode: return decode_sweep(arch);
     case Sweep::emulated: return emulated_sweep(arch);
+    case Sweep::features: return features_sweep(arch);
   }
   return {};
 }

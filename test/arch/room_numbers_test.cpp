@@ -13,19 +13,23 @@
 namespace tilewave::test {
 namespace {
 
+struct Widened {
+  Vec<std::uint32_t, 2> bf16, f16;
+};
+
 template <class B>
 struct WidenKernel {
   using Room = B;
   struct Args {
-    const std::uint32_t* in;     // [wave_lanes]: four fp8 codes each
-    Vec<std::uint32_t, 2>* out;  // [wave_lanes]
+    const std::uint32_t* in;  // [wave_lanes]: four fp8 codes each
+    Widened* out;             // [wave_lanes]
   };
   using Shared = NoShared;
   static constexpr int block_threads = 64, waves_per_simd = 1;  // 64 words hold all 256 codes
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-    args.out[i] = B::widen_fp8(args.in[i]);
+    args.out[i] = {B::widen_fp8(args.in[i]), B::widen_fp8_to_f16(args.in[i])};
   }
 };
 
@@ -34,16 +38,58 @@ struct CheckWiden {
   void operator()() const {
     std::vector<std::uint32_t> words(64);
     for (std::uint32_t code = 0; code < 256; ++code) words[code / 4] |= code << (8 * (code % 4));
-    const auto out = run_kernel<WidenKernel<B>>(1, words, words.size(), Vec<std::uint32_t, 2>{});
+    const auto out = run_kernel<WidenKernel<B>>(1, words, words.size(), Widened{});
     for (int code = 0; code < 256; ++code) {
-      const std::uint32_t pair = out[code / 4][code % 4 / 2];
-      const float got = bf16_to_f32(static_cast<std::uint16_t>(code % 2 ? pair >> 16 : pair));
+      const auto of = [code](const Vec<std::uint32_t, 2>& pairs) {
+        return static_cast<std::uint16_t>(pairs[code % 4 / 2] >> 16 * (code % 2));
+      };
+      const float got = bf16_to_f32(of(out[code / 4].bf16)), got_f16 = f16_to_f32(of(out[code / 4].f16));
       const float expected = fp8_to_f32(B::facts.fp8, static_cast<std::uint8_t>(code));
-      CAPTURE(room_name<B>(), code, got, expected);
+      CAPTURE(room_name<B>(), code, got, got_f16, expected);
       if (std::isnan(expected)) {
         CHECK(std::isnan(got));
+        CHECK(std::isnan(got_f16));
       } else {
         CHECK(got == expected);
+        CHECK(got_f16 == expected);
+      }
+    }
+  }
+};
+
+template <class B>
+struct PickKernel {
+  using Room = B;
+  struct Args {
+    const std::uint32_t* in;     // [2, wave_lanes]
+    Vec<std::uint32_t, 4>* out;  // [wave_lanes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::lane_id();
+    const std::uint32_t low = args.in[i], high = args.in[B::facts.wave_lanes + i];
+    args.out[i] = {{B::template pick_bytes<0, 1, 4, 5>(low, high), B::template pick_bytes<2, 3, 6, 7>(low, high),
+                    B::template pick_bytes<7, 0, 3, 3>(low, high), B::template pick_bytes<5, 6, 2, 1>(low, high)}};
+  }
+};
+
+struct CheckPick {
+  template <class B>
+  void operator()() const {
+    constexpr int lanes = B::facts.wave_lanes;
+    constexpr int picked[4][4] = {{0, 1, 4, 5}, {2, 3, 6, 7}, {7, 0, 3, 3}, {5, 6, 2, 1}};
+    std::vector<std::uint32_t> in(2 * lanes);
+    for (int i = 0; i < 2 * lanes; ++i) in[i] = 0x9e3779b9u * static_cast<std::uint32_t>(i + 1);
+    const auto out = run_kernel<PickKernel<B>>(1, in, lanes, Vec<std::uint32_t, 4>{});
+    for (int i = 0; i < lanes; ++i) {
+      const std::uint64_t all = std::uint64_t{in[lanes + i]} << 32 | in[i];
+      for (int n = 0; n < 4; ++n) {
+        std::uint32_t expected = 0;
+        for (int b = 0; b < 4; ++b) expected |= static_cast<std::uint32_t>(all >> 8 * picked[n][b] & 0xffu) << 8 * b;
+        CAPTURE(room_name<B>(), i, n);
+        CHECK(out[i][n] == expected);
       }
     }
   }
@@ -248,7 +294,8 @@ struct CheckWidenHalves {
 
 }  // namespace
 
-TEST_CASE("all fp8 codes widen to the bf16 of the same value") { AllRooms::each(CheckWiden{}); }
+TEST_CASE("all fp8 codes widen to the bf16 and the f16 of the same value") { AllRooms::each(CheckWiden{}); }
+TEST_CASE("bytes are picked from either word") { AllRooms::each(CheckPick{}); }
 TEST_CASE("exp2, log2 and bf16 pairs are as near as promised") { AllRooms::each(CheckNumbers{}); }
 TEST_CASE("conversions round as core/dtype.hpp, reciprocals are within 2 ulp") { AllRooms::each(CheckPack{}); }
 TEST_CASE("all f16 codes widen exactly") { AllRooms::each(CheckWidenHalves{}); }

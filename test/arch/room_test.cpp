@@ -19,7 +19,7 @@ namespace {
 
 // --- mma -------------------------------------------------------------------------------------------------------------
 
-template <class B>
+template <class B, DType type>
 struct MmaKernel {
   using Room = B;
   struct Operands {
@@ -35,16 +35,24 @@ struct MmaKernel {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
-    args.out[i] = B::mma(args.in[i].kv, args.in[i].rows, args.out[i]);
+    if constexpr (type == DType::f16) {
+      args.out[i] = B::mma_f16(args.in[i].kv, args.in[i].rows, args.out[i]);
+    } else {
+      args.out[i] = B::mma(args.in[i].kv, args.in[i].rows, args.out[i]);
+    }
   }
 };
 
 /// One block per k: ROWS is (1 + row) at that k and 0 elsewhere, so the product is (1 + row) * kv_value(kv, k): the row,
 /// the kv and the k of every operand element and the place of every accumulator show. Starts from accumulators of 1/2.
-template <class B, class KvValue>
+template <class B, DType type, class KvValue>
 void check_mma(KvValue kv_value) {
   constexpr AtomFacts atom = B::atom;
-  using Kernel = MmaKernel<B>;
+  using Kernel = MmaKernel<B, type>;
+  const auto encode = [](int value) {
+    const auto x = static_cast<float>(value);
+    return std::uint32_t{type == DType::f16 ? f32_to_f16(x) : f32_to_bf16(x)};
+  };
   constexpr int kv_size = B::KvOperand::size * 2, rows_size = B::RowsOperand::size * 2;
   std::vector<typename Kernel::Operands> in(atom.k * atom.lanes);
   for (int k = 0; k < atom.k; ++k) {
@@ -52,12 +60,12 @@ void check_mma(KvValue kv_value) {
       typename Kernel::Operands& o = in[k * atom.lanes + lane];
       for (int e = 0; e < kv_size; ++e) {
         const AtomElement at = atom.kv_operand(lane, e);
-        const std::uint32_t code = f32_to_bf16(static_cast<float>(kv_value(at.index, at.k)));
+        const std::uint32_t code = encode(kv_value(at.index, at.k));
         o.kv[e / 2] = e % 2 ? o.kv[e / 2] | code << 16 : code;
       }
       for (int e = 0; e < rows_size; ++e) {
         const AtomElement at = atom.rows_operand(lane, e);
-        const std::uint32_t code = f32_to_bf16(at.k == k ? static_cast<float>(1 + at.index) : 0.0f);
+        const std::uint32_t code = encode(at.k == k ? 1 + at.index : 0);
         o.rows[e / 2] = e % 2 ? o.rows[e / 2] | code << 16 : code;
       }
     }
@@ -82,11 +90,32 @@ struct KvIndex {
 struct KIndex {
   int operator()(int, int k) const { return 1 + k; }
 };
+/// What bf16 has not: 11 bits of significand, and subnormals from 2^-24 on.
+template <class B>
+void check_halves() {
+  using Kernel = MmaKernel<B, DType::f16>;
+  std::vector<typename Kernel::Operands> in(B::atom.lanes);
+  for (auto& o : in) {
+    for (int i = 0; i < B::KvOperand::size; ++i) o.kv[i] = 0x00010001u;      // 2^-24
+    for (int i = 0; i < B::RowsOperand::size; ++i) o.rows[i] = 0x67ff67ffu;  // 2047
+  }
+  const auto out = run_kernel<Kernel>(1, in, in.size(), typename B::Accumulator{});
+  for (const auto& acc : out) {
+    for (int i = 0; i < B::Accumulator::size; ++i) {
+      CAPTURE(room_name<B>(), i);
+      REQUIRE(acc[i] == static_cast<float>(B::atom.k) * 2047 * 0x1p-24f);
+    }
+  }
+}
+
 struct CheckMma {
   template <class B>
   void operator()() const {
-    check_mma<B>(KvIndex{});
-    check_mma<B>(KIndex{});
+    check_mma<B, DType::bf16>(KvIndex{});
+    check_mma<B, DType::bf16>(KIndex{});
+    check_mma<B, DType::f16>(KvIndex{});
+    check_mma<B, DType::f16>(KIndex{});
+    check_halves<B>();
   }
 };
 

@@ -13,8 +13,10 @@ namespace tilewave::bench {
 namespace {
 
 TEST_CASE("sweeps have their sizes, unique names and disjoint config ids") {
-  const std::map<Sweep, std::size_t> sizes{
-      {Sweep::standard, 64}, {Sweep::accuracy, 2304 + 2 + 8}, {Sweep::decode, 9 * 2 * 3 * 3}};
+  const std::map<Sweep, std::size_t> sizes{{Sweep::standard, 64},
+                                           {Sweep::accuracy, 2304 + 2 + 8},
+                                           {Sweep::decode, 9 * 2 * 3 * 3},
+                                           {Sweep::features, (3 * 2 + 5 * 4 + 2 * 8) * 2 * 2}};
   for (const Sweep sweep : all_sweeps) {
     CAPTURE(std::string(name_of(sweep)));
     CHECK(sweep_named(name_of(sweep)) == sweep);
@@ -26,7 +28,8 @@ TEST_CASE("sweeps have their sizes, unique names and disjoint config ids") {
       for (const PagedAttentionCase& c : cases) {
         names.insert(name_of(c));
         REQUIRE(c.arch == arch);
-        REQUIRE(c.kv == (c.quant == QuantMode::none ? DType::bf16 : facts_of(arch).fp8));
+        REQUIRE(c.kv == (c.quant == QuantMode::none ? c.q : facts_of(arch).fp8));
+        REQUIRE((c.q == DType::bf16 || sweep == Sweep::features));
       }
       CHECK(names.size() == cases.size());
     }

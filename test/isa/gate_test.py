@@ -43,8 +43,9 @@ def entry(case, arch, **changed):
         "waves_per_simd": 2,
         "waves_per_block": 4,
         "lds_bytes": 0,
-        "mfma": SHAPE[arch],
+        "mfma": [SHAPE[arch]],
         "mfma_per_load": {"gfx942": 2, "gfx950": 1}[arch],
+        "kv_widths": [16],
     }
     return claims | changed
 
@@ -94,10 +95,10 @@ class Gate(unittest.TestCase):
     def test_claims_that_the_code_does_not_keep(self):
         self.check("Good", ["waves"], waves_per_simd=9)
         self.check("Good", ["block"], waves_per_block=8)
-        self.check("Good", ["mfma"], mfma="f32_32x32x8_bf16")
+        self.check("Good", ["mfma"], mfma=["f32_32x32x8_bf16"])
 
     def test_half_rate_shape_on_gfx950(self):
-        status, found, _ = gate([entry("Good", "gfx942") | {"arch": "gfx950", "mfma": SHAPE["gfx950"]}])
+        status, found, _ = gate([entry("Good", "gfx942") | {"arch": "gfx950", "mfma": [SHAPE["gfx950"]]}])
         self.assertEqual((status, found), (1, {("Good_gfx942.co", "arch"), ("Good_gfx942.co", "mfma")}))
 
     def test_one_bad_kernel_among_good_ones(self):
@@ -206,6 +207,15 @@ class Rules(unittest.TestCase):
             edited.matrix_loops.mfma[SHAPE["gfx942"]] = 40
             edited.matrix_loops.loads = collections.Counter({16: 20 - narrow, 4: 4 * narrow + 4})
             self.assertEqual([rule for rule, _ in isa.violations(edited)], rules)
+
+    def test_share_of_claimed_widths(self):
+        """A value layout that has pieces of 8 bytes claims them beside the 16 of K."""
+        edited = copy.deepcopy(self.compiled)
+        edited.matrix_loops.mfma[SHAPE["gfx942"]] = 40
+        edited.matrix_loops.loads = collections.Counter({16: 10, 8: 20, 4: 6})
+        self.assertEqual([rule for rule, _ in isa.violations(edited)], ["kv_width"])
+        edited.entry = edited.entry | {"kv_widths": [16, 8]}
+        self.assertEqual([rule for rule, _ in isa.violations(edited)], [])
 
     def test_no_loop(self):
         edited = copy.deepcopy(self.compiled)

@@ -2,14 +2,15 @@
 // One paged-attention kernel per code object, so that each can be read, gated and shipped alone. Compiled with
 //   ROOM             gfx942 or gfx950
 //   ENTRY            index in the architecture's entries (specs outermost), and ENTRY_COUNT, or
-//   COMBINE          head size of a combine kernel
+//   FEATURE          index in its feature specs, and FEATURE_COUNT, or
+//   COMBINE, OUT     head size and output type of a combine kernel
 
 #define STRING_OF(x) #x
 // clang-format off
 #define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
 // clang-format on
 #include BACKEND_OF(ROOM)
-#include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace tilewave::ROOM {
 
@@ -38,8 +39,14 @@ constexpr Entry chosen = entry_at(ENTRY);
 static_assert(chosen.count == ENTRY_COUNT,
               "test/isa/CMakeLists.txt: pa_entry_count is not the registry's number of entries");
 using Kernel = PagedAttentionDecode<Backend, chosen.spec, chosen.policy>;
+#elif defined(FEATURE)
+constexpr PagedAttentionSpec spec = paged_attention_feature_specs(arch)[FEATURE];
+constexpr PagedAttentionPolicy policy = paged_attention_other_policy(arch, spec);
+static_assert(paged_attention_feature_specs(arch).size() == FEATURE_COUNT,
+              "test/isa/CMakeLists.txt: pa_feature_count is not the number of feature specs");
+using Kernel = PagedAttentionDecode<Backend, spec, policy>;
 #else
-using Kernel = PagedAttentionCombine<Backend, COMBINE>;
+using Kernel = PagedAttentionCombine<Backend, COMBINE, DType::OUT>;
 #endif
 template __global__ void entry<Kernel>(const Kernel::Args);
 

@@ -11,7 +11,7 @@
 
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/norm/registry.hpp"
-#include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/ops/paged_attention/feature_specs.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 
@@ -20,18 +20,34 @@ namespace {
 using namespace tilewave;
 using nlohmann::ordered_json;
 
-/// As llvm-objdump prints the room's atom, without `v_mfma_`.
+/// As llvm-objdump prints the room's atom on a type, without `v_mfma_`.
 template <ArchId arch>
-std::string atom_name() {
+std::string atom_name(DType type) {
   constexpr AtomFacts atom = atom_of(arch);
-  return "f32_" + std::to_string(atom.rows) + "x" + std::to_string(atom.kv) + "x" + std::to_string(atom.k) + "_bf16";
+  return "f32_" + std::to_string(atom.rows) + "x" + std::to_string(atom.kv) + "x" + std::to_string(atom.k) + "_" +
+         std::string(name_of(type));
+}
+/// The types of both products, each once.
+template <ArchId arch>
+ordered_json atom_names(const PagedAttentionSpec& spec) {
+  ordered_json names = ordered_json::array({atom_name<arch>(spec.q)});
+  if (spec.value_type() != spec.q) names.push_back(atom_name<arch>(spec.value_type()));
+  return names;
+}
+/// Bytes of the loads that bring K and V.
+template <ArchId arch>
+ordered_json kv_widths(const PagedAttentionSpec& spec) {
+  const int piece = value_tiles(atom_of(arch), spec).width * size_of(spec.kv);
+  ordered_json widths = ordered_json::array({16});
+  if (spec.values == ValueLayout::token_major && piece != 16) widths.push_back(piece);
+  return widths;
 }
 
 template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
-ordered_json decode_claims(int index) {
+ordered_json decode_claims(const std::string& prefix, int index) {
   using Kernel = PagedAttentionDecode<host::Backend<arch>, spec, policy>;
   const std::string name(name_of(arch));
-  return {{"code_object", "pa_" + name + "_" + std::to_string(index) + ".co"},
+  return {{"code_object", prefix + name + "_" + std::to_string(index) + ".co"},
           {"arch", name},
           {"index", index},
           {"kernel", "decode"},
@@ -40,20 +56,22 @@ ordered_json decode_claims(int index) {
           {"waves_per_simd", policy.waves_per_simd},
           {"waves_per_block", policy.waves_per_block()},
           {"lds_bytes", std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared)},
-          {"mfma", atom_name<arch>()},
+          {"mfma", atom_names<arch>(spec)},
           // matrix instructions that one lane's 16-byte piece of K or V feeds
-          {"mfma_per_load", spec.unit() / atom_of(arch).k_per_lane * policy.row_tiles}};
+          {"mfma_per_load", spec.unit() / atom_of(arch).k_per_lane * policy.row_tiles},
+          {"kv_widths", kv_widths<arch>(spec)}};
 }
 
-template <ArchId arch, int head_size>
+template <ArchId arch, int head_size, DType out = DType::bf16>
 ordered_json combine_claims() {
-  using Kernel = PagedAttentionCombine<host::Backend<arch>, head_size>;
+  using Kernel = PagedAttentionCombine<host::Backend<arch>, head_size, out>;
   static_assert(std::is_empty_v<typename Kernel::Shared>);
   const std::string name(name_of(arch));
-  return {{"code_object", "combine_" + name + "_" + std::to_string(head_size) + ".co"},
+  const std::string spec = combine_name(head_size, out);
+  return {{"code_object", "combine_" + name + "_" + spec + ".co"},
           {"arch", name},
           {"kernel", "combine"},
-          {"spec", "h" + std::to_string(head_size)},
+          {"spec", spec},
           {"policy", ""},
           {"waves_per_simd", Kernel::waves_per_simd},
           {"waves_per_block", Kernel::waves},
@@ -164,11 +182,17 @@ void add_arch(ordered_json& file) {
   static_for<specs.size()>([&](auto s) {
     static constexpr auto policies = paged_attention_policies(arch, specs[s]);
     static_for<policies.size()>(
-        [&](auto p) { file["entries"].push_back(decode_claims<arch, specs[s], policies[p]>(index++)); });
+        [&](auto p) { file["entries"].push_back(decode_claims<arch, specs[s], policies[p]>("pa_", index++)); });
   });
-  file["entries"].push_back(combine_claims<arch, 64>());
-  file["entries"].push_back(combine_claims<arch, 128>());
-  file["entries"].push_back(combine_claims<arch, 256>());
+  static constexpr auto features = paged_attention_feature_specs(arch);
+  static_for<features.size()>([&](auto s) {
+    static constexpr PagedAttentionPolicy policy = paged_attention_other_policy(arch, features[s]);
+    file["entries"].push_back(decode_claims<arch, features[s], policy>("pa_feature_", s));
+  });
+  static_for<std::size(paged_attention_head_sizes)>(
+      [&](auto i) { file["entries"].push_back(combine_claims<arch, paged_attention_head_sizes[i]>()); });
+  file["entries"].push_back(combine_claims<arch, 64, DType::f16>());
+  file["entries"].push_back(combine_claims<arch, 128, DType::f16>());
   add_rows<arch>(file, "norm", norm_specs(arch), norm_policies);
   add_rows<arch>(file, "quant", quant_specs(arch), quant_policies);
   add_rows<arch>(file, "softmax", softmax_specs(arch), softmax_policies);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Executes every compiled paged-attention entry of both AMD chips: exports a repro bundle for each entry and case, runs
-// its machine code in the simulator and compares with the reference. One line per run; exit status 1 if any is wrong.
+// Executes every compiled paged-attention entry of both AMD chips, feature specs included: exports a repro bundle for
+// each entry and case, runs its machine code in the simulator and compares with the reference. One line per run; exit
+// status 1 if any is wrong.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -11,6 +12,7 @@
 
 #include "bench/harness/bundle.hpp"
 #include "bundle.hpp"
+#include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {
 
@@ -38,14 +40,14 @@ constexpr Shape slice_shapes[] = {
 };
 
 PagedAttentionCase case_for(ArchId arch, const PagedAttentionSpec& spec, const Shape& shape, std::uint64_t seed) {
-  PagedAttentionCase c = bench::case_of(arch, spec.quant);
-  c.head_size = spec.head_size;
-  c.block_size = shape.block_size;
+  PagedAttentionCase c = bench::case_of(arch, spec);
+  c.block_size = spec.any_block_size ? shape.block_size / 2 + 1 : shape.block_size;
   c.mtp = shape.mtp;
   c.context_length = shape.context_length;
   c.num_q_heads = shape.num_q_heads;
   c.num_kv_heads = shape.num_kv_heads;
   c.trans_v = shape.trans_v;
+  if (c.layout != bench::KvLayout::units && shape.trans_v) c.layout = bench::KvLayout::hnd;
   c.kv_varlen = shape.kv_varlen;
   c.sliding_window = shape.sliding_window;
   c.distinct_pages = true;
@@ -113,28 +115,36 @@ bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAtt
   }
 }
 
+std::vector<PagedAttentionEntry> entries_of(ArchId arch) {
+  std::vector<PagedAttentionEntry> entries;
+  for (const PagedAttentionSpec& spec : paged_attention_specs(arch))
+    for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, spec))
+      entries.push_back({arch, true, spec, policy, nullptr, 0});
+  for (const PagedAttentionSpec& spec : paged_attention_feature_specs(arch))
+    entries.push_back({arch, true, spec, paged_attention_other_policy(arch, spec), nullptr, 0});
+  return entries;
+}
+
 int run(const Options& options) {
   int runs = 0, failures = 0;
   for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950}) {
     if (!options.arch.empty() && options.arch != name_of(arch)) continue;
     std::size_t entry_number = 0;
-    for (const PagedAttentionSpec& spec : paged_attention_specs(arch))
-      for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, spec)) {
-        const PagedAttentionEntry entry{arch, true, spec, policy, nullptr, 0};
-        std::vector<Shape> shapes = full_shapes();
-        if (!options.full) {
-          constexpr std::size_t count = std::size(slice_shapes);
-          shapes = {slice_shapes[entry_number % count], slice_shapes[(entry_number + 3) % count]};
-        }
-        ++entry_number;
-        for (const Shape& shape : shapes) {
-          const PagedAttentionCase c = case_for(arch, spec, shape, 100 + entry_number);
-          if (!options.filter.empty() && (bench::name_of(c) + " ").find(options.filter) == std::string::npos) continue;
-          ++runs;
-          failures += !run_one(options, c, entry, shape.splits);
-          if (failures && options.stop) return 1;
-        }
+    for (const PagedAttentionEntry& entry : entries_of(arch)) {
+      std::vector<Shape> shapes = full_shapes();
+      if (!options.full) {
+        constexpr std::size_t count = std::size(slice_shapes);
+        shapes = {slice_shapes[entry_number % count], slice_shapes[(entry_number + 3) % count]};
       }
+      ++entry_number;
+      for (const Shape& shape : shapes) {
+        const PagedAttentionCase c = case_for(arch, entry.spec, shape, 100 + entry_number);
+        if (!options.filter.empty() && (bench::name_of(c) + " ").find(options.filter) == std::string::npos) continue;
+        ++runs;
+        failures += !run_one(options, c, entry, shape.splits);
+        if (failures && options.stop) return 1;
+      }
+    }
   }
   std::printf("%d runs, %d wrong\n", runs, failures);
   return runs == 0 || failures ? 1 : 0;

@@ -17,7 +17,7 @@ namespace tilewave {
 /// g++ 12 crashes on a class-type template argument that depends on B.)
 template <int k_per_lane, int rows_per_lane, int kv_per_lane>
 struct AtomRegisters {
-  using KvOperand = Vec<std::uint32_t, k_per_lane / 2>;  // bf16 pairs
+  using KvOperand = Vec<std::uint32_t, k_per_lane / 2>;  // pairs of bf16 or f16
   using RowsOperand = Vec<std::uint32_t, rows_per_lane * k_per_lane / 2>;
   using Accumulator = Vec<float, rows_per_lane * kv_per_lane>;
 };
@@ -49,8 +49,10 @@ struct AtomRegisters {
 ///               widen_f16(word) -> 2 floats, exact, subnormals kept;
 ///               pack_fp8(a, b, c, d) -> one word, a in the low byte, of the room's own flavour: f32_to_fp8 to the bit;
 ///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
+///               widen_fp8_to_f16(word) -> 4 f16 likewise;
+///               pick_bytes<a, b, c, d>(low, high): those of the 8 bytes low, high, low's first, as a word;
 ///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
-///   mma         mma(kv, rows, acc) -> acc: the room's chained atom, see atom.hpp
+///   mma         mma(kv, rows, acc) -> acc: the room's chained atom on bf16, see atom.hpp; mma_f16: the same on f16
 ///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block
 ///               is in block `rank` of the cluster. cluster_arrive() and cluster_wait(), in turn, are the halves of a
 ///               barrier for all its lanes; one must lie before the first remote access, since a block may begin late,
@@ -97,8 +99,11 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::widen_f16(word) } -> std::same_as<Vec<float, 2>>;
   { B::pack_fp8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::widen_fp8(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::widen_fp8_to_f16(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template pick_bytes<0, 1, 4, 5>(word, word) } -> std::same_as<std::uint32_t>;
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
+  { B::mma_f16(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
   { B::barrier() } -> std::same_as<void>;
   { B::cluster_arrive() } -> std::same_as<void>;
   { B::cluster_wait() } -> std::same_as<void>;

@@ -29,6 +29,13 @@ TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
   return a > b ? a : b;
 }
 
+/// The largest divisor of n that is at most `limit`; both positive.
+TILEWAVE_HOST_DEVICE constexpr int largest_divisor(int n, int limit) {
+  int d = min_of(n, limit);
+  while (n % d != 0) --d;
+  return d;
+}
+
 /// |x| of any float, NaN included.
 TILEWAVE_HOST_DEVICE constexpr float abs_of(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);

@@ -90,6 +90,7 @@ class Decoder {
   double operator()(const void* base, std::int64_t element) const {
     if (is_fp8(type_)) return codes_[static_cast<const std::uint8_t*>(base)[element]];
     if (type_ == DType::bf16) return bf16_to_f32(static_cast<const std::uint16_t*>(base)[element]);
+    if (type_ == DType::f16) return f16_to_f32(static_cast<const std::uint16_t*>(base)[element]);
     if (type_ == DType::f32) return static_cast<const float*>(base)[element];
     return std::numeric_limits<double>::quiet_NaN();
   }
@@ -107,6 +108,7 @@ struct PairTask {
   int first_row, last_row;
 
   int group() const { return p.num_q_heads / p.num_kv_heads; }
+  int padded_head_size() const { return (p.spec.head_size + lane_width - 1) / lane_width * lane_width; }
   std::int64_t row_of(int r) const { return std::int64_t{pair.sequence} * p.mtp + r / group(); }
   int head_of(int r) const { return pair.kv_head * group() + r % group(); }
   VisibleTokens visible(int r) const {
@@ -135,31 +137,33 @@ struct PairTask {
       }
     }
   }
-  // v[token - first][d], zero beyond end
+  // v[token - first][d] in rows of padded_head_size(), zero beyond end
   void load_values(std::int64_t first, std::int64_t end, double* v) const {
-    std::fill_n(v, p.spec.head_size * tile_tokens, 0.0);
+    std::fill_n(v, padded_head_size() * tile_tokens, 0.0);
+    const PagedValueStrides& strides = p.v_strides;
     const int x = p.spec.unit();
+    const bool token_major = p.spec.values == ValueLayout::token_major;
     for (std::int64_t t = first; t < std::min(end, first + tile_tokens); ++t) {
       const double s = scale(p.v_scale, t);
       const std::int64_t slot = t % p.block_size;
-      const std::int64_t base =
-          page_of(t) * p.v_strides.page + pair.kv_head * p.v_strides.head + slot / x * p.v_strides.unit + slot % x;
+      const std::int64_t base = page_of(t) * strides.page + pair.kv_head * strides.head +
+                                (token_major ? slot * strides.token : slot / x * strides.unit + slot % x);
       for (int d = 0; d < p.spec.head_size; ++d) {
-        v[(t - first) * p.spec.head_size + d] = s * kv(p.v, base + d * p.v_strides.dim);
+        v[(t - first) * padded_head_size() + d] = s * kv(p.v, base + (token_major ? d : d * strides.dim));
       }
     }
   }
 
   void run(PagedAttentionResult& result) const {
-    const int rows = last_row - first_row, head_size = p.spec.head_size;
+    const int rows = last_row - first_row, head_size = p.spec.head_size, padded = padded_head_size();
     // The tokens any of these rows sees; whole tiles of them are computed and masked below.
     const std::int64_t first = visible(first_row).first;
     const std::int64_t end = std::max<std::int64_t>(visible(last_row - 1).end, first);
     const std::int64_t width = (end - first + tile_tokens - 1) / tile_tokens * tile_tokens;
-    std::vector<double> tile(static_cast<std::size_t>(head_size) * tile_tokens);
+    std::vector<double> tile(static_cast<std::size_t>(padded) * tile_tokens);
     std::vector<double> q(static_cast<std::size_t>(rows) * head_size);
     std::vector<double> p_rows(static_cast<std::size_t>(rows) * width);  // scores, then probabilities
-    std::vector<double> out(static_cast<std::size_t>(rows) * head_size);
+    std::vector<double> out(static_cast<std::size_t>(rows) * padded);
 
     const Decoder q_values(p.spec.q);
     for (int r = 0; r < rows; ++r) {
@@ -186,15 +190,15 @@ struct PairTask {
       load_values(first + t, end, tile.data());
       for (int j = 0; j < tile_tokens; j += 4) {
         for (int r = 0; r < rows; ++r) {
-          for (int d = 0; d < head_size; d += lane_width) {
-            accumulate(&out[r * head_size + d], &p_rows[r * width + t + j], &tile[j * head_size + d], head_size);
+          for (int d = 0; d < padded; d += lane_width) {
+            accumulate(&out[r * padded + d], &p_rows[r * width + t + j], &tile[j * padded + d], padded);
           }
         }
       }
     }
     for (int r = 0; r < rows; ++r) {
       const std::int64_t to = (row_of(first_row + r) * p.num_q_heads + head_of(first_row + r)) * head_size;
-      std::copy_n(&out[r * head_size], head_size, &result.out[to]);
+      std::copy_n(&out[r * padded], head_size, &result.out[to]);
     }
   }
 
@@ -222,8 +226,8 @@ struct PairTask {
 
 }  // namespace detail
 
-/// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of
-/// 64, and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf, or its sink.
+/// Compute the given pairs (none given: all) on `threads` threads (0: one per core). head_size must be a multiple of 4,
+/// and the problem one that the library accepts; an empty sequence or row gives 0 and lse -inf, or its sink.
 inline PagedAttentionResult paged_attention(const PagedAttentionProblem& p, int threads = 0,
                                             std::span<const PagedAttentionPair> pairs = {}) {
   constexpr double nan = std::numeric_limits<double>::quiet_NaN();

@@ -20,15 +20,24 @@ namespace tilewave::test {
 
 using bench::DeviceBuffer;
 
+/// The bits of a value in an element type of Q, K and V, and back for those of 16 bits.
+inline std::uint16_t encode(DType type, float value) {
+  return is_fp8(type) ? f32_to_fp8(type, value) : type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+}
+inline float decode(DType type, std::uint16_t bits) {
+  return type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+}
+
 /// What a call wrote.
 struct Answer {
   int heads = 0, head_size = 0;
-  std::vector<std::uint16_t> out;  // [batch * mtp, heads, head_size], bf16 bits
+  std::vector<std::uint16_t> out;  // [batch * mtp, heads, head_size], bits of `type`
   std::vector<float> lse;          // [batch * mtp, heads]
   bool padding_kept = true;        // no byte between the rows and heads of out was touched
+  DType type = DType::bf16;
 
   float at(int row, int head, int d) const {
-    return bf16_to_f32(out[(std::size_t(row) * heads + head) * head_size + d]);
+    return decode(type, out[(std::size_t(row) * heads + head) * head_size + d]);
   }
   float lse_at(int row, int head) const { return lse[std::size_t(row) * heads + head]; }
 };
@@ -47,7 +56,7 @@ inline Difference difference(const Answer& a, const Answer& b) {
   for (std::size_t row = 0; row < a.lse.size(); ++row) {
     double largest = 0, apart = 0;
     for (int d = 0; d < a.head_size; ++d) {
-      const double x = bf16_to_f32(a.out[row * a.head_size + d]), y = bf16_to_f32(b.out[row * a.head_size + d]);
+      const double x = decode(a.type, a.out[row * a.head_size + d]), y = decode(b.type, b.out[row * a.head_size + d]);
       largest = std::max(largest, std::max(std::abs(x), std::abs(y)));
       apart = std::max(apart, bench::detail::distance(x, y));
     }
@@ -80,11 +89,6 @@ std::vector<T> from_device(const DeviceBuffer& buffer) {
     bench::check_hip(hipMemcpy(values.data(), buffer.data(), buffer.bytes(), hipMemcpyDeviceToHost), "copying back");
   }
   return values;
-}
-
-/// The bits of a value in an element type of K and V.
-inline std::uint16_t encode(DType type, float value) {
-  return is_fp8(type) ? f32_to_fp8(type, value) : f32_to_bf16(value);
 }
 
 class Call {
@@ -150,7 +154,7 @@ class Call {
     for (std::int64_t row = 0; row < rows(); ++row)
       for (int head = 0; head < p.num_q_heads; ++head)
         for (int d = 0; d < p.spec.head_size; ++d) {
-          q[row * p.q_row_stride + head * p.q_head_stride + d] = f32_to_bf16(f(static_cast<int>(row), head, d));
+          q[row * p.q_row_stride + head * p.q_head_stride + d] = encode(p.spec.q, f(static_cast<int>(row), head, d));
         }
   }
   /// The raw bits of every slot that no sequence uses: K and V, then per-token scales.
@@ -224,7 +228,7 @@ class Call {
   Answer collect(const Prepared& d) const {
     bench::check_hip(hipDeviceSynchronize(), "running the kernels");
     const std::vector<std::uint16_t> all = from_device<std::uint16_t>(d.out);
-    Answer answer{p.num_q_heads, p.spec.head_size, {}, from_device<float>(d.lse), true};
+    Answer answer{p.num_q_heads, p.spec.head_size, {}, from_device<float>(d.lse), true, p.spec.out};
     std::vector<bool> in_row(all.size());
     for (std::int64_t row = 0; row < rows(); ++row)
       for (int head = 0; head < p.num_q_heads; ++head) {
@@ -292,7 +296,9 @@ class Call {
   }
   std::int64_t element(const PagedValueStrides& s, std::int64_t page, int h, int slot, int d) const {
     const int x = p.spec.unit();
-    return page * s.page + h * s.head + slot / x * s.unit + d * s.dim + slot % x;
+    const std::int64_t base = page * s.page + h * s.head;
+    if (p.spec.values == ValueLayout::token_major) return base + slot * s.token + d;
+    return base + slot / x * s.unit + d * s.dim + slot % x;
   }
   std::int64_t scale_element(std::int64_t page, int h, int slot) const {
     return page * p.scale_page_stride + h * p.scale_head_stride + slot;

@@ -29,7 +29,8 @@ using C = StatusCode;
 constexpr std::array wrong_specs{
     Wrong{"head_size 0", C::unsupported_head_size, [](P& p) { p.spec.head_size = 0; }},
     Wrong{"head_size 32", C::unsupported_head_size, [](P& p) { p.spec.head_size = 32; }},
-    Wrong{"head_size 96", C::unsupported_head_size, [](P& p) { p.spec.head_size = 96; }},
+    Wrong{"head_size 72", C::unsupported_head_size, [](P& p) { p.spec.head_size = 72; }},
+    Wrong{"head_size 160", C::unsupported_head_size, [](P& p) { p.spec.head_size = 160; }},
     Wrong{"head_size 512", C::unsupported_head_size, [](P& p) { p.spec.head_size = 512; }},
     Wrong{"head_size -64", C::unsupported_head_size, [](P& p) { p.spec.head_size = -64; }},
     Wrong{"q f16", C::unsupported_dtype, [](P& p) { p.spec.q = DType::f16; }},
@@ -37,6 +38,10 @@ constexpr std::array wrong_specs{
     Wrong{"out f32", C::unsupported_dtype, [](P& p) { p.spec.out = DType::f32; }},
     Wrong{"kv f32", C::unsupported_dtype, [](P& p) { p.spec.kv = DType::f32; }},
     Wrong{"kv f16", C::unsupported_dtype, [](P& p) { p.spec.kv = DType::f16; }},
+    Wrong{"out f16", C::unsupported_dtype, [](P& p) { p.spec.out = DType::f16; }},
+    Wrong{"values of a layout without a name", C::unsupported_layout,
+          [](P& p) { p.spec.values = static_cast<ValueLayout>(7); }},
+    Wrong{"any_block_size of a dim_major cache", C::unsupported_layout, [](P& p) { p.spec.any_block_size = true; }},
     Wrong{"kv of a type without a name", C::unsupported_dtype, [](P& p) { p.spec.kv = static_cast<DType>(77); }},
     Wrong{"quant mode of the other kind", C::unsupported_quant_mode,
           [](P& p) { p.spec.quant = p.spec.quant == QuantMode::none ? QuantMode::per_token : QuantMode::none; }},
@@ -45,7 +50,7 @@ constexpr std::array wrong_specs{
 constexpr std::array wrong_extents{
     Wrong{"batch -1", C::bad_extent, [](P& p) { p.batch = -1; }},
     Wrong{"mtp 0", C::unsupported_mtp, [](P& p) { p.mtp = 0; }},
-    Wrong{"mtp 5", C::unsupported_mtp, [](P& p) { p.mtp = 5; }},
+    Wrong{"mtp 9", C::unsupported_mtp, [](P& p) { p.mtp = 9; }},
     Wrong{"mtp -1", C::unsupported_mtp, [](P& p) { p.mtp = -1; }},
     Wrong{"no q heads", C::bad_extent, [](P& p) { p.num_q_heads = 0; }},
     Wrong{"no kv heads", C::bad_extent, [](P& p) { p.num_kv_heads = 0; }},
@@ -64,7 +69,7 @@ constexpr std::array wrong_extents{
           [](P& p) {
             p.batch = p.num_q_heads = int_max;
             p.num_kv_heads = 1;
-            p.mtp = 4;
+            p.mtp = 8;
           }},
     Wrong{"softmax_scale NaN", C::bad_value, [](P& p) { p.softmax_scale = nan; }},
     Wrong{"softmax_scale inf", C::bad_value, [](P& p) { p.softmax_scale = inf; }},

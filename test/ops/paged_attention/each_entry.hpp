@@ -80,11 +80,7 @@ inline std::vector<std::int32_t> boundary_lengths(const PagedAttentionEntry& e) 
 
 /// A case of the entry's spec for these lengths: every page used once, in a random order, tables as long as needed.
 inline PagedAttentionCase case_for(const PagedAttentionEntry& e, const std::vector<std::int32_t>& lengths) {
-  PagedAttentionCase c;
-  c.arch = e.arch;
-  c.kv = e.spec.kv;
-  c.quant = e.spec.quant;
-  c.head_size = e.spec.head_size;
+  PagedAttentionCase c = bench::case_of(e.arch, e.spec);
   c.block_size = 16;
   c.batch = static_cast<int>(lengths.size());
   c.context_length = std::max(1, lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end()));

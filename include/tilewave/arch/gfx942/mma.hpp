@@ -16,6 +16,14 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
                                                __builtin_bit_cast(Shorts, kv), __builtin_bit_cast(Shorts, rows),
                                                __builtin_bit_cast(Floats, acc), 0, 0, 0));
   }
+  /// v_mfma_f32_16x16x16_f16. CDNA3 keeps subnormals, unlike CDNA2.
+  TILEWAVE_DEVICE static Accumulator mma_f16(KvOperand kv, RowsOperand rows, Accumulator acc) {
+    using Halves = _Float16 __attribute__((ext_vector_type(4)));
+    using Floats = float __attribute__((ext_vector_type(4)));
+    return __builtin_bit_cast(Accumulator, __builtin_amdgcn_mfma_f32_16x16x16f16(
+                                               __builtin_bit_cast(Halves, kv), __builtin_bit_cast(Halves, rows),
+                                               __builtin_bit_cast(Floats, acc), 0, 0, 0));
+  }
 };
 
 }  // namespace tilewave::gfx942

@@ -51,19 +51,37 @@ struct Numbers {
   }
 
   /// Four fp8 codes (lowest byte first) as four bf16, exactly.
-  static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
-    const auto widened = [word](int byte) { return std::uint32_t{table[word >> (8 * byte) & 0xffu]}; };
-    return {{widened(0) | widened(1) << 16, widened(2) | widened(3) << 16}};
+  static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) { return widened(word, table<DType::bf16>); }
+  static Vec<std::uint32_t, 2> widen_fp8_to_f16(std::uint32_t word) { return widened(word, table<DType::f16>); }
+
+  /// Those of the 8 bytes low, high, low's first, as a word.
+  template <int a, int b, int c, int d>
+  static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
+    static_assert(((a | b | c | d) & ~7) == 0);
+    const std::uint64_t all = std::uint64_t{high} << 32 | low;
+    const auto byte = [all](int i) { return static_cast<std::uint32_t>(all >> 8 * i & 0xffu); };
+    return bytes(byte(a), byte(b), byte(c), byte(d));
   }
 
  private:
+  using Table = std::array<std::uint16_t, 256>;
+
   static std::uint32_t bytes(std::uint32_t a, std::uint32_t b, std::uint32_t c, std::uint32_t d) {
     return a | b << 8 | c << 16 | d << 24;
   }
 
-  static constexpr std::array<std::uint16_t, 256> table = [] {
-    std::array<std::uint16_t, 256> bits{};
-    for (int code = 0; code < 256; ++code) bits[code] = f32_to_bf16(fp8_to_f32(Fp8, static_cast<std::uint8_t>(code)));
+  static Vec<std::uint32_t, 2> widened(std::uint32_t word, const Table& codes) {
+    const auto at = [&](int byte) { return std::uint32_t{codes[word >> (8 * byte) & 0xffu]}; };
+    return {{at(0) | at(1) << 16, at(2) | at(3) << 16}};
+  }
+
+  template <DType to>
+  static constexpr Table table = [] {
+    Table bits{};
+    for (int code = 0; code < 256; ++code) {
+      const float value = fp8_to_f32(Fp8, static_cast<std::uint8_t>(code));
+      bits[code] = to == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    }
     return bits;
   }();
 };

@@ -144,6 +144,18 @@ struct Lanes {
     return {{widen_pair(static_cast<std::uint16_t>(word)), widen_pair(static_cast<std::uint16_t>(word >> 16))}};
   }
 
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8_to_f16(std::uint32_t word) {
+    return {{widen_pair_to_f16(static_cast<std::uint16_t>(word)),
+             widen_pair_to_f16(static_cast<std::uint16_t>(word >> 16))}};
+  }
+
+  template <int a, int b, int c, int d>
+  TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
+    std::uint32_t word;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(low), "r"(high), "n"(a | b << 4 | c << 8 | d << 12));
+    return word;
+  }
+
  private:
   TILEWAVE_DEVICE static int truncated(float x) {
     int i;
@@ -154,9 +166,14 @@ struct Lanes {
         : "f"(x));
     return i;
   }
-  TILEWAVE_DEVICE static std::uint32_t widen_pair(std::uint16_t codes) {
-    std::uint32_t halves, pair;
+  TILEWAVE_DEVICE static std::uint32_t widen_pair_to_f16(std::uint16_t codes) {
+    std::uint32_t halves;
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(codes));
+    return halves;
+  }
+  TILEWAVE_DEVICE static std::uint32_t widen_pair(std::uint16_t codes) {
+    const std::uint32_t halves = widen_pair_to_f16(codes);
+    std::uint32_t pair;
     asm("{ .reg .b16 l, h; .reg .f32 fl, fh;\n"
         "  mov.b32 {l, h}, %1;\n"
         "  cvt.f32.f16 fl, l;\n"

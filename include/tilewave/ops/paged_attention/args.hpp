@@ -15,6 +15,8 @@ namespace tilewave {
 
 /// Most splits of one sequence's context.
 inline constexpr int max_splits = 128;
+/// Most query tokens of a sequence in one call.
+inline constexpr int max_mtp = 8;
 
 /// Arguments of decode and combine. Strides in elements, as in the Problem.
 struct PagedAttentionArgs {

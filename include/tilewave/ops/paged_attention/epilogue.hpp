@@ -83,7 +83,7 @@ struct PagedAttentionEpilogue {
   TILEWAVE_DEVICE static Scores& out_tile(State& s, int i) { return s.out[i / L::out_tiles][i % L::out_tiles]; }
 
   TILEWAVE_DEVICE static void write(const PagedAttentionArgs& a, const Place& at, State& s) {
-    const int lane = B::lane_id(), column = L::kv_per_lane * Map::group(lane);
+    const int lane = B::lane_id(), column = L::Values::first_held(0, Map::group(lane));
     const float v_scale = L::common_scale(a, a.v_scale, at.kv_head);
     L::each_row([&](int t, int r) {
       const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
@@ -114,26 +114,26 @@ struct PagedAttentionEpilogue {
   }
 
   TILEWAVE_DEVICE static void write_out(const State& s, int t, int r, float scale, std::uint16_t* to) {
-    TILEWAVE_UNROLL
-    for (int d = 0; d < L::out_tiles; ++d) {
-      Vec<std::uint32_t, L::kv_per_lane / 2> words;
+    constexpr int piece = min_of(8, int{L::Values::run});
+    L::template each_piece<piece>([&](int block, int n) {
+      Vec<std::uint32_t, piece / 2> words;
       TILEWAVE_UNROLL
-      for (int w = 0; w < L::kv_per_lane / 2; ++w) {
-        const int c = r * L::kv_per_lane + 2 * w;
-        words[w] = B::round_bf16(s.out[t][d][c] * scale, s.out[t][d][c + 1] * scale);
+      for (int w = 0; w < piece / 2; ++w) {
+        words[w] = L::round_out(L::out_value(s, t, r, block, n + 2 * w) * scale,
+                                L::out_value(s, t, r, block, n + 2 * w + 1) * scale);
       }
-      B::store(reinterpret_cast<decltype(words)*>(to + d * L::atom_kv), words);
-    }
+      B::store(reinterpret_cast<decltype(words)*>(to + block * L::Values::block_dims + n), words);
+    });
   }
 
   TILEWAVE_DEVICE static void write_partial(const State& s, int t, int r, float scale, float* to) {
-    TILEWAVE_UNROLL
-    for (int d = 0; d < L::out_tiles; ++d) {
-      Vec<float, L::kv_per_lane> values;
+    constexpr int piece = min_of(4, int{L::Values::run});
+    L::template each_piece<piece>([&](int block, int n) {
+      Vec<float, piece> values;
       TILEWAVE_UNROLL
-      for (int c = 0; c < L::kv_per_lane; ++c) values[c] = s.out[t][d][r * L::kv_per_lane + c] * scale;
-      B::store(reinterpret_cast<decltype(values)*>(to + d * L::atom_kv), values);
-    }
+      for (int c = 0; c < piece; ++c) values[c] = L::out_value(s, t, r, block, n + c) * scale;
+      B::store(reinterpret_cast<decltype(values)*>(to + block * L::Values::block_dims + n), values);
+    });
   }
 };
 

@@ -25,6 +25,7 @@ struct PagedAttentionDecode {
   using Place = typename L::Place;
   using Scores = typename L::Scores;
   using RowsOperand = typename L::RowsOperand;
+  using Ring = typename L::Ring;
 
   static constexpr int block_threads = P.waves_per_block() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
@@ -115,7 +116,8 @@ struct PagedAttentionDecode {
     if constexpr (P.q_shared) B::barrier();
   }
 
-  /// Row r of the lane's Q operands: units 4 * u + group of the row, `steps` operands each. Rows past the end are zero.
+  /// Row r of the lane's Q operands: units 4 * u + group of the row, `steps` operands each. Rows past the end are zero,
+  /// and so are units past the end, whose K is a unit before.
   TILEWAVE_DEVICE static void load_q_row(const Args& a, const Place& at, std::int32_t row, int r, RowsOperand* q) {
     const bool valid = row < a.rows;
     const std::int32_t token = a.group.quotient(valid ? row : 0);
@@ -129,7 +131,9 @@ struct PagedAttentionDecode {
       TILEWAVE_UNROLL
       for (int half = 0; half < L::unit / 8; ++half) {
         Chunk c{};
-        if (valid) c = B::load(reinterpret_cast<const Chunk*>(from) + half);
+        if (valid && (u < L::k_units - 1 || !Kv::past_end(u))) {
+          c = B::load(reinterpret_cast<const Chunk*>(from) + half);
+        }
         TILEWAVE_UNROLL
         for (int w = 0; w < 4; ++w) {
           const int word = half * 4 + w;
@@ -147,16 +151,15 @@ struct PagedAttentionDecode {
   }
 
   template <int slice>
-  TILEWAVE_DEVICE static void load_slice(const Kv& kv, const typename Kv::Cursor& cursor,
-                                         Chunk (&ring)[L::slice_chunks]) {
-    constexpr int first = (slice % L::slices) * L::slice_chunks;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < L::slice_chunks; ++i) {
-      if constexpr (slice < L::slices) {
-        ring[i] = kv.template load_k<L::stream>(cursor, (first + i) / L::score_tiles, (first + i) % L::score_tiles);
-      } else {
-        ring[i] = kv.template load_v<L::stream>(cursor, first + i);
+  TILEWAVE_DEVICE static void load_slice(const Kv& kv, const typename Kv::Cursor& cursor, Ring& ring) {
+    if constexpr (slice < L::slices) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < L::k_slice_chunks; ++i) {
+        const int chunk = slice * L::k_slice_chunks + i;
+        ring[i] = kv.template load_k<L::stream>(cursor, chunk / L::score_tiles, chunk % L::score_tiles);
       }
+    } else {
+      kv.template load_v<L::stream, (slice - L::slices) * L::v_slice_chunks, L::v_slice_chunks>(cursor, ring);
     }
     B::sched_fence();
   }
@@ -196,13 +199,12 @@ struct PagedAttentionDecode {
 
   /// scores[row][token] += Q[row][d] K[token][d] over the head dimensions of one slice.
   template <int slice>
-  TILEWAVE_DEVICE static void multiply_k(const Place& at, const State& s, const Shared& shared,
-                                         const Chunk (&ring)[L::slice_chunks],
+  TILEWAVE_DEVICE static void multiply_k(const Place& at, const State& s, const Shared& shared, const Ring& ring,
                                          Scores (&scores)[L::row_tiles][L::score_tiles]) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < L::slice_chunks; ++i) {
-      const int chunk = slice * L::slice_chunks + i, u = chunk / L::score_tiles, tile = chunk % L::score_tiles;
-      const auto words = widen<B, S>(ring[i]);
+    for (int i = 0; i < L::k_slice_chunks; ++i) {
+      const int chunk = slice * L::k_slice_chunks + i, u = chunk / L::score_tiles, tile = chunk % L::score_tiles;
+      const auto words = widen<B, S, S.q>(ring[i]);
       TILEWAVE_UNROLL
       for (int step = 0; step < L::steps; ++step) {
         TILEWAVE_UNROLL
@@ -213,7 +215,7 @@ struct PagedAttentionDecode {
           } else {
             q = s.q[t][u * L::steps + step];
           }
-          scores[t][tile] = B::mma(operand(words, step), q, scores[t][tile]);
+          scores[t][tile] = mma_of<B, S.q>(operand(words, step), q, scores[t][tile]);
         }
       }
       if (i % 2 == 1) B::sched_fence();  // hoisting every widen would cost the registers the ring needs
@@ -223,21 +225,31 @@ struct PagedAttentionDecode {
   /// out[row][d] += P[row][token] V[token][d] for the head dimensions of one slice.
   template <int slice>
   TILEWAVE_DEVICE static void multiply_v(const Kv& kv, const Place& at, std::int32_t token, bool edge, State& s,
-                                         Chunk (&ring)[L::slice_chunks],
-                                         const RowsOperand (&probabilities)[L::row_tiles][L::steps]) {
+                                         Ring& ring, const RowsOperand (&probabilities)[L::row_tiles][L::steps]) {
     if (edge) {
+      const std::int32_t unit_token = token + L::unit * kv.group;
       TILEWAVE_UNROLL
-      for (int i = 0; i < L::slice_chunks; ++i) zero_outside<S>(ring[i], token + L::unit * kv.group, at.first, at.end);
+      for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) {
+        if constexpr (Kv::token_major) {
+          Kv::Square::zero_outside(ring + i, unit_token, at.first, at.end);
+        } else {
+          zero_outside<S>(ring[i], unit_token, at.first, at.end);
+        }
+      }
+    }
+    if constexpr (Kv::token_major) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) Kv::Square::turn(ring + i);
     }
     TILEWAVE_UNROLL
-    for (int i = 0; i < L::slice_chunks; ++i) {
-      const auto words = widen<B, S>(ring[i]);
+    for (int i = 0; i < L::v_slice_chunks; ++i) {
+      const auto words = widen<B, S, S.value_type()>(ring[i]);
       TILEWAVE_UNROLL
       for (int step = 0; step < L::steps; ++step) {
         TILEWAVE_UNROLL
         for (int t = 0; t < L::row_tiles; ++t) {
-          Scores& out = s.out[t][slice * L::slice_chunks + i];
-          out = B::mma(operand(words, step), probabilities[t][step], out);
+          Scores& out = s.out[t][slice * L::v_slice_chunks + i];
+          out = mma_of<B, S.value_type()>(operand(words, step), probabilities[t][step], out);
         }
       }
       if (i % 2 == 1) B::sched_fence();

@@ -17,32 +17,39 @@ namespace detail {
 inline bool aligned(const void* p, std::size_t bytes) { return reinterpret_cast<std::uintptr_t>(p) % bytes == 0; }
 
 inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
-  if (s.q != DType::bf16) return {StatusCode::unsupported_dtype, "q must be bf16"};
-  if (s.out != DType::bf16) return {StatusCode::unsupported_dtype, "out must be bf16"};
-  if (s.kv == DType::bf16) {
-    if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "bf16 KV takes quant mode none"};
+  if (s.q != DType::bf16 && s.q != DType::f16) return {StatusCode::unsupported_dtype, "q must be bf16 or f16"};
+  if (s.out != s.q) return {StatusCode::unsupported_dtype, "out must be of q's type"};
+  if (s.kv == s.q) {
+    if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "16-bit KV takes quant mode none"};
   } else if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour of KV is not this architecture's"};
     if (s.quant == QuantMode::none)
       return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor, per_head or per_token"};
   } else {
-    return {StatusCode::unsupported_dtype, "KV must be bf16 or fp8"};
+    return {StatusCode::unsupported_dtype, "KV must be of q's type or fp8"};
   }
-  if (s.head_size != 64 && s.head_size != 128 && s.head_size != 256) {
-    return {StatusCode::unsupported_head_size, "head_size must be 64, 128 or 256"};
+  if (s.values != ValueLayout::dim_major && s.values != ValueLayout::token_major) {
+    return {StatusCode::unsupported_layout, "values must be dim_major or token_major"};
   }
+  if (s.any_block_size && s.values != ValueLayout::token_major) {
+    return {StatusCode::unsupported_layout, "any_block_size needs token_major values"};
+  }
+  bool known = false;
+  for (const int size : paged_attention_head_sizes) known = known || s.head_size == size;
+  if (!known) return {StatusCode::unsupported_head_size, "head_size must be 64, 80, 96, 112, 128, 192 or 256"};
   return {};
 }
 
 inline Status check_extents(const PagedAttentionProblem& p) {
   if (p.batch < 0) return {StatusCode::bad_extent, "batch is negative"};
-  if (p.mtp < 1 || p.mtp > 4) return {StatusCode::unsupported_mtp, "mtp must be 1 to 4"};
+  if (p.mtp < 1 || p.mtp > max_mtp) return {StatusCode::unsupported_mtp, "mtp must be 1 to 8"};
   if (p.num_kv_heads < 1 || p.num_q_heads < 1) return {StatusCode::bad_extent, "head counts must be positive"};
   if (p.num_q_heads % p.num_kv_heads != 0) {
     return {StatusCode::unsupported_head_ratio, "num_q_heads must be a multiple of num_kv_heads"};
   }
-  if (p.block_size < 16 || p.block_size % 16 != 0) {
-    return {StatusCode::unsupported_block_size, "block_size must be a positive multiple of 16"};
+  if (p.block_size < 1) return {StatusCode::unsupported_block_size, "block_size must be positive"};
+  if (p.block_size % 16 != 0 && !p.spec.any_block_size) {
+    return {StatusCode::unsupported_block_size, "block_size must be a multiple of 16 unless spec.any_block_size"};
   }
   if (p.table_columns < 0) return {StatusCode::bad_extent, "table_columns is negative"};
   if (p.num_pages < 0) return {StatusCode::bad_extent, "num_pages is negative"};
@@ -81,7 +88,9 @@ inline Status check_strides(const PagedAttentionProblem& p) {
     return {StatusCode::bad_stride, "a stride of k is 0"};
   }
   const PagedValueStrides& v = p.v_strides;
-  if (v.dim == 0 || v.unit == 0 || (many_pages && v.page == 0) || (many_kv_heads && v.head == 0)) {
+  const bool token_major = p.spec.values == ValueLayout::token_major;
+  if ((token_major ? v.token == 0 : v.dim == 0 || v.unit == 0) || (many_pages && v.page == 0) ||
+      (many_kv_heads && v.head == 0)) {
     return {StatusCode::bad_stride, "a stride of v is 0"};
   }
   const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
@@ -121,8 +130,9 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
     return {StatusCode::misaligned, "k needs a 16-byte base and page, head, unit and token strides of whole 16 bytes"};
   }
   const PagedValueStrides& v = p.v_strides;
-  if (!aligned(p.v, 16) || v.page % unit != 0 || v.head % unit != 0 || v.unit % unit != 0 || v.dim % unit != 0) {
-    return {StatusCode::misaligned, "v needs a 16-byte base and page, head, unit and dim strides of whole 16 bytes"};
+  if (!aligned(p.v, 16) || v.page % unit != 0 || v.head % unit != 0 ||
+      (p.spec.values == ValueLayout::token_major ? v.token % unit != 0 : v.unit % unit != 0 || v.dim % unit != 0)) {
+    return {StatusCode::misaligned, "v needs a 16-byte base and strides of whole 16 bytes"};
   }
   if (!aligned(p.block_table, 4) || !aligned(p.context_lengths, 4) || !aligned(p.lse, 4)) {
     return {StatusCode::misaligned, "block_table, context_lengths and lse need 4-byte alignment"};

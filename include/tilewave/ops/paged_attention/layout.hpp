@@ -14,6 +14,7 @@ struct PagedAttentionLayout {
   static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec and the room's atom");
   using Room = B;
   using Kv = PagedKv<B, S>;
+  using Values = typename Kv::Values;
   using Map = LaneMap<B>;
   using Scores = typename B::Accumulator;  // [rows_per_lane][kv_per_lane]
   using RowsOperand = typename B::RowsOperand;
@@ -26,17 +27,18 @@ struct PagedAttentionLayout {
   static constexpr int wave_rows = P.waves.rows, token_waves = P.waves.tokens, block_rows = P.block_rows();
   static constexpr int block_tokens = token_waves * wave_tokens;
   static constexpr int row_tiles = P.row_tiles, rows_per_lane = atom.rows_per_lane, kv_per_lane = atom.kv_per_lane;
-  static constexpr int score_tiles = unit / kv_per_lane;                    // per wave tile
-  static constexpr int steps = unit / atom.k_per_lane;                      // mma steps in one 16-byte unit
-  static constexpr int k_units = S.head_size / (AtomFacts::groups * unit);  // K units a lane reads per token
-  static constexpr int out_tiles = S.head_size / atom.kv;
+  static constexpr int score_tiles = unit / kv_per_lane;  // per wave tile
+  static constexpr int steps = unit / atom.k_per_lane;    // mma steps in one 16-byte unit
+  static constexpr int k_units = Kv::k_units;             // K units a lane reads per token
+  static constexpr int out_tiles = Values::tiles.count;   // of head dimensions, see value_tiles.hpp
   static constexpr int slices = P.prefetch.slices, stages = P.prefetch.stages;
-  static constexpr int slices_per_tile = 2 * slices;       // K slices, then V slices
-  static constexpr int slice_chunks = out_tiles / slices;  // 16-byte loads a lane, K and V alike
+  static constexpr int slices_per_tile = 2 * slices;                     // K slices, then V slices
+  static constexpr int k_slice_chunks = k_units * score_tiles / slices;  // 16-byte loads of a lane
+  static constexpr int v_slice_chunks = out_tiles / slices;
+  using Ring = Chunk[max_of(k_slice_chunks, v_slice_chunks)];
   static constexpr int tiles_ahead = ceil_div(stages, slices_per_tile);
   static constexpr int unrolled_tiles = max_of(1, stages / slices_per_tile);
   static constexpr bool stream = P.waves.rows == 1;  // otherwise other waves re-read it
-  static_assert(k_units * score_tiles == out_tiles);
 
   static constexpr int q_operands = k_units * steps;  // per row tile
   static constexpr float minus_infinity = -__builtin_inff();
@@ -46,7 +48,7 @@ struct PagedAttentionLayout {
   static constexpr float max_slack = 8.0f;
 
   // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
-  static constexpr int merge_tiles = min_of(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));
+  static constexpr int merge_tiles = largest_divisor(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));
 
   // Q is read until the last tile, the merge starts behind a barrier: they share their bytes.
   struct Shared {
@@ -65,7 +67,7 @@ struct PagedAttentionLayout {
     float row_sum[row_tiles][rows_per_lane];              // this lane's tokens only
     std::int32_t causal_end[row_tiles][rows_per_lane];    // first token the row may not see
     float slope[S.alibi ? row_tiles : 1][rows_per_lane];  // of ALiBi, in log2 units
-    Chunk ring[stages][slice_chunks];
+    Ring ring[stages];
     typename Kv::Cursor cursors[tiles_ahead + 1];  // the current tile and those being loaded
     typename Kv::Pages pages;                      // looked up for the next cursor
   };
@@ -107,6 +109,40 @@ struct PagedAttentionLayout {
     for (int d = 0; d < out_tiles; ++d) {
       TILEWAVE_UNROLL
       for (int c = 0; c < kv_per_lane; ++c) s.out[t][d][r * kv_per_lane + c] *= factor;
+    }
+  }
+
+  /// The n-th of the Values::run output dimensions that a lane holds of row r in a block of out tiles.
+  TILEWAVE_DEVICE static float out_value(const State& s, int t, int r, int block, int n) {
+    return s.out[t][block * Values::width + Values::tile_of(n)][r * kv_per_lane + Values::column_of(n)];
+  }
+  /// Call f(block, n) for every `piece` of a lane's output dimensions, first of which is the n-th of its run in the
+  /// block.
+  template <int piece, class F>
+  TILEWAVE_DEVICE static void each_piece(F f) {
+    static_assert(Values::run % piece == 0 && S.head_size % piece == 0);
+    TILEWAVE_UNROLL
+    for (int block = 0; block < out_tiles / Values::width; ++block) {
+      TILEWAVE_UNROLL
+      for (int n = 0; n < Values::run; n += piece) {
+        if (Values::padded && Values::first_held(block, Map::group(B::lane_id())) + n >= S.head_size) continue;
+        f(block, n);
+      }
+    }
+  }
+  /// Two floats as a word of the type of V and the probabilities, or of the output.
+  TILEWAVE_DEVICE static std::uint32_t pack_probabilities(float low, float high) {
+    if constexpr (S.value_type() == DType::f16) {
+      return B::pack_f16(low, high);
+    } else {
+      return B::pack_bf16(low, high);
+    }
+  }
+  TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {
+    if constexpr (S.out == DType::f16) {
+      return B::pack_f16(low, high);
+    } else {
+      return B::round_bf16(low, high);
     }
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The online softmax of one tile: scores in, bf16 probabilities out, running maximum and sum updated.
+// The online softmax of one tile: scores in, 16-bit probabilities out, running maximum and sum updated.
 #pragma once
 
 #include "tilewave/ops/paged_attention/scores.hpp"
@@ -97,7 +97,8 @@ struct OnlineSoftmax {
         const float low = B::exp2(L::score(scores[t], r, e) - maximum);
         const float high = B::exp2(L::score(scores[t], r, e + 1) - maximum);
         s.row_sum[t][r] += low + high;
-        probabilities[t][pair / words][r * words + pair % words] = B::pack_bf16(low * low_scale, high * high_scale);
+        probabilities[t][pair / words][r * words + pair % words] =
+            L::pack_probabilities(low * low_scale, high * high_scale);
       });
     });
   }

@@ -7,6 +7,7 @@
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/ops/paged_attention/spec.hpp"
+#include "tilewave/ops/paged_attention/value_tiles.hpp"
 
 namespace tilewave {
 
@@ -52,12 +53,13 @@ inline std::string name_of(const PagedAttentionPolicy& p, const PagedAttentionSp
 
 /// Compile-time legality of a policy for a spec on an atom; the kernel requires it, so a bad entry does not compile.
 constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
-  const int chunks = s.head_size / (AtomFacts::groups * a.kv_per_lane);  // 16-byte V loads per lane and tile
-  const int k_chunks = s.head_size / (AtomFacts::groups * s.unit());     // head_size steps of K
+  // 16-byte loads of K and V per lane and tile
+  const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
+  const ValueTiles values = value_tiles(a, s);
   const int per_tile = 2 * p.prefetch.slices;
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
-         (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % (AtomFacts::groups * s.unit()) == 0 &&
-         p.prefetch.slices >= 1 && k_chunks % p.prefetch.slices == 0 && chunks % p.prefetch.slices == 0 &&
+         (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&
+         k_chunks % p.prefetch.slices == 0 && values.count / values.width % p.prefetch.slices == 0 &&
          p.prefetch.stages >= 1 && (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
 }
 

@@ -65,6 +65,20 @@ constexpr std::array<PagedAttentionPolicy, 3> paged_attention_policies(ArchId ar
            {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8}}};
 }
 
+/// The one policy of specs that paged_attention_specs() lacks: 16 query rows a block. A tile of K, then of V, is in
+/// flight, or as much of it as leaves registers for the outputs of wide heads.
+constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
+  const bool sm90 = arch == ArchId::sm90;
+  const int tiles = value_tiles(atom_of(arch), s).count;
+  const bool wide = tiles > (sm90 ? 16 : 12);
+  PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
+  if (sm90 && is_fp8(s.kv) && s.head_size > 64) {
+    prefetch.stages = 1;
+    if (s.any_block_size && !wide) prefetch.slices = 2;  // a tile has 8 addresses of K tokens
+  }
+  return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
+}
+
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 inline constexpr PagedAttentionEntry paged_attention_entry{B::facts.id,
                                                            B::emulated,
@@ -73,10 +87,21 @@ inline constexpr PagedAttentionEntry paged_attention_entry{B::facts.id,
                                                            &paged_attention_launch<B, S, P>,
                                                            sizeof(typename PagedAttentionDecode<B, S, P>::Shared)};
 
+constexpr bool has_paged_attention_policies(ArchId arch, const PagedAttentionSpec& spec) {
+  for (const PagedAttentionSpec& known : paged_attention_specs(arch)) {
+    if (known == spec) return true;
+  }
+  return false;
+}
+
 /// All entries of one spec on one backend.
 template <class B, PagedAttentionSpec S>
 inline constexpr auto paged_attention_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  return std::array{paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
+  if constexpr (has_paged_attention_policies(B::facts.id, S)) {
+    return std::array{paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
+  } else {
+    return std::array{paged_attention_entry<B, S, paged_attention_other_policy(B::facts.id, S)>};
+  }
 }
 (std::make_index_sequence<paged_attention_policies(B::facts.id, S).size()>{});
 

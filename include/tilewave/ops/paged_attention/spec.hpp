@@ -22,16 +22,22 @@ constexpr std::string_view name_of(QuantMode mode) {
   return "unknown";
 }
 
-/// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. K and V are
-/// dequantised to bf16, products accumulated in f32. soft_cap: the score becomes cap * tanh(score / cap). alibi: then
-/// slope[h] * (t - position of query i) is added. Masks (causal over the mtp tokens, sliding window) come last; they,
-/// and sinks, are run-time values of the Problem.
+/// Which index of V is contiguous in memory. dim_major: 16 bytes of tokens of one head dimension; token_major: all head
+/// dimensions of one token. See PagedValueStrides.
+enum class ValueLayout : int { dim_major, token_major };
+
+/// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products of 16-bit
+/// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. soft_cap: the score becomes
+/// cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is added. Masks (causal over the mtp
+/// tokens, sliding window) come last; they, and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
-  DType q = DType::bf16;
-  DType kv = DType::bf16;
-  DType out = DType::bf16;
+  DType q = DType::bf16;    // or f16
+  DType kv = DType::bf16;   // q's type, or the architecture's fp8
+  DType out = DType::bf16;  // q's type
   QuantMode quant = QuantMode::none;
   int head_size = 128;
+  ValueLayout values = ValueLayout::dim_major;
+  bool any_block_size = false;  // pages of any number of tokens, with token_major; else of a multiple of 16
   bool soft_cap = false;
   bool alibi = false;
 
@@ -39,13 +45,24 @@ struct PagedAttentionSpec {
 
   /// Elements in the 16-byte unit both KV layouts are built from ("x" in the cache layouts).
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
+  /// The type of V and of the probabilities in their product: f16 could not hold a probability times a token's scale.
+  TILEWAVE_HOST_DEVICE constexpr DType value_type() const { return is_fp8(kv) ? DType::bf16 : kv; }
 };
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.cap` and `.alibi` of specs with those: the same words in bench rows,
-/// test names and errors.
+/// Head sizes that have entries or can be compiled in.
+inline constexpr int paged_attention_head_sizes[] = {64, 80, 96, 112, 128, 192, 256};
+
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major`, `.any_block`, `.cap` and `.alibi` where they apply: the
+/// same words in bench rows, test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
-         ".h" + std::to_string(s.head_size) + (s.soft_cap ? ".cap" : "") + (s.alibi ? ".alibi" : "");
+         ".h" + std::to_string(s.head_size) + (s.values == ValueLayout::token_major ? ".token_major" : "") +
+         (s.any_block_size ? ".any_block" : "") + (s.soft_cap ? ".cap" : "") + (s.alibi ? ".alibi" : "");
+}
+
+/// `h128.bf16`: a combine kernel, which depends on no more of a spec.
+inline std::string combine_name(int head_size, DType out) {
+  return "h" + std::to_string(head_size) + "." + std::string(name_of(out));
 }
 
 }  // namespace tilewave

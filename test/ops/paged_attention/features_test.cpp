@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// The feature specs: head sizes, value layouts, element types and block sizes beyond the default ones.
+#include <cmath>
+
+#include "test/ops/paged_attention/counting.hpp"
+#include "test/ops/paged_attention/feature_shapes.hpp"
+
+namespace tilewave::test {
+namespace {
+
+template <class F>
+void each_feature(F f) {
+  if (too_slow_here()) return;
+  for (const PagedAttentionEntry* e : all_paged_attention_feature_entries()) {
+    INFO("entry " << describe(*e));
+    f(*e);
+  }
+}
+
+float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
+  return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
+}
+
+TEST_CASE("every feature is right around all boundaries of its tiles") {
+  each_feature([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = boundary_lengths(e);
+    each_shape(e, [&](const FeatureShape& shape) {
+      const PagedAttentionCase c = case_of(e, shape, lengths);
+      Call call(c, lengths);
+      call.fill();
+      const bench::Verdict verdict = call.verify(call.run(e, shape.splits), call.expected());
+      INFO(name_of(c) << " splits " << shape.splits << ": " << verdict.reason);
+      CHECK(verdict.pass);
+      CHECK(verdict.elements == std::int64_t{c.batch} * c.mtp * c.num_q_heads * c.head_size);
+    });
+  });
+}
+
+TEST_CASE("every feature attends exactly the visible tokens, also in a window") {
+  each_feature([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = boundary_lengths(e);
+    each_shape(e, [&](const FeatureShape& shape) {
+      for (const int window : {0, tile_of(e) - 1}) {
+        PagedAttentionCase c = case_of(e, shape, lengths);
+        c.num_q_heads = 2 * c.num_kv_heads;
+        c.sliding_window = window;
+        Call call(c, lengths);
+        set_counting(call);
+        // What lies before the window of every row may be gone: its values are NaN, its pages not in the table.
+        const auto first_seen = [&](int b) { return std::int64_t{window > 0 ? lengths[b] - c.mtp - window : 0}; };
+        call.poison_tokens([&](int b, int t) { return t < first_seen(b); });
+        for (int b = 0; b < c.batch; ++b)
+          for (int column = 0; (column + 1) * c.block_size <= first_seen(b); ++column)
+            call.table[b * call.p.table_row_stride + column] = -7;
+        INFO(name_of(c) << " splits " << shape.splits);
+        CHECK(wrong_counts(call, call.run(e, shape.splits)) == 0);
+      }
+    });
+  });
+}
+
+TEST_CASE("every feature reads the dimensions of a token in their places") {
+  each_feature([](const PagedAttentionEntry& e) {
+    const int tile = tile_of(e);
+    const std::vector<std::int32_t> lengths{2, tile, 2 * tile + 3};
+    each_shape(e, [&](const FeatureShape& shape) {
+      PagedAttentionCase c = case_of(e, shape, lengths);
+      c.mtp = std::min(c.mtp, 2);
+      c.num_q_heads = 3 * c.num_kv_heads;
+      Call call(c, lengths);
+      const auto target = [&](int row, int head) {
+        const int own = call.position(row), wanted[] = {own, 0, std::min(own, tile - 1)};
+        return wanted[head % 3];
+      };
+      const Signature signature(call);
+      signature.set_kv(call);
+      Signature::set_q(call, target);
+      INFO(name_of(c));
+      CHECK(signature.wrong(call, call.run(e, 2), target) == 0);
+    });
+  });
+}
+
+TEST_CASE("512 query rows of a kv head: 8 tokens, 64 heads") {
+  each_feature([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{6, 90};
+    const PagedAttentionCase c = case_of(e, {16, 64, 8, false, 1}, lengths);
+    Call call(c, lengths);
+    call.fill();
+    const bench::Verdict verdict = call.verify(call.run(e, 2), call.expected());
+    INFO(verdict.reason);
+    CHECK(verdict.pass);
+    CHECK(verdict.elements == std::int64_t{2} * 512 * c.head_size);
+  });
+}
+
+TEST_CASE("strides of K and V need not be alike, nor packed") {
+  each_feature([](const PagedAttentionEntry& e) {
+    if (e.spec.values != ValueLayout::token_major) return;
+    const std::vector<std::int32_t> lengths{1, 70, 33};
+    PagedAttentionCase c = case_for(e, lengths);
+    c.num_kv_heads = 4;
+    c.num_q_heads = 8;
+    Call call(c, lengths);
+    // Every second head of a cache of four: K in NHD, V in HND.
+    call.p.num_kv_heads = 2;
+    call.p.k_strides = nhd_key_strides(e.spec, 4, c.block_size);
+    call.p.v_strides = hnd_value_strides(e.spec, 4, c.block_size);
+    call.p.k_strides.head *= 2;
+    call.p.v_strides.head *= 2;
+    const auto drawn = [](std::uint64_t tensor, int b, int h, int t, int d) {
+      return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(b), std::uint64_t(h), std::uint64_t(t)}),
+                                   d);
+    };
+    call.set_q([&](int row, int h, int d) { return drawn('q', row, h, 0, d); });
+    call.set_k([&](int b, int h, int t, int d) { return drawn('k', b, h, t, d); });
+    call.set_v([&](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
+    const bench::Verdict verdict = call.verify(call.run(e, 2), call.expected());
+    INFO(verdict.reason);
+    CHECK(verdict.pass);
+  });
+}
+
+TEST_CASE("scales of V from 1e-8 to 1e4 leave no type's range") {
+  each_feature([](const PagedAttentionEntry& e) {
+    if (e.spec.quant != QuantMode::per_token) return;
+    const std::vector<std::int32_t> lengths{1, 17, 300};
+    Call call(case_for(e, lengths), lengths);
+    call.fill();
+    call.set_v([&](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
+    for (const float top : {1e-8f, 1e-2f, 1.0f, 1e4f}) {
+      if (e.spec.out == DType::f16 && top < 1e-2f) continue;  // an output of 1e-8 is no f16
+      CAPTURE(top);
+      // Every fifth token has the largest scale, the others all of those down to 1e-8.
+      call.set_v_scale(
+          [&](int, int, int t) { return t % 5 == 0 ? top : top * std::pow(1e-8f / top, (t % 37) / 36.0f); });
+      bench::Tolerance tolerance;
+      tolerance.element *= std::max(1.0f, top);  // sums of values up to `top` cancel; the norm of the row says the rest
+      const bench::Verdict verdict = call.verify(call.run(e, 2), call.expected(), tolerance);
+      INFO(verdict.reason);
+      CHECK(verdict.pass);
+    }
+  });
+}
+
+TEST_CASE("features refuse what they cannot serve") {
+  each_feature([](const PagedAttentionEntry& e) {
+    Call call(case_for(e, {20, 5}), {20, 5});
+    const PagedAttentionProblem good = call.prepare(1).p;
+    const ArchFacts& facts = facts_of(e.arch);
+    REQUIRE(paged_attention_check(good, facts).ok());
+    const auto code = [&](auto change) {
+      PagedAttentionProblem p = good;
+      change(p);
+      return paged_attention_check(p, facts).code;
+    };
+    using P = PagedAttentionProblem;
+    using C = StatusCode;
+    CHECK(code([](P& p) { p.block_size = 0; }) == C::unsupported_block_size);
+    CHECK(code([](P& p) { p.block_size = -3; }) == C::unsupported_block_size);
+    CHECK((code([](P& p) { p.block_size = 17; }) == C::unsupported_block_size) == !e.spec.any_block_size);
+    CHECK(code([](P& p) { p.mtp = 8; }) == C::ok);
+    CHECK(code([](P& p) { p.mtp = 9; }) == C::unsupported_mtp);
+    const bool f16 = e.spec.q == DType::f16;
+    CHECK(code([&](P& p) { p.spec.out = f16 ? DType::bf16 : DType::f16; }) == C::unsupported_dtype);
+    CHECK(code([&](P& p) {
+            p.spec.kv = f16 ? DType::bf16 : DType::f16;
+            p.spec.quant = QuantMode::none;
+          }) == C::unsupported_dtype);
+    if (e.spec.kv == e.spec.q) {
+      CHECK(code([](P& p) { p.spec.quant = QuantMode::per_token; }) == C::unsupported_quant_mode);
+    }
+    if (e.spec.values != ValueLayout::token_major) return;
+    CHECK(code([](P& p) { p.v_strides.token = 0; }) == C::bad_stride);
+    CHECK(code([](P& p) { p.v_strides.token += 4; }) == C::misaligned);
+    CHECK(code([](P& p) { p.v_strides.unit = p.v_strides.dim = 1; }) == C::ok);  // of dim_major caches
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test
