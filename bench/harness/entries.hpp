@@ -9,6 +9,7 @@
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
+#include "tilewave/ops/paged_attention/score_specs.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 #include "tilewave/ops/vec_add/registry.hpp"
@@ -21,6 +22,7 @@ std::span<const AttentionCombineEntry* const> all_attention_combine_entries();
 std::span<const PagedAttentionEntry* const> all_paged_attention_entries();
 std::span<const PagedAttentionEntry* const> all_paged_attention_feature_entries();
 std::span<const PagedAttentionEntry* const> all_paged_attention_wide_entries();
+std::span<const PagedAttentionEntry* const> all_paged_attention_score_entries();  // for tests only
 std::span<const NormEntry* const> all_norm_entries();
 std::span<const QuantEntry* const> all_quant_entries();
 std::span<const SoftmaxEntry* const> all_softmax_entries();

@@ -76,7 +76,11 @@ TEST_CASE("bugclass 14: no schedule of waves and lanes changes a bit") {
 
 TEST_CASE("bugclass 14: no two lanes race, as ThreadSanitizer sees them") {
   if (!under_tsan) return skip_test("this is for ThreadSanitizer, preset host-tsan");
-  for (const PagedAttentionEntry* e : all_paged_attention_entries()) {
+  std::vector<const PagedAttentionEntry*> entries;
+  for (const auto list : {all_paged_attention_entries(), all_paged_attention_feature_entries()}) {
+    entries.insert(entries.end(), list.begin(), list.end());
+  }
+  for (const PagedAttentionEntry* e : entries) {
     INFO(describe(*e));
     const std::vector<std::int32_t> lengths{2 * tile_of(*e) + 3};
     PagedAttentionCase c = case_for(*e, lengths);

@@ -298,6 +298,10 @@ Op decode(std::string_view mnemonic, std::string_view operands, std::uint64_t ad
   if (op.dpp && !known.accepts_dpp) throw Error("DPP form not simulated");
   if (op.sdwa && !known.accepts_sdwa) throw Error("SDWA form not simulated");
   if (op.op_sel && !known.accepts_op_sel) throw Error("op_sel not simulated for this instruction");
+  if (op.clamp && known.clamped != nullptr) {
+    op.run = known.clamped;
+    op.clamp = false;
+  }
   if ((op.clamp || op.omod) && known.integer_result) throw Error("clamp or omod not simulated for this instruction");
   for (int i = 0; i < op.operands; ++i)
     if (op.arg[i].kind == Kind::constant)

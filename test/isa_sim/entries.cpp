@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Executes every compiled paged-attention entry of both AMD chips, feature specs included: exports a repro bundle for each entry and case, runs
-// its machine code in the simulator and compares with the reference. One line per run; exit status 1 if any is wrong.
+// Executes every compiled paged-attention entry of both AMD chips, feature specs included: exports a repro bundle for
+// each entry and case, runs its machine code in the simulator and compares with the reference. One line per run; exit
+// status 1 if any is wrong.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>

@@ -59,6 +59,7 @@ void add_arithmetic(InstructionTable& t) {
   t["v_subrev_u32"] = valu([](u32 a, u32 b) { return b - a; });
   t["v_add_i32"] = t["v_add_u32"];
   t["v_sub_i32"] = t["v_sub_u32"];
+  t["v_sub_u32"].clamped = valu([](u32 a, u32 b) { return a > b ? a - b : 0; }).run;
   t["v_add3_u32"] = valu([](u32 a, u32 b, u32 c) { return a + b + c; });
   t["v_mul_lo_u32"] = valu([](u32 a, u32 b) { return a * b; });
   t["v_mul_hi_u32"] = valu([](u32 a, u32 b) { return high(u64{a} * b); });

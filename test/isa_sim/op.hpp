@@ -83,10 +83,11 @@ using Handler = void (*)(Wave&, const Op&);
 /// What the tables say about a mnemonic.
 struct Instruction {
   Handler run = nullptr;
+  Handler clamped = nullptr;  // an integer instruction with clamp, if that is known
   Class cls = Class::other;
   std::uint8_t first_source = 1;  // operand number the widths below start at
   std::array<Width, 4> widths{Width::word, Width::word, Width::word, Width::word};
-  bool integer_result = true;  // clamp and omod are then refused
+  bool integer_result = true;  // omod is then refused, and clamp unless `clamped` says how
   bool accepts_dpp = false, accepts_sdwa = false, accepts_op_sel = false;
   bool fills_first = false;
   std::uint32_t parameter = 0;  // family member, e.g. bytes of a load

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Facts of the 16-bit matrix instructions, alike for bf16 and f16: shape and lane -> (row, column, k) maps, apart from the instruction itself.
+// Facts of the 16-bit matrix instructions, alike for bf16 and f16: shape and lane -> (row, column, k) maps, apart from
+// the instruction itself.
 //
 // Every room offers one *chained atom* computing, in f32,
 //     acc[row][kv] += sum over k of ROWS[row][k] * KV[kv][k]

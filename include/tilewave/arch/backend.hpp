@@ -48,7 +48,8 @@ struct AtomRegisters {
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
 ///               widen_f16(word) -> 2 floats, exact, subnormals kept;
 ///               pack_fp8(a, b, c, d) -> one word, a in the low byte, of the room's own flavour: f32_to_fp8 to the bit;
-///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour; widen_fp8_to_f16(word) -> 4 f16;
+///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
+///               widen_fp8_to_f16(word) -> 4 f16 likewise;
 ///               pick_bytes<a, b, c, d>(low, high): those of the 8 bytes low, high, low's first, as a word;
 ///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom on bf16, see atom.hpp; mma_f16: the same on f16

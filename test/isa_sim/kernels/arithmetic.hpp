@@ -21,6 +21,7 @@ BOTH u64 integers(u32 a, u32 b, u32 c) {
   const i32 sa = static_cast<i32>(a), sb = static_cast<i32>(b);
   u64 h = a + b * c;
   h = h * 31 + (a < b ? a - b : b - a);
+  h = h * 31 + (a > b ? a - b : 0u);
   h = h * 31 + (sa < sb ? sa : sb) + (a > c ? a : c);
   h = h * 31 + (a >> (b & 31)) + (a << (c & 31)) + static_cast<u32>(sa >> (c & 31));
   h = h * 31 + (b ? a / b : 7u) + (c ? a % c : 9u);

@@ -8,7 +8,7 @@ namespace {
 constexpr auto has_alibi = [](const PagedAttentionSpec& s) { return s.alibi; };
 
 TEST_CASE("alibi: right with new tokens, windows, sinks and any number of splits") {
-  each_feature_entry(has_alibi, [](const PagedAttentionEntry& e) {
+  each_score_entry(has_alibi, [](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{0, 1, 3, 20, tile_of(e) + 3, 700};
     for (int turn = 0; turn < 4; ++turn) {
       PagedAttentionCase c = case_for(e, lengths);
@@ -35,7 +35,7 @@ TEST_CASE("alibi: right with new tokens, windows, sinks and any number of splits
 }
 
 TEST_CASE("alibi: with q = 0 the weights are powers of the slope, by distance") {
-  each_feature_entry(has_alibi, [](const PagedAttentionEntry& e) {
+  each_score_entry(has_alibi, [](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{1, 5, tile_of(e), tile_of(e) + 1, 40000};
     PagedAttentionCase c = case_for(e, {1, 1, 1, 1, 64});
     c.batch = static_cast<int>(lengths.size());
@@ -75,7 +75,7 @@ TEST_CASE("alibi: with q = 0 the weights are powers of the slope, by distance") 
 }
 
 TEST_CASE("alibi: slopes and a spec without, or the other way round, are refused") {
-  const auto refused = [](const PagedAttentionEntry& e, StatusCode code, auto change) {
+  const auto refused = [](const PagedAttentionEntry& e, StatusCode code, void (*change)(PagedAttentionProblem&)) {
     const std::vector<std::int32_t> lengths{20, 5};
     Call call(case_for(e, lengths), lengths);
     use_features(call, e);
@@ -93,7 +93,7 @@ TEST_CASE("alibi: slopes and a spec without, or the other way round, are refused
   each_arch([&](const PagedAttentionEntry& e) {
     refused(e, StatusCode::bad_value, [](PagedAttentionProblem& p) { p.alibi_slopes = p.lse; });
   });
-  each_feature_entry(has_alibi, [&](const PagedAttentionEntry& e) {
+  each_score_entry(has_alibi, [&](const PagedAttentionEntry& e) {
     refused(e, StatusCode::null_pointer, [](PagedAttentionProblem& p) { p.alibi_slopes = nullptr; });
     refused(e, StatusCode::misaligned, [](PagedAttentionProblem& p) {
       p.alibi_slopes = reinterpret_cast<const float*>(reinterpret_cast<std::uintptr_t>(p.alibi_slopes) + 2);

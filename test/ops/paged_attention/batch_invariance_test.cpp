@@ -94,8 +94,8 @@ TEST_CASE("batch-invariant: alone, among others and in a wider table a sequence 
 }
 
 TEST_CASE("batch-invariant: with every feature too") {
-  each_feature_entry([](const PagedAttentionSpec&) { return true; },
-                     [](const PagedAttentionEntry& e) { check_invariant(e, 2 * tile_of(e), 0, true); });
+  each_score_entry([](const PagedAttentionSpec&) { return true; },
+                   [](const PagedAttentionEntry& e) { check_invariant(e, 2 * tile_of(e), 0, true); });
 }
 
 TEST_CASE("batch-invariant: a sequence of more than 128 splits takes longer ones, whatever the table") {

@@ -41,11 +41,11 @@ void each_entry(F f) {
     f(*e);
   }
 }
-/// The same for the entries of paged_attention_feature_specs() that have(spec).
+/// The same for the entries of paged_attention_score_specs() that have(spec).
 template <class Has, class F>
-void each_feature_entry(Has has, F f) {
+void each_score_entry(Has has, F f) {
   if (too_slow_here()) return;
-  for (const PagedAttentionEntry* e : all_paged_attention_feature_entries()) {
+  for (const PagedAttentionEntry* e : all_paged_attention_score_entries()) {
     INFO("entry " << describe(*e));
     if (has(e->spec)) f(*e);
   }

@@ -19,7 +19,7 @@ Call three_heads(const PagedAttentionEntry& e) {
 }
 
 TEST_CASE("scales per head: right with any number of splits") {
-  each_feature_entry(per_head, [](const PagedAttentionEntry& e) {
+  each_score_entry(per_head, [](const PagedAttentionEntry& e) {
     Call call = three_heads(e);
     use_features(call, e);
     call.fill();
@@ -33,7 +33,7 @@ TEST_CASE("scales per head: right with any number of splits") {
 }
 
 TEST_CASE("scales per head: any stride, also backwards") {
-  each_feature_entry(per_head, [](const PagedAttentionEntry& e) {
+  each_score_entry(per_head, [](const PagedAttentionEntry& e) {
     Call call = three_heads(e);
     use_features(call, e);
     call.fill();
@@ -56,11 +56,11 @@ TEST_CASE("scales per head: any stride, also backwards") {
 }
 
 TEST_CASE("scales per head: missing ones and heads in one place are refused") {
-  each_feature_entry(per_head, [](const PagedAttentionEntry& e) {
+  each_score_entry(per_head, [](const PagedAttentionEntry& e) {
     Call call = three_heads(e);
     use_features(call, e);
     Prepared d = call.prepare(1);
-    const auto code_of = [&](auto change) {
+    const auto code_of = [&](void (*change)(PagedAttentionProblem&)) {
       PagedAttentionProblem p = d.p;
       change(p);
       const Status status = e.launch(p, 1, {});

@@ -8,7 +8,7 @@ namespace {
 constexpr auto has_cap = [](const PagedAttentionSpec& s) { return s.soft_cap; };
 
 TEST_CASE("soft-cap: right at small and at saturating caps, with windows, sinks and any number of splits") {
-  each_feature_entry(has_cap, [](const PagedAttentionEntry& e) {
+  each_score_entry(has_cap, [](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{0, 1, 20, tile_of(e) + 3, 400};
     int turn = 0;
     for (const float cap : {0.1f, 2.0f, 30.0f, 1e6f}) {
@@ -36,7 +36,7 @@ TEST_CASE("soft-cap: right at small and at saturating caps, with windows, sinks 
 
 TEST_CASE("soft-cap: tanh keeps its digits from the smallest scores to saturation") {
   // The lse of a sequence of one token is its score.
-  each_feature_entry(has_cap, [](const PagedAttentionEntry& e) {
+  each_score_entry(has_cap, [](const PagedAttentionEntry& e) {
     std::vector<float> scores;
     for (float x = 0x1p-40f; x < 100.0f; x *= x < 0.25f || x > 2 ? 1.5f : 1.03125f) {
       for (const float sign : {1.0f, -1.0f}) scores.push_back(bf16_to_f32(f32_to_bf16(sign * x)));
@@ -82,7 +82,7 @@ TEST_CASE("soft-cap: a cap and a spec that has none, or the other way round, are
   each_arch([&](const PagedAttentionEntry& e) {
     for (const float cap : {30.0f, -1.0f, nan}) refused(e, cap);
   });
-  each_feature_entry(has_cap, [&](const PagedAttentionEntry& e) {
+  each_score_entry(has_cap, [&](const PagedAttentionEntry& e) {
     for (const float cap : {0.0f, -1.0f, nan, -minus_inf, 3e38f, 1e-40f}) refused(e, cap);
   });
 }

@@ -92,11 +92,11 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(float* tile) {
 }
 
 /// Spreads packed pairs of bf16 or f16 over the dense tile as f32.
-template <DType type, int N>
-TILEWAVE_HOST_UNTRACKED inline void spread(float* tile, const std::array<std::uint16_t, N>& at,
+template <int N>
+TILEWAVE_HOST_UNTRACKED inline void spread(DType type, float* tile, const std::array<std::uint16_t, N>& at,
                                            const Vec<std::uint32_t, N / 2>& pairs) {
   for (int i = 0; i < N / 2; ++i) {
-    if constexpr (type == DType::f16) {
+    if (type == DType::f16) {
       tile[at[2 * i]] = f16_to_f32(static_cast<std::uint16_t>(pairs[i]));
       tile[at[2 * i + 1]] = f16_to_f32(static_cast<std::uint16_t>(pairs[i] >> 16));
     } else {
@@ -106,8 +106,8 @@ TILEWAVE_HOST_UNTRACKED inline void spread(float* tile, const std::array<std::ui
   }
 }
 
-template <ArchId Id, DType type, class KvOperand, class RowsOperand, class Accumulator>
-TILEWAVE_HOST_UNTRACKED inline void wave_mma(const KvOperand& kv, const RowsOperand& rows, Accumulator& acc,
+template <ArchId Id, class KvOperand, class RowsOperand, class Accumulator>
+TILEWAVE_HOST_UNTRACKED inline void wave_mma(DType type, const KvOperand& kv, const RowsOperand& rows, Accumulator& acc,
                                              Where where) {
   using Dense = DenseTile<Id>;
   static_assert(Dense::size * sizeof(float) <= sizeof(Wave::tile));
@@ -115,8 +115,8 @@ TILEWAVE_HOST_UNTRACKED inline void wave_mma(const KvOperand& kv, const RowsOper
   float* const tile = self.wave->tile;
   const int lane = self.index;
   const auto& acc_at = Dense::acc_at[lane];
-  spread<type, Dense::rows_per_operand>(tile, Dense::rows_at[lane], rows);
-  spread<type, Dense::A.k_per_lane>(tile, Dense::kv_at[lane], kv);
+  spread<Dense::rows_per_operand>(type, tile, Dense::rows_at[lane], rows);
+  spread<Dense::A.k_per_lane>(type, tile, Dense::kv_at[lane], kv);
   for (int i = 0; i < Dense::acc_per_lane; ++i) tile[acc_at[i]] = acc[i];
   if (meet(self, {CollectiveKind::mma, Dense::A.k, where})) {
     multiply_dense<Id>(tile);
@@ -137,12 +137,12 @@ struct Mma : AtomRegisters<atom_of(Id).k_per_lane, atom_of(Id).rows_per_lane, at
 
   /// The chained atom of arch/atom.hpp on bf16 operands, f32 sums in ascending k on top of acc. Denormals are kept.
   static Accumulator mma(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
-    detail::wave_mma<Id, DType::bf16>(kv, rows, acc, where);
+    detail::wave_mma<Id>(DType::bf16, kv, rows, acc, where);
     return acc;
   }
   /// The same on f16 operands.
   static Accumulator mma_f16(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
-    detail::wave_mma<Id, DType::f16>(kv, rows, acc, where);
+    detail::wave_mma<Id>(DType::f16, kv, rows, acc, where);
     return acc;
   }
 };

@@ -39,7 +39,7 @@ struct PagedAttentionCombine {
       total.scale(joined.share);
       total.lse = joined.lse;
     }
-    auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
+    auto* to = static_cast<Storage<out_type>*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
     total.template store<out_type>(to, head_size);
     if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }

@@ -12,7 +12,7 @@
 namespace tilewave {
 
 /// A feature a spec: head sizes, value layouts, element types and block sizes that the default specs lack.
-constexpr std::array<PagedAttentionSpec, 14> paged_attention_feature_specs(ArchId arch) {
+constexpr std::array<PagedAttentionSpec, 10> paged_attention_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
   constexpr ValueLayout tokens = ValueLayout::token_major;
@@ -28,10 +28,6 @@ constexpr std::array<PagedAttentionSpec, 14> paged_attention_feature_specs(ArchI
       {.kv = fp8, .quant = per_token, .head_size = 128, .values = tokens, .any_block_size = true},
       {.q = f16, .kv = f16, .out = f16, .head_size = 128, .values = tokens},
       {.q = f16, .kv = fp8, .out = f16, .quant = per_token, .head_size = 64},
-      {.kv = bf16, .head_size = 64, .soft_cap = true},
-      {.kv = bf16, .head_size = 64, .alibi = true},
-      {.kv = fp8, .quant = QuantMode::per_head, .head_size = 64},
-      {.kv = fp8, .quant = per_token, .head_size = 128, .soft_cap = true, .alibi = true},
   }};
 }
 

@@ -165,7 +165,8 @@ struct PagedAttentionLayout {
   TILEWAVE_DEVICE static float out_value(const State& s, int t, int r, int block, int n) {
     return s.out[t][block * Values::width + Values::tile_of(n)][r * kv_per_lane + Values::column_of(n)];
   }
-  /// Call f(block, n) for every `piece` of a lane's output dimensions, first of which is the n-th of its run in the block.
+  /// Call f(block, n) for every `piece` of a lane's output dimensions, first of which is the n-th of its run in the
+  /// block.
   template <int piece, class F>
   TILEWAVE_DEVICE static void each_piece(F f) {
     static_assert(Values::run % piece == 0 && S.head_size % piece == 0);

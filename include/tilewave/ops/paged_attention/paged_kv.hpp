@@ -5,9 +5,9 @@
 // elements). V is read with the unit of the lane's own group; K row (4C*j' ..) of score tile j is token x*g + C*j + c,
 // so that the scores a lane ends up with are the tokens of its own V unit (see arch/atom.hpp, "chained").
 //
-// Pages of a multiple of 16 tokens hold whole units: a lane looks up one page for K and one for V. With any_block_size it
-// looks up every K token of its own, and of V the one token of the unit that stands at its position; the lanes of its
-// group tell each other.
+// Pages of a multiple of 16 tokens hold whole units: a lane looks up one page for K and one for V. With any_block_size
+// it looks up every K token of its own, and of V the one token of the unit that stands at its position; the lanes of
+// its group tell each other.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -145,7 +145,8 @@ struct PagedKv {
     return c;
   }
 
-  /// Whether the lane's unit 4 * u + group lies behind the head's last one. Then it reads u - 1 again, times a Q of zero.
+  /// Whether the lane's unit 4 * u + group lies behind the head's last one. Then it reads u - 1 again, times a Q of
+  /// zero.
   TILEWAVE_DEVICE static bool past_end(int u) {
     return AtomFacts::groups * (u + 1) > head_units &&
            AtomFacts::groups * u + LaneMap<B>::group(B::lane_id()) >= head_units;
@@ -160,8 +161,8 @@ struct PagedKv {
     return load<Chunk, stream>(c.k[0] + offset + tile * k_tile_step);
   }
 
-  /// V of `count` out tiles from `first` on, 16 bytes for each: of a dim_major cache x tokens of one head dimension, of a
-  /// token_major one squares still to be turned (both whole blocks then).
+  /// V of `count` out tiles from `first` on, 16 bytes for each: of a dim_major cache x tokens of one head dimension, of
+  /// a token_major one squares still to be turned (both whole blocks then).
   template <bool stream, int first, int count>
   TILEWAVE_DEVICE void load_v(const Cursor& c, Chunk* to) const {
     if constexpr (!token_major) {

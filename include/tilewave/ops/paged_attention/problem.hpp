@@ -10,9 +10,9 @@
 
 namespace tilewave {
 
-/// Strides in elements. K is read as k[page][head][d / x][t][d % x], V as v[page][head][t / x][d][t % x] if the spec says
-/// dim_major and as v[page][head][t][d] if it says token_major, with x = 16 / sizeof(element); in all the last index is
-/// contiguous. One description covers the cache layouts in use; the strides of K and V need not be alike:
+/// Strides in elements. K is read as k[page][head][d / x][t][d % x], V as v[page][head][t / x][d][t % x] if the spec
+/// says dim_major and as v[page][head][t][d] if it says token_major, with x = 16 / sizeof(element); in all the last
+/// index is contiguous. One description covers the cache layouts in use; the strides of K and V need not be alike:
 ///   K [pages, kv_heads, D/x, block_size, x]      unit = block_size * x, token = x
 ///   V shuffled [pages, kv_heads, block_size/x, D, x]   unit = D * x, dim = x
 ///   V plain    [pages, kv_heads, D, block_size]        unit = x, dim = block_size

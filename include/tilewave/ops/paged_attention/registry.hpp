@@ -114,8 +114,8 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   return policies;
 }
 
-/// The one policy of specs that paged_attention_specs() lacks: 16 query rows a block. A tile of K, then of V, is in flight, or as much of it as leaves
-/// registers for the outputs of wide heads.
+/// The one policy of specs that paged_attention_specs() lacks: 16 query rows a block. A tile of K, then of V, is in
+/// flight, or as much of it as leaves registers for the outputs of wide heads.
 constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
   const bool sm90 = arch == ArchId::sm90;
   const int tiles = value_tiles(atom_of(arch), s).count;

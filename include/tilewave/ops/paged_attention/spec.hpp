@@ -26,10 +26,10 @@ constexpr std::string_view name_of(QuantMode mode) {
 /// dimensions of one token. See PagedValueStrides.
 enum class ValueLayout : int { dim_major, token_major };
 
-/// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products are of 16-bit
-/// floats, accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. soft_cap: the score becomes
-/// cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is added. Masks (causal over the mtp tokens,
-/// sliding window) come last; they, and sinks, are run-time values of the Problem.
+/// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products of 16-bit
+/// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. soft_cap: the score becomes
+/// cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is added. Masks (causal over the mtp
+/// tokens, sliding window) come last; they, and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;    // or f16
   DType kv = DType::bf16;   // q's type, or the architecture's fp8
@@ -52,8 +52,8 @@ struct PagedAttentionSpec {
 /// Head sizes that have entries or can be compiled in.
 inline constexpr int paged_attention_head_sizes[] = {64, 80, 96, 112, 128, 192, 256};
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major`, `.any_block`, `.cap`, `.alibi` where they apply: the same words in bench
-/// rows, test names and errors.
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major`, `.any_block`, `.cap` and `.alibi` where they apply: the
+/// same words in bench rows, test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
          ".h" + std::to_string(s.head_size) + (s.values == ValueLayout::token_major ? ".token_major" : "") +

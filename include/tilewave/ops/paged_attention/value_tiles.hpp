@@ -2,11 +2,11 @@
 // Which head dimensions of V, and so of the output, each out tile holds; and V of token_major caches on its way from
 // memory to the matrix instruction.
 //
-// One mma takes V of one head dimension per position of a lane group (A.kv of them) and of x tokens per lane. A dim_major
-// cache has those x tokens side by side: 16 bytes are one operand chunk, out tile i is the dimensions A.kv * i ... A
-// token_major cache has dimensions side by side. There a lane loads `width` neighbouring dimensions of each of its x
-// tokens, and turns that x-by-width square around in registers: the result is the chunks of `width` out tiles, whose
-// dimensions interleave. Either way a lane's accumulators of one such block of tiles are neighbouring dimensions.
+// One mma takes V of one head dimension per position of a lane group (A.kv of them) and of x tokens per lane. A
+// dim_major cache has those x tokens side by side: 16 bytes are one operand chunk, out tile i is the dimensions A.kv *
+// i ... A token_major cache has dimensions side by side. There a lane loads `width` neighbouring dimensions of each of
+// its x tokens, and turns that x-by-width square around in registers: the result is the chunks of `width` out tiles,
+// whose dimensions interleave. Either way a lane's accumulators of one such block of tiles are neighbouring dimensions.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -51,8 +51,8 @@ struct ValueMap {
   TILEWAVE_HOST_DEVICE static constexpr int column_of(int n) { return n / width; }
 };
 
-/// One block of V of a token_major cache in `width` chunks: as loaded, x pieces of `width` dimensions of one token each;
-/// turned, one chunk of x tokens for each dimension.
+/// One block of V of a token_major cache in `width` chunks: as loaded, x pieces of `width` dimensions of one token
+/// each; turned, one chunk of x tokens for each dimension.
 template <class B, PagedAttentionSpec S>
 struct ValueSquare {
   static constexpr int unit = S.unit(), width = ValueMap<B, S>::width;

@@ -40,7 +40,7 @@ constexpr auto any_feature = [](const PagedAttentionSpec&) { return true; };
 
 #if TILEWAVE_ON_GPU_COMPILER
 TEST_CASE("bugclass 08: features captured in a graph at length 1 are right when replayed at the longest") {
-  each_feature_entry(any_feature, [](const PagedAttentionEntry& e) {
+  each_score_entry(any_feature, [](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{3 * tile_of(e) + 5, 700, 40};
     for (const int split_tokens : {0, tile_of(e)}) {
       FeatureCall call(e, lengths, split_tokens);
@@ -54,7 +54,7 @@ TEST_CASE("bugclass 08: features captured in a graph at length 1 are right when 
 }
 #else
 TEST_CASE("bugclass 08: with features too the work queued does not depend on the lengths") {
-  each_feature_entry(any_feature, [](const PagedAttentionEntry& e) {
+  each_score_entry(any_feature, [](const PagedAttentionEntry& e) {
     FeatureCall call(e, {5 * tile_of(e), 40}, 0);
     for (const std::int32_t first : {5 * tile_of(e), 1, 0}) {
       call.lengths[0] = first;
@@ -65,7 +65,7 @@ TEST_CASE("bugclass 08: with features too the work queued does not depend on the
 }
 
 TEST_CASE("bugclass 14: no schedule of waves and lanes changes a bit of a feature") {
-  each_feature_entry(any_feature, [](const PagedAttentionEntry& e) {
+  each_score_entry(any_feature, [](const PagedAttentionEntry& e) {
     FeatureCall call(e, {2 * tile_of(e) + 3, 21}, 0);
     Answer first;
     for (const host::Schedule schedule : host::all_schedules) {
@@ -80,7 +80,7 @@ TEST_CASE("bugclass 14: no schedule of waves and lanes changes a bit of a featur
 
 TEST_CASE("bugclass 14: no two lanes race over a feature, as ThreadSanitizer sees them") {
   if (!under_tsan) return skip_test("this is for ThreadSanitizer, preset host-tsan");
-  for (const PagedAttentionEntry* e : all_paged_attention_feature_entries()) {
+  for (const PagedAttentionEntry* e : all_paged_attention_score_entries()) {
     INFO(describe(*e));
     FeatureCall call(*e, {tile_of(*e) + 3}, 0);
     CHECK(call.verify(call.run(*e, 2), call.expected()).pass);
@@ -89,7 +89,7 @@ TEST_CASE("bugclass 14: no two lanes race over a feature, as ThreadSanitizer see
 #endif
 
 TEST_CASE("bugclass 34: runs with features repeat to the last bit, whatever workspace and outputs held before") {
-  each_feature_entry(any_feature, [](const PagedAttentionEntry& e) {
+  each_score_entry(any_feature, [](const PagedAttentionEntry& e) {
     for (const int split_tokens : {0, tile_of(e)}) {
       FeatureCall call(e, {2 * tile_of(e) + 3, 0, 21}, split_tokens);
       const Answer first = call.run(e, call.splits(e));
