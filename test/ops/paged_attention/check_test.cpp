@@ -171,7 +171,7 @@ void check_refused(const PagedAttentionEntry& e, const Prepared& good, const Wro
     CHECK(paged_attention_select(p, all_paged_attention_entries(), facts_of(e.arch), plan).code == wrong.code);
     CHECK(plan.entry == nullptr);
   }
-  const Status status = e.launch(p, splits, {});
+  const Status status = e.launch(p, splits_for(e, splits), {});
   CHECK(name_of(status.code) == name_of(launch_code));
   CHECK(std::string(status.reason) != "");
 }
@@ -179,13 +179,15 @@ void check_refused(const PagedAttentionEntry& e, const Prepared& good, const Wro
 TEST_CASE("bad problems get a named status and a reason, and nothing is written") {
   each_entry([](const PagedAttentionEntry& e) {
     Call call = good_call(e);
-    const Prepared good = call.prepare(splits);
+    const Prepared good = call.prepare(e, splits_for(e, splits));
     REQUIRE(paged_attention_check(good.p, facts_of(e.arch)).ok());
     // An entry looks at its own spec first.
     for (const Wrong& wrong : wrong_specs) check_refused(e, good, wrong, true, StatusCode::no_matching_entry);
     for (const Wrong& wrong : wrong_extents) check_refused(e, good, wrong, true, wrong.code);
     for (const Wrong& wrong : wrong_tensors) check_refused(e, good, wrong, true, wrong.code);
-    for (const Wrong& wrong : wrong_workspaces) check_refused(e, good, wrong, false, wrong.code);
+    if (good.p.workspace_bytes > 0) {
+      for (const Wrong& wrong : wrong_workspaces) check_refused(e, good, wrong, false, wrong.code);
+    }
     if (e.spec.quant != QuantMode::none) {
       for (const Wrong& wrong : wrong_scales) check_refused(e, good, wrong, true, wrong.code);
     }
@@ -221,12 +223,16 @@ TEST_CASE("the fp8 flavour of another architecture is refused") {
 TEST_CASE("split counts outside 1 to 128 are refused") {
   each_entry([](const PagedAttentionEntry& e) {
     Call call = good_call(e);
-    const Prepared good = call.prepare(max_splits);
+    const Prepared good = call.prepare(e, splits_for(e, max_splits));
     for (const int bad : {0, -1, max_splits + 1, int_max}) {
       CAPTURE(bad);
       const Status status = e.launch(good.p, bad, {});
       CHECK(status.code == StatusCode::bad_value);
       CHECK(std::string(status.reason) != "");
+    }
+    // What only some entries can do.
+    if (splits_for(e, max_splits) < max_splits) {
+      CHECK(e.launch(good.p, splits_for(e, max_splits) + 1, {}).code == StatusCode::bad_value);
     }
     CHECK(untouched(good));
   });
@@ -235,7 +241,7 @@ TEST_CASE("split counts outside 1 to 128 are refused") {
 TEST_CASE("an entry of another spec refuses the problem") {
   each_entry([](const PagedAttentionEntry& e) {
     Call call = good_call(e);
-    const Prepared good = call.prepare(splits);
+    const Prepared good = call.prepare(e, splits_for(e, splits));
     int others = 0;
     for (const PagedAttentionEntry* other : all_paged_attention_entries()) {
       if (other->arch != e.arch || other->spec == e.spec) continue;
@@ -250,10 +256,10 @@ TEST_CASE("an entry of another spec refuses the problem") {
 TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
   each_entry([](const PagedAttentionEntry& e) {
     Call call = good_call(e);
-    const Prepared good = call.prepare(splits);
+    const Prepared good = call.prepare(e, splits_for(e, splits));
     PagedAttentionProblem p = good.p;
     p.batch = 0;
-    CHECK(e.launch(p, splits, {}).ok());
+    CHECK(e.launch(p, splits_for(e, splits), {}).ok());
     PagedAttentionPlan plan;
     CHECK(paged_attention_select(p, all_paged_attention_entries(), facts_of(e.arch), plan).ok());
     CHECK(plan.num_splits >= 1);
@@ -262,7 +268,7 @@ TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
     p.lse = nullptr;
     p.block_table = p.context_lengths = nullptr;
     p.k_scale = p.v_scale = nullptr;
-    CHECK(e.launch(p, splits, {}).ok());
+    CHECK(e.launch(p, splits_for(e, splits), {}).ok());
     bench::check_hip(hipDeviceSynchronize(), "waiting");
     CHECK(untouched(good));
   });
