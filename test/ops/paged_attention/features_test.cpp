@@ -24,7 +24,7 @@ float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
 TEST_CASE("every feature is right around all boundaries of its tiles") {
   each_feature([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths = boundary_lengths(e);
-    each_shape(e, [&](const FeatureShape& shape) {
+    for (const FeatureShape& shape : shapes_of(e)) {
       const PagedAttentionCase c = case_of(e, shape, lengths);
       Call call(c, lengths);
       call.fill();
@@ -32,14 +32,14 @@ TEST_CASE("every feature is right around all boundaries of its tiles") {
       INFO(name_of(c) << " splits " << shape.splits << ": " << verdict.reason);
       CHECK(verdict.pass);
       CHECK(verdict.elements == std::int64_t{c.batch} * c.mtp * c.num_q_heads * c.head_size);
-    });
+    }
   });
 }
 
 TEST_CASE("every feature attends exactly the visible tokens, also in a window") {
   each_feature([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths = boundary_lengths(e);
-    each_shape(e, [&](const FeatureShape& shape) {
+    for (const FeatureShape& shape : shapes_of(e)) {
       for (const int window : {0, tile_of(e) - 1}) {
         PagedAttentionCase c = case_of(e, shape, lengths);
         c.num_q_heads = 2 * c.num_kv_heads;
@@ -55,7 +55,7 @@ TEST_CASE("every feature attends exactly the visible tokens, also in a window") 
         INFO(name_of(c) << " splits " << shape.splits);
         CHECK(wrong_counts(call, call.run(e, shape.splits)) == 0);
       }
-    });
+    }
   });
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("every feature reads the dimensions of a token in their places") {
   each_feature([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e);
     const std::vector<std::int32_t> lengths{2, tile, 2 * tile + 3};
-    each_shape(e, [&](const FeatureShape& shape) {
+    for (const FeatureShape& shape : shapes_of(e)) {
       PagedAttentionCase c = case_of(e, shape, lengths);
       c.mtp = std::min(c.mtp, 2);
       c.num_q_heads = 3 * c.num_kv_heads;
@@ -77,7 +77,7 @@ TEST_CASE("every feature reads the dimensions of a token in their places") {
       Signature::set_q(call, target);
       INFO(name_of(c));
       CHECK(signature.wrong(call, call.run(e, 2), target) == 0);
-    });
+    }
   });
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("features refuse what they cannot serve") {
     const PagedAttentionProblem good = call.prepare(1).p;
     const ArchFacts& facts = facts_of(e.arch);
     REQUIRE(paged_attention_check(good, facts).ok());
-    const auto code = [&](auto change) {
+    const auto code = [&](void (*change)(PagedAttentionProblem&)) {
       PagedAttentionProblem p = good;
       change(p);
       return paged_attention_check(p, facts).code;
@@ -171,10 +171,9 @@ TEST_CASE("features refuse what they cannot serve") {
     CHECK((code([](P& p) { p.block_size = 17; }) == C::unsupported_block_size) == !e.spec.any_block_size);
     CHECK(code([](P& p) { p.mtp = 8; }) == C::ok);
     CHECK(code([](P& p) { p.mtp = 9; }) == C::unsupported_mtp);
-    const bool f16 = e.spec.q == DType::f16;
-    CHECK(code([&](P& p) { p.spec.out = f16 ? DType::bf16 : DType::f16; }) == C::unsupported_dtype);
-    CHECK(code([&](P& p) {
-            p.spec.kv = f16 ? DType::bf16 : DType::f16;
+    CHECK(code([](P& p) { p.spec.out = p.spec.q == DType::f16 ? DType::bf16 : DType::f16; }) == C::unsupported_dtype);
+    CHECK(code([](P& p) {
+            p.spec.kv = p.spec.q == DType::f16 ? DType::bf16 : DType::f16;
             p.spec.quant = QuantMode::none;
           }) == C::unsupported_dtype);
     if (e.spec.kv == e.spec.q) {
