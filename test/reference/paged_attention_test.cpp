@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "test/catch_compat.hpp"
@@ -351,6 +352,54 @@ TEST_CASE("sampled pairs equal the full answer and leave the rest NaN") {
       for (int d = 0; d < 64; ++d) CHECK(c.out(some, row, head, d) == c.out(all, row, head, d));
     }
   CHECK(compared == 80);
+}
+
+TEST_CASE("NHD and HND caches, in f16 and bf16, with head sizes and pages of any size") {
+  const bool nhd = GENERATE(true, false);
+  const DType type = GENERATE(DType::f16, DType::bf16);
+  CAPTURE(nhd, std::string(name_of(type)));
+  const int block_size = 5, heads = 2, head_size = 80;
+  const PagedAttentionSpec spec{.q = type,
+                                .kv = type,
+                                .out = type,
+                                .head_size = head_size,
+                                .values = ValueLayout::token_major,
+                                .any_block_size = true};
+  Call c(spec, {7, 23}, 1, 4, heads, block_size);
+  c.p.k_strides = nhd ? nhd_key_strides(spec, heads, block_size) : hnd_key_strides(spec, heads, block_size);
+  c.p.v_strides = nhd ? nhd_value_strides(spec, heads, block_size) : hnd_value_strides(spec, heads, block_size);
+  const auto store = [&](std::vector<std::uint8_t>& cache, std::int64_t element, float value) {
+    const std::uint16_t bits = type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+    cache[2 * element] = static_cast<std::uint8_t>(bits);
+    cache[2 * element + 1] = static_cast<std::uint8_t>(bits >> 8);
+  };
+  // Each head picks one token, whose key is the only one along the query; the layouts are spelled out.
+  const auto target = [&](int b, int head) { return (3 * head + b) % c.lengths[b]; };
+  c.each_token([&](int b, int h, int t) {
+    const std::int64_t page = c.page(b, t), slot = t % block_size;
+    const std::int64_t first = (nhd ? (page * block_size + slot) * heads + h : (page * heads + h) * block_size + slot);
+    for (int d = 0; d < head_size; ++d) {
+      store(c.k, first * head_size + d, d == t ? 64.0f : 0.0f);
+      store(c.v, first * head_size + d, static_cast<float>((t * 3 + d + 7 * h + b) % 128));
+    }
+  });
+  for (int b = 0; b < 2; ++b)
+    for (int head = 0; head < 4; ++head)
+      for (int d = 0; d < head_size; ++d) {
+        const float value = d == target(b, head) ? 64.0f : 0.0f;
+        c.q[b * c.p.q_row_stride + head * c.p.q_head_stride + d] =
+            type == DType::f16 ? f32_to_f16(value) : f32_to_bf16(value);
+      }
+  const auto r = reference::paged_attention(c.p, 2);
+  for (int b = 0; b < 2; ++b)
+    for (int head = 0; head < 4; ++head) {
+      CHECK(r.lse[b * 4 + head] == 64.0 * 64.0);
+      int wrong = 0;
+      for (int d = 0; d < head_size; ++d) {
+        wrong += c.out(r, b, head, d) != (target(b, head) * 3 + d + 7 * (head / 2) + b) % 128;
+      }
+      CHECK(wrong == 0);
+    }
 }
 
 }  // namespace

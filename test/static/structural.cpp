@@ -37,6 +37,23 @@ static_assert(!fits({.prefetch = {.slices = 0}}));
 static_assert(!fits({.prefetch = {.slices = 3}}));
 static_assert(!fits({.prefetch = {.stages = 0}}));
 static_assert(!policy_fits(gfx950_atom, PagedAttentionSpec{.head_size = 100}, {}));
+static_assert(policy_fits(gfx950_atom, PagedAttentionSpec{.head_size = 80}, {}));
+static_assert(!policy_fits(gfx950_atom, PagedAttentionSpec{.head_size = 80}, {.prefetch = {.slices = 2}}));  // 5 tiles
+constexpr PagedAttentionSpec token_major{.head_size = 128, .values = ValueLayout::token_major};
+static_assert(policy_fits(gfx950_atom, token_major, {}));
+static_assert(!policy_fits(gfx950_atom, token_major, {.prefetch = {.slices = 2}}));  // one block of 8 tiles
+
+// Tiles of V: whole blocks, the last of which may pass the head's end, of words at least.
+constexpr bool tiles_are(const AtomFacts& atom, PagedAttentionSpec spec, int count, int width) {
+  const ValueTiles tiles = value_tiles(atom, spec);
+  return tiles.count == count && tiles.width == width;
+}
+static_assert(tiles_are(gfx942_atom, {.head_size = 80}, 5, 1));
+static_assert(tiles_are(gfx942_atom, token_major, 8, 8));
+static_assert(tiles_are(sm90_atom, token_major, 16, 8));
+static_assert(tiles_are(gfx942_atom, {.head_size = 80, .values = ValueLayout::token_major}, 8, 8));
+static_assert(tiles_are(gfx942_atom, {.head_size = 64, .values = ValueLayout::token_major}, 4, 4));
+static_assert(tiles_are(sm90_atom, {.head_size = 192, .values = ValueLayout::token_major}, 24, 8));
 
 // A room that lacks primitives is no Backend.
 struct EmptyRoom {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "test/ops/paged_attention/each_entry.hpp"
@@ -33,13 +34,9 @@ inline PagedAttentionCase case_of(const PagedAttentionEntry& e, const FeatureSha
   return c;
 }
 
-template <class F>
-void each_shape(const PagedAttentionEntry& e, F f) {
-  if (e.spec.any_block_size) {
-    for (const FeatureShape& shape : any_size) f(shape);
-  } else {
-    for (const FeatureShape& shape : whole_units) f(shape);
-  }
+inline std::span<const FeatureShape> shapes_of(const PagedAttentionEntry& e) {
+  if (e.spec.any_block_size) return any_size;
+  return whole_units;
 }
 
 }  // namespace tilewave::test

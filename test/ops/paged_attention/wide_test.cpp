@@ -13,8 +13,7 @@ TEST_CASE("every spec that is served is right around all boundaries of its tiles
     INFO("entry " << describe(*e));
     REQUIRE(policy_fits(atom_of(e->arch), e->spec, e->policy));
     const std::vector<std::int32_t> lengths = boundary_lengths(*e);
-    std::vector<FeatureShape> shapes;
-    each_shape(*e, [&](const FeatureShape& shape) { shapes.push_back(shape); });
+    const std::span<const FeatureShape> shapes = shapes_of(*e);
     for (std::size_t i = 0; i < 2; ++i) {
       const FeatureShape& shape = shapes[(turn + i * (shapes.size() / 2)) % shapes.size()];
       const PagedAttentionCase c = case_of(*e, shape, lengths);
