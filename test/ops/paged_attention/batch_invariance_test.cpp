@@ -71,6 +71,8 @@ void check_invariant(const PagedAttentionEntry& e, int split_tokens, int window,
   std::vector<int> everyone(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) everyone[i] = static_cast<int>(i);
   CallAround together(e, all, {everyone, split_tokens, 0, window, sinks});
+  CHECK(takes(e, together.p) == !(e.policy.staged() || e.policy.balanced()));
+  if (!takes(e, together.p)) return;
   const Answer whole = run(together, e);
   CHECK(together.verify(whole, together.expected()).pass);
   CallAround wide(e, all, {{6, 5, 1, 5, 7}, split_tokens, 40 * tile, window, sinks});

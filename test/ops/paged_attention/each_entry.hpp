@@ -67,6 +67,11 @@ void each_arch(F f) {
   });
 }
 
+/// Whether the entry can do a problem that others of its spec can: staged and balanced ones are choosier.
+inline bool takes(const PagedAttentionEntry& e, const PagedAttentionProblem& p) {
+  const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e.policy) : 1;
+  return paged_attention_takes(p, e.policy, facts_of(e.arch), splits).ok();
+}
 /// So many splits, or what the entry can do: a balanced one cuts by itself, a staged one has no more than a cluster's.
 inline int splits_for(const PagedAttentionEntry& e, int wanted) {
   if (e.policy.balanced()) return 1;

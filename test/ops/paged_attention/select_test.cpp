@@ -68,12 +68,15 @@ TEST_CASE("select takes the smallest entry that holds all rows, else the largest
         CHECK(plan.entry->arch == arch);
         CHECK(plan.entry->spec == spec);
         const int chosen = plan.entry->policy.block_rows(), rows = group * mtp;
+        CHECK(plan.entry->policy.staged() == (arch == ArchId::sm90 && spec.head_size <= 128));
         each_entry([&](const PagedAttentionEntry& e) {
-          if (e.arch != arch || !(e.spec == spec)) return;
+          if (e.arch != arch || !(e.spec == spec) || e.policy.balanced()) return;
+          if (e.policy.staged() != plan.entry->policy.staged()) return;
           const int other = e.policy.block_rows();
           CHECK((chosen >= rows ? other < rows || other >= chosen : other <= chosen));
         });
         CHECK(name_of(plan).find(name_of(plan.entry->policy, spec) + ".s") == 0);
+        CHECK(paged_attention_takes(p, plan.entry->policy, facts_of(arch), plan.num_splits).ok());
       }
 }
 
@@ -91,8 +94,56 @@ TEST_CASE("without a candidate of the spec there is no matching entry") {
   });
 }
 
+TEST_CASE("select gives a balanced entry where it is asked for, and no staged one where a layout forbids it") {
+  if (too_slow_here()) return;
+  for (const ArchId arch : archs())
+    for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
+      CAPTURE(name_of(spec));
+      const auto select = [&](PagedAttentionProblem p) {
+        PagedAttentionPlan plan;
+        const Status status = paged_attention_select(p, all_paged_attention_entries(), facts_of(arch), plan);
+        return status.ok() ? plan : PagedAttentionPlan{nullptr, static_cast<int>(status.code)};
+      };
+      PagedAttentionProblem p = problem_of(spec, 4, 8, 1, 4096);
+      p.balanced = true;
+      REQUIRE(select(p).entry != nullptr);
+      CHECK(select(p).entry->policy.balanced());
+      CHECK(select(p).num_splits == 1);
+      p.split_tokens = 512;
+      CHECK(select(p).entry == nullptr);
+      CHECK(select(p).num_splits == static_cast<int>(StatusCode::bad_value));
+      p.balanced = false;
+      REQUIRE(select(p).entry != nullptr);
+      CHECK_FALSE(select(p).entry->policy.balanced());
+      CHECK_FALSE(select(p).entry->policy.staged());
+      p.split_tokens = 0;
+      p.v_strides = packed_value_strides(spec, 1, 64, false);
+      CHECK_FALSE(select(p).entry->policy.staged());
+    }
+}
+
+TEST_CASE("clusters share a context while that gives idle SMs work; few long contexts are balanced") {
+  if (too_slow_here()) return;
+  for (const ArchId arch : archs()) {
+    if (arch != ArchId::sm90) continue;
+    const auto plan_of = [&](int batch, std::int64_t context) {
+      PagedAttentionPlan plan;
+      const PagedAttentionProblem p = problem_of({.head_size = 128}, batch, 8, 1, context);
+      REQUIRE(paged_attention_select(p, all_paged_attention_entries(), facts_of(arch), plan).ok());
+      return plan;
+    };
+    CHECK(plan_of(1, 64).num_splits == 1);
+    CHECK(plan_of(3, 1027).num_splits == 8);
+    CHECK(plan_of(128, 8192).num_splits == 2);
+    CHECK(plan_of(512, 8192).num_splits == 1);
+    CHECK_FALSE(plan_of(512, 8192).entry->policy.balanced());
+    CHECK(plan_of(4, 131072).entry->policy.balanced());
+  }
+}
+
 TEST_CASE("splits depend on capacities only, fill the chip and never exceed the tiles") {
   each_small_entry([](const PagedAttentionEntry& e) {
+    if (e.policy.staged() || e.policy.balanced()) return;  // which cut in their own ways
     const ArchFacts& facts = facts_of(e.arch);
     const auto splits = [&](int batch, std::int64_t context, int window = 0) {
       PagedAttentionProblem p = problem_of(e.spec, batch, 8, 1, context);
@@ -119,6 +170,19 @@ TEST_CASE("workspace: an output and an lse in f32 for every row and split, nothi
     CHECK(paged_attention_workspace_size(p, 5) == std::size_t{3} * 2 * 8 * 5 * (64 + 1) * 4);
     p.batch = 1 << 20;  // more bytes than 32 bits count
     CHECK(paged_attention_workspace_size(p, max_splits) == (std::size_t{1} << 20) * 2 * 8 * 128 * (64 + 1) * 4);
+  });
+}
+
+TEST_CASE("workspace: two parts a block of a balanced launch, nothing for clusters") {
+  each_entry([](const PagedAttentionEntry& e) {
+    const PagedAttentionProblem small = problem_of(e.spec, 1, 8, 1, 64), large = problem_of(e.spec, 300, 8, 4, 9999);
+    const std::size_t bytes = paged_attention_workspace_size(small, PagedAttentionPlan{&e, 1});
+    CHECK(paged_attention_workspace_size(large, PagedAttentionPlan{&e, 1}) == bytes);
+    const std::size_t parts = std::size_t{2} * facts_of(e.arch).compute_units * e.policy.block_rows();
+    if (e.policy.balanced()) CHECK(bytes % (parts * (e.spec.head_size + 1) * 4) == 0);
+    CHECK((bytes > 0) == e.policy.balanced());
+    if (e.policy.staged())
+      CHECK(paged_attention_workspace_size(large, PagedAttentionPlan{&e, splits_for(e, 8)}) == bytes);
   });
 }
 
