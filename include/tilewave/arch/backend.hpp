@@ -41,8 +41,8 @@ struct AtomRegisters {
 ///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
 ///               Sum and Max give the same bits in every lane of the group and in every room;
 ///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
-///               settle(v): a pointer or word itself, worked out here and once; what follows from it
-///               afterwards is worked out again, not kept from before
+///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
+///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   numbers     exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
@@ -90,6 +90,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::uniform(0) } -> std::same_as<int>;
   { B::settle(out) } -> std::same_as<float*>;
   { B::settle(word) } -> std::same_as<std::uint32_t>;
+  { B::settle(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;

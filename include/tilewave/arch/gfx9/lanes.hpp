@@ -35,6 +35,11 @@ struct Lanes {
     asm("" : "+v"(word));
     return word;
   }
+  /// Volatile: LLVM would move what it knows to be the same in every turn of a loop out of it.
+  TILEWAVE_DEVICE static std::int32_t settle(std::int32_t number) {
+    asm volatile("" : "+v"(number));
+    return number;
+  }
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {

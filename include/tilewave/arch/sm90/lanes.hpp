@@ -41,6 +41,10 @@ struct Lanes {
     asm("" : "+r"(word));
     return word;
   }
+  TILEWAVE_DEVICE static std::int32_t settle(std::int32_t number) {
+    asm volatile("" : "+r"(number));
+    return number;
+  }
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {

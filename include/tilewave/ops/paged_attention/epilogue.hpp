@@ -87,7 +87,7 @@ struct PagedAttentionEpilogue {
   TILEWAVE_DEVICE static Scores& out_tile(State& s, int i) { return s.out[i / L::out_tiles][i % L::out_tiles]; }
 
   TILEWAVE_DEVICE static void write(const PagedAttentionArgs& a, const Place& at, State& s) {
-    const int lane = B::lane_id(), column = L::Values::first_held(0, Map::group(lane));
+    const int lane = L::lane_id(), column = L::Values::first_held(0, Map::group(lane));
     const float v_scale = L::common_scale(a, a.v_scale, at.kv_head);
     L::each_row([&](int t, int r) {
       const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);

@@ -34,8 +34,8 @@ struct PagedAttentionDecode {
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) {
       B::launch_next();
-      const std::int32_t wave = B::wave_id();
-      for (PagedAttentionWork<L> work(a); work.more(); work.next()) decode(a, work.place(wave), shared);
+      // The wave's number is found anew each time: what follows from it would be kept in registers through decode.
+      for (PagedAttentionWork<L> work(a); work.more(); work.next()) decode(a, work.place(B::wave_id()), shared);
     } else {
       decode(a, where_am_i(a), shared);
     }
@@ -97,7 +97,7 @@ struct PagedAttentionDecode {
   }
 
   TILEWAVE_DEVICE static void set_up(const Args& a, const Place& at, State& s, Shared& shared) {
-    const int lane = B::lane_id();
+    const int lane = L::lane_id();
     TILEWAVE_UNROLL
     for (int t = 0; t < L::row_tiles; ++t) {
       RowsOperand q[L::q_operands];
@@ -105,7 +105,7 @@ struct PagedAttentionDecode {
       for (int r = 0; r < L::rows_per_lane; ++r) {
         const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
         L::begin_row(a, at, s, t, r, row);
-        load_q_row(a, at, row, r, q);
+        load_q_row(a, at, lane, row, r, q);
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < L::q_operands; ++i) {
@@ -123,7 +123,8 @@ struct PagedAttentionDecode {
 
   /// Row r of the lane's Q operands: units 4 * u + group of the row, `steps` operands each. Rows past the end are zero,
   /// and so are units past the end, whose K is a unit before.
-  TILEWAVE_DEVICE static void load_q_row(const Args& a, const Place& at, std::int32_t row, int r, RowsOperand* q) {
+  TILEWAVE_DEVICE static void load_q_row(const Args& a, const Place& at, int lane, std::int32_t row, int r,
+                                         RowsOperand* q) {
     const bool valid = row < a.rows;
     const std::int32_t token = a.group.quotient(valid ? row : 0);
     const std::int32_t head = at.kv_head * a.group.divisor + (valid ? row : 0) - token * a.group.divisor;
@@ -132,7 +133,7 @@ struct PagedAttentionDecode {
     constexpr int words = L::atom.k_per_lane / 2;
     TILEWAVE_UNROLL
     for (int u = 0; u < L::k_units; ++u) {
-      const auto* from = row_start + (AtomFacts::groups * u + Map::group(B::lane_id())) * L::unit;
+      const auto* from = row_start + (AtomFacts::groups * u + Map::group(lane)) * L::unit;
       TILEWAVE_UNROLL
       for (int half = 0; half < L::unit / 8; ++half) {
         Chunk c{};

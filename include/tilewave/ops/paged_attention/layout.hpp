@@ -104,6 +104,13 @@ struct PagedAttentionLayout {
     std::int32_t slot;  // of the partial result; -1: the result is whole
   };
 
+  /// B::lane_id(). In a balanced block what is told by it alone would be worked out once and held in registers through
+  /// the steady loop of every piece of work.
+  TILEWAVE_DEVICE static int lane_id() {
+    if constexpr (P.balanced()) return B::settle(B::lane_id());
+    return B::lane_id();
+  }
+
   /// Row r of tile t, before its first token. `row` may be past the last.
   TILEWAVE_DEVICE static void begin_row(const PagedAttentionArgs& a, const Place& at, State& s, int t, int r,
                                         std::int32_t row) {
