@@ -113,7 +113,7 @@ struct Buffer {
 };
 
 /// The declared extent of each tensor: from its first element to its last, whatever lies around it.
-Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, int splits) {
+Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, std::size_t workspace) {
   const std::int64_t rows = std::int64_t{p.batch} * p.mtp, d = p.spec.head_size, x = p.spec.unit();
   const auto bytes = [](std::int64_t last, int element) { return static_cast<std::size_t>((last + 1) * element); };
   const auto pages = [&](std::int64_t page, std::int64_t head) {
@@ -145,8 +145,9 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, int spli
   if (name == "sinks" || name == "alibi_slopes") return {bytes(p.num_q_heads - 1, 4), "in"};
   if (name == "block_table") return {bytes((p.batch - 1) * p.table_row_stride + p.table_columns - 1, 4), "in"};
   if (name == "context_lengths") return {bytes(p.batch - 1, 4), "in"};
-  if (name == "partial_out") return {bytes(rows * p.num_q_heads * splits * d - 1, 4), "scratch"};
-  if (name == "partial_lse") return {bytes(rows * p.num_q_heads * splits - 1, 4), "scratch"};
+  const std::size_t lse = workspace / (d + 1);  // a float for each partial, which has d
+  if (name == "partial_out") return {workspace - lse, "scratch"};
+  if (name == "partial_lse") return {lse, "scratch"};
   throw std::runtime_error("no extent is known for the pointer " + std::string(name));
 }
 
@@ -299,8 +300,14 @@ class Writer {
     write_file(dir_ / "bundle.json", text.data(), text.size());
   }
 
-  std::int64_t decode_grid() const { return paged_attention_grid(problem_, plan_.entry->policy, plan_.num_splits); }
-  std::int64_t output_rows() const { return args_.output_rows; }
+  std::int64_t decode_grid() const {
+    if (plan_.entry->policy.balanced()) return args_.workers;
+    return paged_attention_grid(problem_, plan_.entry->policy, plan_.num_splits);
+  }
+  /// Each wave of combine takes one output row; after a balanced decode several may share one.
+  std::int64_t combine_waves() const {
+    return std::int64_t{args_.output_rows} * (plan_.entry->policy.balanced() ? args_.combine_waves.divisor : 1);
+  }
 
  private:
   /// f(field, address, file, buffer) for every argument that the call does not leave out.
@@ -310,7 +317,8 @@ class Writer {
       const void* value;
       std::memcpy(&value, reinterpret_cast<const char*>(&args_) + field.offset, sizeof(value));
       if (value == nullptr) continue;
-      f(field, value, std::string(field.name) + ".bin", buffer_of(field.name, problem_, plan_.num_splits));
+      const std::size_t workspace = paged_attention_workspace_size(problem_, plan_);
+      f(field, value, std::string(field.name) + ".bin", buffer_of(field.name, problem_, workspace));
     }
   }
 
@@ -342,19 +350,20 @@ void write_bundle(const fs::path& dir, const PagedAttentionCase& c, const PagedA
   if (plan.entry->arch != c.arch || !(plan.entry->spec == spec_of(c)))
     throw std::runtime_error("the entry does not fit the case");
   if (c.batch == 0) throw std::runtime_error("a batch of 0 launches nothing");
-  if (plan.entry->policy.balanced()) throw std::runtime_error("bundles hold even entries: leave out the balanced one");
   const PagedAttentionEntry& entry = *plan.entry;
-  const Compiled decode =
-      find_compiled(code_objects, c.arch, "decode", name_of(entry.spec), name_of(entry.policy, entry.spec));
+  const bool balanced = entry.policy.balanced();
+  const std::string spec = name_of(entry.spec), policy = name_of(entry.policy, entry.spec);
+  const Compiled decode = find_compiled(code_objects, c.arch, "decode", spec, policy);
   const Compiled combine =
-      find_compiled(code_objects, c.arch, "combine", combine_name(c.head_size, entry.spec.out), "");
+      balanced ? find_compiled(code_objects, c.arch, "balanced_combine", spec, policy)
+               : find_compiled(code_objects, c.arch, "combine", combine_name(c.head_size, entry.spec.out), "");
 
   prepare(dir);
   Writer writer(dir, c, plan);
   writer.add_launch("decode", decode, writer.decode_grid());
-  if (plan.num_splits > 1) {
-    const auto waves = combine.claims.at("waves_per_block").get<std::int64_t>();  // each takes one output row
-    writer.add_launch("combine", combine, ceil_div(writer.output_rows(), waves));
+  if (balanced || plan.num_splits > 1) {
+    const auto waves = combine.claims.at("waves_per_block").get<std::int64_t>();
+    writer.add_launch("combine", combine, ceil_div(writer.combine_waves(), waves));
   }
   writer.add_buffers();
   writer.add_outputs(c);

@@ -31,7 +31,8 @@ struct Shape {
   int sliding_window, splits;
 };
 
-// The slice: each entry takes the next two. 9, 19 and 70 splits are one, three and nine batches of combine.
+// The slice: each entry takes the next two. 9, 19 and 70 splits are one, three and nine batches of combine. A balanced
+// entry cuts as it will.
 constexpr Shape slice_shapes[] = {
     {64, 2, 300, 8, 1, true, true, 0, 3},         {16, 1, 519, 8, 1, false, true, 0, 1},
     {1024, 4, 1027, 16, 2, true, false, 0, 9},    {128, 3, 700, 10, 1, false, true, 128, 2},
@@ -141,7 +142,7 @@ int run(const Options& options) {
         const PagedAttentionCase c = case_for(arch, entry.spec, shape, 100 + entry_number);
         if (!options.filter.empty() && (bench::name_of(c) + " ").find(options.filter) == std::string::npos) continue;
         ++runs;
-        failures += !run_one(options, c, entry, shape.splits);
+        failures += !run_one(options, c, entry, entry.policy.balanced() ? 1 : shape.splits);
         if (failures && options.stop) return 1;
       }
     }
