@@ -31,7 +31,7 @@ struct Shape {
   int sliding_window, splits;
 };
 
-// The slice: each entry takes the next two. 9, 19 and 70 splits are one, three and nine batches of combine. A balanced
+// The slice: each entry takes the next two. 9, 19 and 70 splits are one, three and nine batches of combine; a balanced
 // entry cuts as it will.
 constexpr Shape slice_shapes[] = {
     {64, 2, 300, 8, 1, true, true, 0, 3},         {16, 1, 519, 8, 1, false, true, 0, 1},
@@ -39,6 +39,9 @@ constexpr Shape slice_shapes[] = {
     {16, 4, 130, 64, 2, true, true, 0, 1},        {1024, 1, 1027, 4, 4, false, true, 0, 5},
     {64, 2, 1027, 32, 4, false, false, 1023, 19}, {128, 1, 33, 16, 1, true, true, 7, 70},
 };
+
+// 64 row groups that each attend 6 or 11 stages: more than a chip has balanced blocks, so they go from group to group.
+constexpr Shape many_groups{16, 8, 1300, 128, 1, true, false, 0, 1};
 
 PagedAttentionCase case_for(ArchId arch, const PagedAttentionSpec& spec, const Shape& shape, std::uint64_t seed) {
   PagedAttentionCase c = bench::case_of(arch, spec);
@@ -137,6 +140,7 @@ int run(const Options& options) {
         constexpr std::size_t count = std::size(slice_shapes);
         shapes = {slice_shapes[entry_number % count], slice_shapes[(entry_number + 3) % count]};
       }
+      if (entry.policy.balanced()) shapes.push_back(many_groups);
       ++entry_number;
       for (const Shape& shape : shapes) {
         const PagedAttentionCase c = case_for(arch, entry.spec, shape, 100 + entry_number);
