@@ -64,7 +64,32 @@ struct Loop {
   }
 };
 
+/// Blocks that repeat the loop for every piece of work. Wide loads around it, as those of Q, say nothing about KV.
+template <int words_per_load>
+struct Persistent : Loop<4, 2, words_per_load> {
+  using Inner = Loop<4, 2, words_per_load>;
+  TILEWAVE_DEVICE static void run(const LoopArgs& a, typename Inner::Shared& shared) {
+    const int lane = Backend::wave_id() * 64 + Backend::lane_id();
+    for (int work = 0; work < a.steps; ++work) {
+      Chunk all{};
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 8; ++i) {
+        const Chunk q = Backend::load(a.kv + (work * 8 + i) * 256 + lane);
+        TILEWAVE_UNROLL
+        for (int w = 0; w < 4; ++w) all[w] ^= q[w];
+      }
+      LoopArgs piece = a;
+      piece.kv += work * a.stride;
+      piece.out += work * a.stride;
+      Inner::run(piece, shared);
+      Backend::store(reinterpret_cast<Chunk*>(piece.out) + 1024 + lane, all);
+    }
+  }
+};
+
 using Good = Loop<4, 2, 4>;
+using GoodPersistent = Persistent<4>;
+using NarrowPersistent = Persistent<1>;
 using NarrowLoads = Loop<4, 2, 1>;
 using Spilling = Loop<24, 8, 4>;  // 192 live registers where 8 waves per SIMD leave 64
 using OneWave = Loop<40, 1, 4>;   // 320 live registers: one wave per SIMD

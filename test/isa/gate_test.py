@@ -76,6 +76,10 @@ class Gate(unittest.TestCase):
     def test_narrow_loads(self):
         self.check("NarrowLoads", ["kv_width"])
 
+    def test_narrow_loads_in_the_loop_of_persistent_blocks(self):
+        self.check("GoodPersistent", [])
+        self.check("NarrowPersistent", ["kv_width"])
+
     def test_spills(self):
         self.check("Spilling", ["scratch", "spill"])
 
