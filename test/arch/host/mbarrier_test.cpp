@@ -112,6 +112,7 @@ struct LargestClusterKernel {
 }  // namespace
 
 TEST_CASE("bulk copies land when they are waited for") {
+  if (host::under_tsan) return skip_test("ThreadSanitizer would report the race that this test is about");
   constexpr int grid = 3;
   const std::vector<Chunk> in = numbered(grid * lanes);
   for (const host::Options& options : all_options()) {
@@ -131,6 +132,7 @@ TEST_CASE("bulk copies land when they are waited for") {
 }
 
 TEST_CASE("a random schedule lets some bulk copies land early") {
+  if (host::under_tsan) return skip_test("ThreadSanitizer would report the race that this test is about");
   const std::vector<Chunk> in = numbered(lanes);
   int early = 0, late = 0;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {

@@ -91,8 +91,8 @@ TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& cop
   copy.tsan = nullptr;
 #endif
   if (barrier.mark != Mbarrier::initialised) {
-    fail(self, "copy_bulk at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.where.base_name(), copy.where.line,
-         place_of(block, &barrier));
+    fail(self, "copy_bulk at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.where.base_name(),
+         copy.where.line, place_of(block, &barrier));
   }
   barrier.bytes -= static_cast<std::int32_t>(copy.bytes);
   end_phase(self, block, barrier, "copy_bulk", copy.where);
