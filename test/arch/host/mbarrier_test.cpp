@@ -83,7 +83,15 @@ struct ParityKernel {
   }
 };
 
-/// The largest cluster: every block's waves tell the next block, through an mbarrier each.
+/// 16 blocks of it are 144 waves.
+struct TooManyWavesKernel {
+  static constexpr int block_threads = 9 * lanes;
+  struct Args {};
+  using Shared = NoShared;
+  static void run(const Args&, Shared&) {}
+};
+
+/// The largest cluster: every lane tells one of the next block, and the waves of a block meet at an mbarrier.
 struct LargestClusterKernel {
   static constexpr int blocks = 16, waves = 5, block_threads = waves * lanes;
   struct Args {
@@ -174,6 +182,9 @@ TEST_CASE("the largest cluster has 16 blocks") {
     CHECK(wrong == 0);
   }
   CHECK(Sm90::launch<K>({64, K::block_threads, 32}, {nullptr}, nullptr).code == StatusCode::bad_extent);
+  const Status status = Sm90::launch<TooManyWavesKernel>({16, TooManyWavesKernel::block_threads, 16}, {}, nullptr);
+  CHECK(status.code == StatusCode::bad_extent);
+  CHECK(contains(status.reason, "at most 128 waves"));
 }
 
 }  // namespace tilewave::test
