@@ -38,6 +38,14 @@ struct WindowAccesses : Accesses {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
                  : "memory");
   }
+  TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
+    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    std::uint64_t evict_last;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(evict_last));
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "l"(evict_last)
+                 : "memory");
+  }
 };
 
 struct Memory : Accesses {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in
-// registers between the statistics and the output (P.held), so it is read once and written once. Shared memory: a few
-// floats per wave. Bound: memory.
+// RMSNorm and LayerNorm. Layers take the squares of each wave about the wave's own mean, then those of the row (Chan,
+// Golub, LeVeque 1979): one exchange, and nothing cancels. Grid: one block, or cluster of P.blocks, per P.rows rows.
+// The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read once and
+// written once. Shared memory: a few floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/norm/policy.hpp"
@@ -52,11 +53,16 @@ struct NormColumns {
     TILEWAVE_UNROLL
     for (int c = 0; c < ahead; ++c) load(a, at, c, from);
   }
-  /// v = v rstd weight + bias, times the smooth scale, of which the last two are optional.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, Vec<float, unit>& v) const {
+  /// v = (v rstd + shift) weight + bias, times the smooth scale, of which the last two are optional. RMSNorm has no
+  /// shift.
+  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, float shift, Vec<float, unit>& v) const {
     const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) v[e] = v[e] * rstd * w[e];
+    for (int e = 0; e < unit; ++e) {
+      v[e] *= rstd;
+      if constexpr (S.kind == NormKind::layer) v[e] += shift;
+      v[e] *= w[e];
+    }
     if (a.bias != nullptr) {
       const Vec<float, unit> b = bias[chunk % ahead].values();
       TILEWAVE_UNROLL
@@ -80,8 +86,9 @@ struct Norm {
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
-  // Reductions: of the sum, of the squares, of the largest magnitude.
-  static constexpr int squares_place = S.kind == NormKind::layer ? 1 : 0, amax_place = squares_place + 1;
+  static_assert(P.stages == 1);
+  // What is reduced: of layers the sum and the squares, of others the squares; then the largest magnitude.
+  static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
   using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -115,15 +122,15 @@ struct Norm {
       });
     };
 
-    // What is normalised, in f32: x, then x - mean.
+    // What is normalised, in f32: x, less what is near the mean for layers.
     Vec<float, unit> kept[Tile::keeps ? P.chunks : 1] = {};
-    float mean = 0.0f;
+    float center = 0.0f;
     const auto values = [&](int chunk) {
       Vec<float, unit> v = kept[Tile::keeps ? chunk : 0];
       if constexpr (!Tile::keeps) {
         v = x.values(chunk);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) v[e] -= mean;
+        for (int e = 0; e < unit; ++e) v[e] -= center;
       }
       return v;
     };
@@ -131,34 +138,49 @@ struct Norm {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
     }
+    float sum = 0.0f, squares = 0.0f, mean = 0.0f;
     if constexpr (S.kind == NormKind::layer) {
-      float sum = 0.0f;
       each([&](int) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
       });
-      mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
+      sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
+      center = sum * per_column(Tile::wave_of_row(at), columns);
       if constexpr (Tile::keeps) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
           TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) kept[c][e] -= mean;
+          for (int e = 0; e < unit; ++e) kept[c][e] -= center;
         }
       }
     }
-    float squares = 0.0f;
     each([&](int from) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        if (S.kind == NormKind::layer && from + Tile::column(at.lane, c) >= columns) continue;  // zeros, not the mean
         Vec<float, unit> v = values(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] *= v[e];
-        squares += fold(v, Sum{});
+        const float more = fold(v, Sum{});
+        if (S.kind == NormKind::rms || from + Tile::column(at.lane, c) < columns) squares += more;  // not of no column
       }
     });
-    squares = Tile::template reduce<squares_place>(shared, at, squares, Sum{});
-    const float rstd = B::rsqrt(squares * a.per_column + a.eps);
+    if constexpr (S.kind == NormKind::rms) {
+      squares = Tile::template reduce<0>(shared, at, squares, Sum{});
+    } else if constexpr (Tile::all_waves == 1) {
+      squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
+      mean = center;
+    } else {
+      squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
+      Tile::template publish<0>(shared, at, Vec<float, 2>{{sum, squares}});
+      const auto sum_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
+      mean = Tile::sum_over_waves(sum_of) * a.per_column;
+      squares = Tile::sum_over_waves([&](int w) {
+        const float each = per_column(w, columns), off = sum_of(w) * each - mean;
+        const float about_mean = each > 0.0f ? off * off * static_cast<float>(Tile::columns_of_wave(w, columns)) : 0.0f;
+        return Tile::template published<0>(shared, at, 1, w) + about_mean;
+      });
+    }
+    const float rstd = B::rsqrt(squares * a.per_column + a.eps), shift = (center - mean) * rstd;
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
@@ -174,12 +196,17 @@ struct Norm {
                                            }
                                          }
                                          Vec<float, unit> v = values(chunk);
-                                         shared_by_rows.apply(a, chunk, rstd, v);
+                                         shared_by_rows.apply(a, chunk, rstd, shift, v);
                                          return v;
                                        });
   }
 
  private:
+  /// 1 / columns of a wave of the row, 0 if it has none.
+  TILEWAVE_DEVICE static float per_column(int wave, int columns) {
+    const int mine = Tile::columns_of_wave(wave, columns);
+    return mine > 0 ? B::reciprocal(static_cast<float>(mine)) : 0.0f;
+  }
   TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from,
                                   int columns) {
     Tile r;

@@ -74,8 +74,7 @@ Status norm_launch(const NormProblem& p, hipStream_t stream) {
                       .output = {p.out, p.scale, p.out_strides, p.scale_stride},
                       .eps = p.eps,
                       .per_column = 1.0f / static_cast<float>(p.columns)};
-  using Kernel = Norm<B, S, P>;
-  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
+  return launch_rows<Norm<B, S, P>, P>(args, stream);
 }
 
 }  // namespace tilewave

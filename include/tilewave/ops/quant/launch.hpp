@@ -103,8 +103,7 @@ Status quant_launch(const QuantProblem& p, hipStream_t stream) {
       if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
     }
   }
-  using Kernel = Quant<B, S, P>;
-  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
+  return launch_rows<Quant<B, S, P>, P>(args, stream);
 }
 
 }  // namespace tilewave
