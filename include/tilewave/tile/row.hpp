@@ -58,10 +58,11 @@ struct Row {
   struct Place {
     std::int32_t row, lane, slot;  // slot: of the row in the block
     std::int32_t first;            // column of this block, where a cluster shares the row
-    std::int32_t turn;             // which half of Shared is this row's, where blocks stay
+    std::int32_t turn;             // rows that the block had before, where blocks stay
     bool active, leader;           // leader: the one lane that stores what the row has once
   };
-  TILEWAVE_DEVICE static Place place(const RowExtent& extent) {
+  template <class S>
+  TILEWAVE_DEVICE static Place place(const RowExtent& extent, [[maybe_unused]] S& shared) {
     Place at;
     if constexpr (P.rows == 1) {
       at.slot = 0;
@@ -79,13 +80,13 @@ struct Row {
     at.turn = 0;
     at.active = at.row < extent.rows;
     at.leader = at.active && at.lane == 0 && at.first == 0;
-    if constexpr (P.blocks > 1) B::cluster_arrive();  // the first reduction waits for all blocks to have begun
+    if constexpr (P.blocks > 1) B::template open<S::boxes>(&shared.box[0][0]);  // the first reduction waits for all
     return at;
   }
   /// The place in the row after this one, where blocks stay.
   TILEWAVE_DEVICE static Place next(Place at, const RowExtent& extent) {
     at.row += extent.step;
-    at.turn ^= 1;
+    ++at.turn;
     at.active = at.row < extent.rows;
     at.leader = at.leader && at.active;
     return at;
@@ -187,12 +188,19 @@ struct Row {
   struct Ahead {
     Chunk chunk[P.chunks][P.lanes];
   };
+  template <int values>
+  struct Mailboxes {
+    static constexpr int boxes = P.stages * values;
+    Mailbox box[P.stages][values];
+  };
+  template <int>
   struct Nothing {};
   /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
-  /// reductions. A cluster's blocks each have all of it. Where blocks stay two rows take turns: a block that is still
-  /// reading keeps others from the row after the next.
+  /// reductions. A cluster's blocks each have all of it. Where blocks stay two rows take turns: all waves tell of the next
+  /// row, and so have read what they were told of this one, before any can tell of the row after it.
   template <int values>
-  struct Shared : std::conditional_t<P.stages == 1, Nothing, Ahead> {
+  struct Shared : std::conditional_t<P.stages == 1, Nothing<0>, Ahead>,
+                  std::conditional_t<P.blocks == 1, Nothing<1>, Mailboxes<values>> {
     float partial[P.stages][values][P.rows][all_waves];
   };
 
@@ -249,19 +257,19 @@ struct Row {
     static_assert(value + n <= values);
     if constexpr (all_waves > 1) {
       const int lane = B::lane_id(), wave = wave_of_row(at);
-      if constexpr (P.blocks > 1 && value == 0 && P.stages == 1) B::cluster_wait();  // see place()
-      if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster stores it there
-        TILEWAVE_UNROLL
-        for (int i = 0; i < n; ++i) {
-          float* mine = &shared.partial[at.turn][value + i][at.slot][wave];
-          if constexpr (P.blocks > 1) mine = B::remote(mine, lane);
-          *mine = x[i];  // not B::store, which is for device memory
-        }
-      }
       if constexpr (P.blocks > 1) {
-        B::cluster_arrive();
-        B::cluster_wait();
+        if constexpr (value == 0 && P.stages == 1) B::cluster_wait();  // see place()
+        Mailbox& box = shared.box[at.turn % P.stages][value];
+        if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster tells it
+          TILEWAVE_UNROLL
+          for (int i = 0; i < n; ++i) B::post(box, &place_of<value>(shared, at, i, wave), lane, x[i]);
+        }
+        B::collect(box, n * all_waves, at.turn / P.stages);
       } else {
+        if (lane == 0) {
+          TILEWAVE_UNROLL
+          for (int i = 0; i < n; ++i) place_of<value>(shared, at, i, wave) = x[i];  // B::store is for device memory
+        }
         B::barrier();
       }
     }
@@ -269,7 +277,7 @@ struct Row {
   /// Value i of those that wave w published.
   template <int value, int values>
   TILEWAVE_DEVICE static float published(const Shared<values>& shared, const Place& at, int i, int w) {
-    return shared.partial[at.turn][value + i][at.slot][w];
+    return shared.partial[at.turn % P.stages][value + i][at.slot][w];
   }
   /// The sum of f(wave) over all waves of the row: the same bits in every lane.
   template <class F>
@@ -303,6 +311,10 @@ struct Row {
   }
 
  private:
+  template <int value, int values>
+  TILEWAVE_DEVICE static float& place_of(Shared<values>& shared, const Place& at, int i, int w) {
+    return shared.partial[at.turn % P.stages][value + i][at.slot][w];
+  }
   template <class Op>
   struct Single {
     template <int lanes>

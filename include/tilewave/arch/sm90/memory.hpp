@@ -39,7 +39,13 @@ struct WindowAccesses : Accesses {
                  : "memory");
   }
   TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
-    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    // ptxas 13.0 makes an illegal instruction of a policy and a shared address with a part that all lanes have in
+    // common: it has one field for both. So that it sees none: there is no second block dimension.
+    asm("{ .reg .u32 zero;\n"
+        "  mov.u32 zero, %%tid.y;\n"
+        "  add.u32 %0, %0, zero; }"
+        : "+r"(address));
     std::uint64_t evict_last;
     asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(evict_last));
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(global),

@@ -92,7 +92,7 @@ struct Norm {
   using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
+    const auto at = Tile::place(a.extent, shared);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;

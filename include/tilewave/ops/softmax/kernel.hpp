@@ -36,7 +36,7 @@ struct Softmax {
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent);
+    auto at = Tile::place(a.extent, shared);
     int visible = visible_columns(a, at);
     Tile x;
     if constexpr (P.stages == 1) {
