@@ -2,7 +2,8 @@
 // RMSNorm and LayerNorm. Layers take the squares of each wave about the wave's own mean, then those of the row (Chan,
 // Golub, LeVeque 1979): one exchange, and nothing cancels. Grid: one block, or cluster of P.blocks, per P.rows rows.
 // The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read once and
-// written once. Shared memory: a few floats per wave. Bound: memory.
+// written once. Where blocks stay, they keep weight and bias in registers from row to row, too. Shared memory: a few
+// floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/norm/policy.hpp"
@@ -36,7 +37,7 @@ struct NormColumns {
   static constexpr int registers = (2 * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
   // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
   static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
-  static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
+  static constexpr int ahead = P.stages > 1 ? P.chunks : max_of(1, min_of(P.chunks, left / registers));
 
   ColumnValues<B, S.weight, unit> weight[ahead], bias[ahead];
   ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
@@ -86,37 +87,65 @@ struct Norm {
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
-  static_assert(P.stages == 1);
   // What is reduced: of layers the sum and the squares, of others the squares; then the largest magnitude.
   static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
   using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
+  // All columns' values are loaded before the row's statistics; where blocks stay, once.
+  static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
+  static_assert(P.stages == 1 || all_ahead);
+
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    auto at = Tile::place(a.extent, shared);
     const int columns = a.extent.columns;
-    const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if (a.residual != nullptr) {
-      const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
-      void* sum = Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
-      Tile::tiles(at, columns, [&](int from) {
-        x.load(source, at, from, columns);
-        add(x, residual, at, from, columns);
-        x.store(sum, at, from, columns);
-      });
-      source = sum;
-    } else if constexpr (P.held) {
-      x.load(source, at, at.first, columns);
+    Columns by_column;
+    if constexpr (P.stages == 1) {
+      if (a.residual != nullptr) {
+        Tile::tiles(at, columns, [&](int from) {
+          x.load(row_of_x(a, at), at, from, columns);
+          add_residual(a, x, at, from);
+        });
+      } else if constexpr (P.held) {
+        x.load(row_of_x(a, at), at, at.first, columns);
+      }
+      if constexpr (all_ahead) by_column.load_first(a, at, at.first);
+      row(a, shared, at, x, by_column);
+    } else {
+      Tile::copy_ahead(shared, row_of_x(a, at), at, at.first, columns);
+      by_column.load_first(a, at, at.first);
+      if constexpr (P.blocks > 1) B::cluster_wait();  // see place()
+      while (at.active) {
+        const auto next = Tile::next(at, a.extent);
+        x.take(shared, at);
+        Tile::copy_ahead(shared, row_of_x(a, next), next, next.first, columns);
+        x.fill(at, at.first, columns, {});
+        if (a.residual != nullptr) add_residual(a, x, at, at.first);
+        row(a, shared, at, x, by_column);
+        at = next;
+      }
     }
-    constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
-    Columns shared_by_rows;
-    if constexpr (all_ahead) shared_by_rows.load_first(a, at, at.first);
+  }
+
+ private:
+  using Place = typename Tile::Place;
+
+  TILEWAVE_DEVICE static const void* row_of_x(const Args& a, const Place& at) {
+    return Tile::row(a.x, a.extent, at, a.x_strides);
+  }
+  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
+    return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
+  }
+
+  /// A row, of which x is the tile if the row is held, and by_column all that goes with it if all_ahead.
+  TILEWAVE_DEVICE static void row(const Args& a, Shared& shared, const Place& at, Tile& x, Columns& by_column) {
+    const int columns = a.extent.columns;
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
           x.refresh();
         } else {
-          x.load(source, at, from, columns);
+          x.load(a.residual != nullptr ? row_of_sum(a, at) : row_of_x(a, at), at, from, columns);
         }
         body(from);
       });
@@ -190,25 +219,26 @@ struct Norm {
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
                                          if constexpr (!all_ahead) {
                                            if (chunk == 0) {
-                                             shared_by_rows.load_first(a, at, from);
+                                             by_column.load_first(a, at, from);
                                            } else if (chunk + Columns::ahead - 1 < P.chunks) {
-                                             shared_by_rows.load(a, at, chunk + Columns::ahead - 1, from);
+                                             by_column.load(a, at, chunk + Columns::ahead - 1, from);
                                            }
                                          }
                                          Vec<float, unit> v = values(chunk);
-                                         shared_by_rows.apply(a, chunk, rstd, shift, v);
+                                         by_column.apply(a, chunk, rstd, shift, v);
                                          return v;
                                        });
   }
 
- private:
   /// 1 / columns of a wave of the row, 0 if it has none.
   TILEWAVE_DEVICE static float per_column(int wave, int columns) {
     const int mine = Tile::columns_of_wave(wave, columns);
     return mine > 0 ? B::reciprocal(static_cast<float>(mine)) : 0.0f;
   }
-  TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from,
-                                  int columns) {
+  /// x becomes the sum with the residual, which is stored.
+  TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const Place& at, int from) {
+    const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
+    const int columns = a.extent.columns;
     Tile r;
     constexpr int together = P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;  // what registers hold beside a long row
     TILEWAVE_UNROLL
@@ -226,6 +256,7 @@ struct Norm {
         if (!Tile::keeps) B::sched_fence();  // a chunk at a time: what it takes to round all of them would spill
       }
     }
+    x.store(row_of_sum(a, at), at, from, columns);
   }
 };
 
