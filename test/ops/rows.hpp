@@ -14,6 +14,9 @@
 #include "bench/harness/random.hpp"
 #include "test/catch_compat.hpp"
 #include "test/device_memory.hpp"
+#if !TILEWAVE_ON_GPU_COMPILER
+#include "test/arch/host/host_room.hpp"
+#endif
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_check.hpp"
 
@@ -113,6 +116,19 @@ class Tensor {
   std::vector<std::uint8_t> bytes_;
   bench::DeviceBuffer device_;
 };
+
+/// Calls f() under every schedule of the host room, else once.
+template <class F>
+void each_schedule(const F& f) {
+#if TILEWAVE_ON_GPU_COMPILER
+  f();
+#else
+  for (const host::Schedule schedule : host::all_schedules) {
+    const WithOptions with({.threads = host::options().threads, .schedule = schedule, .seed = 1});
+    f();
+  }
+#endif
+}
 
 /// Strides of rows of which the second starts beyond 2^31 elements and the third beyond 2^32, by either stride.
 inline RowStrides far_strides(int inner_rows) {

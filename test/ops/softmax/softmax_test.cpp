@@ -120,6 +120,17 @@ TEST_CASE("every softmax entry computes the reference on boundary columns") {
   });
 }
 
+TEST_CASE("softmax blocks that stay take row after row, whichever wave is ahead") {
+  each_softmax_entry([](const SoftmaxEntry& e) {
+    std::string error;
+    if (e.policy.stages == 1 || e.policy.blocks > 2) return error;
+    const auto columns = static_cast<std::int32_t>(e.policy.columns(e.spec.x));  // every wave has some
+    const Shape s{.rows = 11, .columns = columns, .lengths = {columns, 1000, columns}, .rows_per_length = 4};
+    each_schedule([&] { error += run(facts_of(e.arch), e.spec, &e, s); });
+    return error;
+  });
+}
+
 TEST_CASE("softmax rows may have gaps, inner rows their own stride, lengths and a causal mask hide columns") {
   each_softmax_entry([](const SoftmaxEntry& e) {
     const int gap = !e.policy.wide(e.spec.x) ? 3 : 16;
