@@ -101,17 +101,41 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
   return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
 }
 
-/// The best of the candidates for a problem's spec and rows, or null.
+/// Picks the best entry (better_policy) for a problem among the candidates that were built for its spec and take its
+/// rows; `aligned`: whether wide accesses can take them. Null if none does, or with an error of `check`.
 template <class Spec, class Problem>
-const RowEntry<Spec, Problem>* best_row_entry(std::span<const RowEntry<Spec, Problem>* const> candidates,
-                                              const Spec& spec, std::int32_t rows, std::int32_t columns, bool aligned,
-                                              const ArchFacts& facts) {
-  const RowEntry<Spec, Problem>* best = nullptr;
+Status select_row_entry(const Problem& p, std::span<const RowEntry<Spec, Problem>* const> candidates,
+                        const ArchFacts& facts, Status (*check)(const Problem&, const ArchFacts&),
+                        bool (*aligned)(const Problem&), const RowEntry<Spec, Problem>*& entry) {
+  entry = nullptr;
+  if (Status s = check(p, facts); !s.ok()) return s;
+  const DType x = p.spec.x;
   for (const auto* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == spec) || !policy_takes(e->policy, spec.x, columns, aligned)) continue;
-    if (best == nullptr || better_policy(e->policy, best->policy, spec.x, rows, facts)) best = e;
+    if (e->arch != facts.id || !(e->spec == p.spec) || !policy_takes(e->policy, x, p.columns, aligned(p))) continue;
+    if (entry == nullptr || better_policy(e->policy, entry->policy, x, p.rows, facts)) entry = e;
   }
-  return best;
+  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
+  return {};
+}
+
+/// The candidates that all entries of an array are.
+template <class Entry, std::size_t n>
+std::array<const Entry*, n> pointers_to(const std::array<Entry, n>& entries) {
+  std::array<const Entry*, n> pointers{};
+  for (std::size_t i = 0; i < n; ++i) pointers[i] = &entries[i];
+  return pointers;
+}
+
+/// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the rows.
+template <class Spec, class Problem>
+Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem& p, const ArchFacts& facts,
+                        Status (*check)(const Problem&, const ArchFacts&), bool (*aligned)(const Problem&)) {
+  if (!(p.spec == spec)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = check(p, facts); !s.ok()) return s;
+  if (!policy_takes(policy, spec.x, p.columns, aligned(p))) {
+    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
+  }
+  return {};
 }
 
 /// The policies of rows of type x.

@@ -37,11 +37,7 @@ inline bool softmax_aligned(const SoftmaxProblem& p) {
 /// with the runtime's reason.
 template <class B, SoftmaxSpec S, SoftmaxPolicy P>
 Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
-  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
-  if (Status s = softmax_check(p, B::facts); !s.ok()) return s;
-  if (!policy_takes(P, S.x, p.columns, softmax_aligned(p))) {
-    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
-  }
+  if (Status s = check_row_launch(S, P, p, B::facts, softmax_check, softmax_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
   // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
   constexpr float smallest = std::numeric_limits<float>::denorm_min();
