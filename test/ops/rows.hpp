@@ -152,12 +152,12 @@ struct Wrong {
 };
 
 /// The good problem passes the check. Each wrong one is refused: by the check with its status and a reason, by the
-/// entry's launch, and by the selection, which has no entry then whatever `selected` was.
+/// entry's launch, and by the selection, which has no entry then, though it had one.
 template <class Entry, class Problem>
 void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Problem>> wrongs,
                    Status (*check)(const Problem&, const ArchFacts&),
                    Status (*select)(const Problem&, std::span<const Entry* const>, const ArchFacts&, const Entry*&),
-                   std::span<const Entry* const> entries, const Entry* selected = nullptr) {
+                   std::span<const Entry* const> entries) {
   const ArchFacts& facts = facts_of(e.arch);
   INFO(name_of(e.spec));
   REQUIRE(name_of(check(good, facts).code) == "ok");
@@ -169,7 +169,7 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
     CHECK(name_of(status.code) == name_of(wrong.code));
     CHECK(std::string(status.reason) != "");
     CHECK_FALSE(e.launch(p, {}).ok());
-    const Entry* chosen = selected;
+    const Entry* chosen = &e;
     CHECK_FALSE(select(p, entries, facts, chosen).ok());
     CHECK(chosen == nullptr);
   }
