@@ -196,8 +196,8 @@ struct Row {
   template <int>
   struct Nothing {};
   /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
-  /// reductions. A cluster's blocks each have all of it. Where blocks stay two rows take turns: all waves tell of the next
-  /// row, and so have read what they were told of this one, before any can tell of the row after it.
+  /// reductions. A cluster's blocks each have all of it. Where blocks stay two rows take turns: all waves tell of the
+  /// next row, and so have read what they were told of this one, before any can tell of the row after it.
   template <int values>
   struct Shared : std::conditional_t<P.stages == 1, Nothing<0>, Ahead>,
                   std::conditional_t<P.blocks == 1, Nothing<1>, Mailboxes<values>> {

@@ -126,7 +126,8 @@ std::array<const Entry*, n> pointers_to(const std::array<Entry, n>& entries) {
   return pointers;
 }
 
-/// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the rows.
+/// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the
+/// rows.
 template <class Spec, class Problem>
 Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem& p, const ArchFacts& facts,
                         Status (*check)(const Problem&, const ArchFacts&), bool (*aligned)(const Problem&)) {
