@@ -64,8 +64,8 @@ struct Mailbox {
 ///               post(box, p, rank, v): *p, in the shared memory of block `rank`, becomes v, which its `box` counts;
 ///               collect(box, posts, turn), called by every lane: returns when those `posts` are there which are the
 ///               turn-th (from 0) that the box takes. Nobody waits for anything else, such as stores under way. A
-///               place may be posted to again once its block has collected *and* posted elsewhere what shows it; a
-///               block that has collected all that it is sent may end
+///               place and its box may be posted to again once all waves of its block have collected *and* told so, as
+///               by the next posts; a block that has collected all that it is sent may end
 ///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
