@@ -101,13 +101,15 @@ struct Norm {
     Tile x;
     Columns by_column;
     if constexpr (P.stages == 1) {
+      const void* source = row_of_x(a, at);
       if (a.residual != nullptr) {
+        B::sched_fence();  // clang would hoist the loads of both cases, one by one with what depends on them
         Tile::tiles(at, columns, [&](int from) {
-          x.load(row_of_x(a, at), at, from, columns);
+          x.load(source, at, from, columns);
           add_residual(a, x, at, from);
         });
       } else if constexpr (P.held) {
-        x.load(row_of_x(a, at), at, at.first, columns);
+        x.load(source, at, at.first, columns);
       }
       if constexpr (all_ahead) by_column.load_first(a, at, at.first);
       row(a, shared, at, x, by_column);
