@@ -56,8 +56,31 @@ def load_bytes(mnemonic):
     return LOAD_BYTES[match[2]]
 
 
-def loops(instructions):
-    """The outermost loops: strongly connected parts of the control-flow graph, each a list of instructions."""
+def multiplies(ins):
+    return ins.mnemonic.startswith(("v_mfma_", "v_smfmac_"))
+
+
+def matrix_loops(instructions):
+    """The outermost loops that multiply, each a list of instructions. A loop that does nothing of it but repeat another,
+    as persistent blocks do for every piece of work, gives way to that one."""
+    following = successors(instructions)
+
+    def steady(loop):
+        # Without the instructions it is entered at, only what repeats inside it is still connected.
+        entered = {to for n, targets in enumerate(following) if n not in loop for to in targets}
+        total = sum(multiplies(instructions[n]) for n in loop)
+        for inner in connected(following, loop - entered):
+            if sum(multiplies(instructions[n]) for n in inner) == total:
+                return steady(inner)
+        return loop
+
+    outermost = connected(following, set(range(len(instructions))))
+    outermost = [loop for loop in outermost if any(multiplies(instructions[n]) for n in loop)]
+    return [[instructions[n] for n in sorted(steady(loop))] for loop in outermost]
+
+
+def successors(instructions):
+    """The control-flow graph: of each instruction the places of those that may come next."""
     place = {ins.address: n for n, ins in enumerate(instructions)}
     following = []
     for n, ins in enumerate(instructions):
@@ -69,13 +92,18 @@ def loops(instructions):
             words = int(ins.operands.split()[0])  # signed 16 bits, in words from the next instruction
             to.append(place[ins.address + 4 + 4 * (words - 0x10000 if words >= 0x8000 else words)])
         following.append(to)
+    return following
 
-    # Tarjan's algorithm with an explicit stack, one node an instruction.
+
+def connected(following, nodes):
+    """Strongly connected parts of the graph of `nodes`, sets, those without a cycle left out."""
+    # Tarjan's algorithm with an explicit stack.
+    inside = {n: [to for to in following[n] if to in nodes] for n in sorted(nodes)}
     order, low, on_path, path, found = {}, {}, set(), [], []
-    for root in range(len(instructions)):
+    for root in inside:
         if root in order:
             continue
-        work = [(root, iter(following[root]))]
+        work = [(root, iter(inside[root]))]
         order[root] = low[root] = len(order)
         path.append(root)
         on_path.add(root)
@@ -86,7 +114,7 @@ def loops(instructions):
                     order[to] = low[to] = len(order)
                     path.append(to)
                     on_path.add(to)
-                    work.append((to, iter(following[to])))
+                    work.append((to, iter(inside[to])))
                     break
                 if to in on_path:
                     low[node] = min(low[node], order[to])
@@ -99,8 +127,8 @@ def loops(instructions):
                     while not part or part[-1] != node:
                         part.append(path.pop())
                         on_path.discard(part[-1])
-                    if len(part) > 1 or node in following[node]:
-                        found.append([instructions[i] for i in sorted(part)])
+                    if len(part) > 1 or node in inside[node]:
+                        found.append(set(part))
     return found
 
 
@@ -116,7 +144,7 @@ class Mix:
         self.vmcnt = []  # of every wait that names one
         for ins in instructions:
             name = ins.mnemonic.removesuffix("_e32").removesuffix("_e64")
-            if name.startswith(("v_mfma_", "v_smfmac_")):
+            if multiplies(ins):
                 self.mfma[name.removeprefix("v_mfma_").removesuffix("_1k")] += 1
             elif (width := load_bytes(name)) is not None:
                 self.loads[width] += 1
@@ -159,7 +187,7 @@ class Compiled:
     kernel: code_object.Kernel
     entry: dict
     whole: Mix
-    matrix_loops: Mix  # every outermost loop that multiplies
+    matrix_loops: Mix  # every loop that multiplies
     hot: Mix  # the one of them with the most matrix instructions
 
     @property
@@ -205,7 +233,7 @@ def inspect(path, entries=()):
             raise CodeObjectError(f"{path}: {obj.arch}: only {', '.join(ARCHS)} are known")
         code_object.disassemble(obj)
         for kernel in obj.kernels:
-            multiply = [loop for loop in loops(kernel.instructions) if Mix(loop).mfma]
+            multiply = matrix_loops(kernel.instructions)
             hot = max(multiply, key=lambda loop: (Mix(loop).mfma.total(), len(loop)), default=[])
             entry = next((e for e in entries if e.get("symbol", "") in kernel.name), {})
             found.append(

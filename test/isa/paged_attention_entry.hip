@@ -3,7 +3,8 @@
 //   ROOM             gfx942 or gfx950
 //   ENTRY            index in the architecture's entries (specs outermost), and ENTRY_COUNT, or
 //   FEATURE          index in its feature specs, and FEATURE_COUNT, or
-//   COMBINE, OUT     head size and output type of a combine kernel
+//   COMBINE, OUT     head size and output type of a combine kernel, or
+//   BALANCED         index of a spec, for the combine of its balanced entry
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -34,6 +35,14 @@ constexpr Entry entry_at(int index) {
   return found;
 }
 
+constexpr PagedAttentionPolicy balanced_policy(const PagedAttentionSpec& spec) {
+  PagedAttentionPolicy found;
+  for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, spec)) {
+    if (policy.balanced()) found = policy;
+  }
+  return found;
+}
+
 #if defined(ENTRY)
 constexpr Entry chosen = entry_at(ENTRY);
 static_assert(chosen.count == ENTRY_COUNT,
@@ -45,6 +54,10 @@ constexpr PagedAttentionPolicy policy = paged_attention_other_policy(arch, spec)
 static_assert(paged_attention_feature_specs(arch).size() == FEATURE_COUNT,
               "test/isa/CMakeLists.txt: pa_feature_count is not the number of feature specs");
 using Kernel = PagedAttentionDecode<Backend, spec, policy>;
+#elif defined(BALANCED)
+constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[BALANCED];
+constexpr PagedAttentionPolicy policy = balanced_policy(spec);
+using Kernel = PagedAttentionBalancedCombine<Backend, spec.head_size, spec.out, policy, policy.work_tokens(spec)>;
 #else
 using Kernel = PagedAttentionCombine<Backend, COMBINE, DType::OUT>;
 #endif

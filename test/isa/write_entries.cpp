@@ -79,6 +79,24 @@ ordered_json combine_claims() {
           {"mfma", nullptr}};
 }
 
+/// The combine after the balanced entry of a spec; its code object is named by the spec's index.
+template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
+ordered_json balanced_combine_claims(int index) {
+  using Kernel =
+      PagedAttentionBalancedCombine<host::Backend<arch>, spec.head_size, spec.out, policy, policy.work_tokens(spec)>;
+  const std::string name(name_of(arch));
+  return {{"code_object", "balanced_combine_" + name + "_" + std::to_string(index) + ".co"},
+          {"arch", name},
+          {"index", index},
+          {"kernel", "balanced_combine"},
+          {"spec", name_of(spec)},
+          {"policy", name_of(policy, spec)},
+          {"waves_per_simd", Kernel::waves_per_simd},
+          {"waves_per_block", Kernel::waves},
+          {"lds_bytes", sizeof(typename Kernel::Shared)},
+          {"mfma", nullptr}};
+}
+
 /// What the code of a row kernel must hold, beside what every kernel must; docs/isa.md says how tools/isa counts it.
 struct RowUse {
   int inputs = 1;         // row tensors: x, and a residual
@@ -183,8 +201,12 @@ void add_arch(ordered_json& file) {
   int index = 0;
   static_for<specs.size()>([&](auto s) {
     static constexpr auto policies = paged_attention_policies(arch, specs[s]);
-    static_for<policies.size()>(
-        [&](auto p) { file["entries"].push_back(decode_claims<arch, specs[s], policies[p]>("pa_", index++)); });
+    static_for<policies.size()>([&](auto p) {
+      file["entries"].push_back(decode_claims<arch, specs[s], policies[p]>("pa_", index++));
+      if constexpr (policies[p].balanced()) {
+        file["entries"].push_back(balanced_combine_claims<arch, specs[s], policies[p]>(s));
+      }
+    });
   });
   static constexpr auto features = paged_attention_feature_specs(arch);
   static_for<features.size()>([&](auto s) {

@@ -12,14 +12,16 @@
 namespace tilewave {
 
 /// Every `step`-th part of a row from `offset` on, as PartialSum wants it. A block that begins inside a sequence leaves
-/// its part in slot 2 * block, one that ends inside, as the first of a row does, in 2 * block + 1; `rows` a slot.
+/// its part in slot 2 * block, one that ends inside, as the first of a row does, in 2 * block + 1; `rows` a slot. One row
+/// may lie with all blocks of the launch, `workers`.
+template <int workers>
 struct BalancedParts {
   const void* x;
   const float* lse;
   std::int64_t head_size, first_block;
   std::int32_t rows, row, offset, step, count;
 
-  static constexpr int most = 288;  // blocks that share one row: at most those of a launch
+  static constexpr int most = workers;
   TILEWAVE_DEVICE std::int64_t lse_at(std::int32_t p) const {
     const std::int32_t part = offset + p * step;
     return (2 * (first_block + part) + (part == 0 ? 1 : 0)) * rows + row;
@@ -37,6 +39,7 @@ struct PagedAttentionBalancedCombine {
   static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
   static constexpr RowPolicy row_policy{
       .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
+  using Parts = BalancedParts<paged_attention_workers(P, B::facts)>;
   using Total = PartialSum<B, DType::f32, row_policy, false>;
   struct Shared {
     Total total[waves][lanes];
@@ -46,7 +49,7 @@ struct PagedAttentionBalancedCombine {
     const std::int32_t row_waves = a.combine_waves.divisor, id = B::block_id() * waves + B::wave_id();
     const std::int32_t row = min_of(a.combine_waves.quotient(id), a.output_rows - 1);
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
-    BalancedParts parts = parts_of(a, out_row, head);
+    Parts parts = parts_of(a, out_row, head);
     parts.offset = id - a.combine_waves.quotient(id) * row_waves;
     parts.step = row_waves;
     const bool beyond_table = B::uniform(B::load(a.context_lengths + out_row / a.mtp)) > a.capacity;
@@ -77,7 +80,7 @@ struct PagedAttentionBalancedCombine {
 
  private:
   /// Where the parts of a row are: none of an empty sequence, one if a block had it to itself.
-  TILEWAVE_DEVICE static BalancedParts parts_of(const Args& a, std::int32_t out_row, std::int32_t head) {
+  TILEWAVE_DEVICE static Parts parts_of(const Args& a, std::int32_t out_row, std::int32_t head) {
     const std::int32_t sequence = out_row / a.mtp, token = out_row - sequence * a.mtp;
     const std::int32_t kv_head = a.group.quotient(head);
     const std::int32_t group_row = token * a.group.divisor + head - kv_head * a.group.divisor;
@@ -92,7 +95,7 @@ struct PagedAttentionBalancedCombine {
     const std::int32_t stages = stages_of(a, sequence);
     const std::int64_t begin =
         std::int64_t{sum(before)} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
-    BalancedParts parts{
+    Parts parts{
         a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), group_row - row_group * P.block_rows(), 0, 1, 0};
     if (stages > 0) {
       parts.first_block = block_of(a, begin, total);
