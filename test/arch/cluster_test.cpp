@@ -11,7 +11,8 @@ namespace {
 template <class B>
 inline constexpr int cluster_blocks = B::facts.max_cluster_blocks < 4 ? B::facts.max_cluster_blocks : 4;
 
-/// Twice: every block tells all blocks of its cluster its number, and says what it was told.
+/// Several times: every block tells all blocks of its cluster its number, and says what it was told. With barriers
+/// first, then through mailboxes, two in turn, so that no barrier lies between two rounds.
 template <class B>
 struct ClusterKernel {
   using Room = B;
@@ -19,22 +20,40 @@ struct ClusterKernel {
     const std::uint32_t* in;  // [grid]
     std::uint32_t* out;       // [grid, rounds, blocks]
   };
-  static constexpr int blocks = cluster_blocks<B>, rounds = 2, waves = 2;
+  static constexpr int blocks = cluster_blocks<B>, barriers = 2, posts = 6, rounds = barriers + posts, waves = 2;
   struct Shared {
-    std::uint32_t told[rounds][blocks];
+    std::uint32_t told[barriers][blocks];
+    float posted[2][waves][blocks];
+    Mailbox box[2];
   };
   static constexpr int block_threads = waves * B::facts.wave_lanes, waves_per_simd = 1;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int rank = B::cluster_rank(), block = B::block_id(), lane = B::block_lane_id();
-    B::cluster_arrive();
+    const auto say = [&](int round, std::uint32_t told) {
+      if (lane < blocks) B::store(args.out + (block * rounds + round) * blocks + lane, told);
+    };
+    B::template open<2>(shared.box);
     const std::uint32_t mine = B::load(args.in + block);
     B::cluster_wait();
-    for (int round = 0; round < rounds; ++round) {
+    for (int round = 0; round < barriers; ++round) {
       if (lane < blocks) *B::remote(&shared.told[round][rank], lane) = mine + static_cast<std::uint32_t>(1000 * round);
       B::cluster_arrive();
       B::cluster_wait();
-      if (lane < blocks) B::store(args.out + (block * rounds + round) * blocks + lane, shared.told[round][lane]);
+      say(round, shared.told[round][lane % blocks]);
+    }
+    const int wave = B::wave_id();
+    for (int round = barriers; round < rounds; ++round) {
+      Mailbox& box = shared.box[round % 2];
+      auto& posted = shared.posted[round % 2];
+      if (B::lane_id() < blocks) {
+        B::post(box, &posted[wave][rank], B::lane_id(),
+                0.5f * static_cast<float>(mine) + 500.0f * static_cast<float>(round));
+      }
+      B::collect(box, waves * blocks, (round - barriers) / 2);
+      float told = 0.0f;
+      for (int w = 0; w < waves; ++w) told += posted[w][lane % blocks];
+      say(round, static_cast<std::uint32_t>(told));  // each wave told half
     }
   }
 };

@@ -50,7 +50,8 @@ TEST_CASE("bugclass 01: unit, token and dimension strides add up beyond 2^31 ele
     Call tokens = signature_call(e, 1, 1, 64);
     tokens.p.k_strides = {0, 0, x, two_to(26)};
     tokens.p.v_strides = {0, 0, x, two_to(26)};
-    CHECK(wrong_signatures(tokens, e) == 0);
+    CHECK(takes(e, tokens.p) == !e.policy.staged());  // whose copies want tokens side by side
+    if (takes(e, tokens.p)) CHECK(wrong_signatures(tokens, e) == 0);
   });
 }
 
@@ -140,7 +141,8 @@ TEST_CASE("bugclass 04: K and V strided differently, tokens of K apart, V transp
     Call call = signature_call(e, 2, 2, 32);
     call.p.k_strides = {64 * 2 * 48 * 2, 64 * 48 * 2, 48 * 2 * x, 2 * x};
     call.p.v_strides = {64 * 2 * 64 + 7 * x, 64 * 64, x, 32 + x};
-    CHECK(wrong_signatures(call, e) == 0);
+    CHECK(takes(e, call.p) == !e.policy.staged());
+    if (takes(e, call.p)) CHECK(wrong_signatures(call, e) == 0);
   });
 }
 
@@ -226,12 +228,13 @@ TEST_CASE("bugclass 32: bases and strides off by 2 to 14 bytes are refused") {
     const std::vector<std::int32_t> lengths{40};
     Call call(case_for(e, lengths), lengths);
     call.fill();
-    const Prepared d = call.prepare(2);
+    const int splits = splits_for(e, 2);
+    const Prepared d = call.prepare(e, splits);
     const auto off = [](const void* p, int bytes) {
       return const_cast<std::byte*>(static_cast<const std::byte*>(p)) + bytes;
     };
     for (int bytes = 2; bytes < 16; bytes += 2)
-      for (int tensor = 0; tensor < 5; ++tensor) {
+      for (int tensor = 0; tensor < (d.p.workspace_bytes > 0 ? 5 : 4); ++tensor) {
         PagedAttentionProblem p = d.p;
         if (tensor == 0) p.q = off(p.q, bytes);
         if (tensor == 1) p.k = off(p.k, bytes);
@@ -239,7 +242,7 @@ TEST_CASE("bugclass 32: bases and strides off by 2 to 14 bytes are refused") {
         if (tensor == 3) p.out = off(p.out, bytes);
         if (tensor == 4) p.workspace = off(p.workspace, bytes);
         CAPTURE(bytes, tensor);
-        CHECK(e.launch(p, 2, {}).code == StatusCode::misaligned);
+        CHECK(e.launch(p, splits, {}).code == StatusCode::misaligned);
       }
     const std::vector<std::uint16_t> out = from_device<std::uint16_t>(d.out);
     CHECK(std::all_of(out.begin(), out.end(), [](std::uint16_t bits) { return bits == 0xffff; }));

@@ -11,15 +11,16 @@ namespace tilewave::test {
 /// Captures the launch while every length is 1; then, for each of `at`, replays it with call.lengths that, and calls
 /// f(answer). The lengths are as before in the end.
 template <class F>
-void replay(const PagedAttentionEntry& e, Call& call, int splits, const std::vector<std::vector<std::int32_t>>& at,
-            F f) {
+void replay(const PagedAttentionEntry& e, Call& call, int wanted_splits,
+            const std::vector<std::vector<std::int32_t>>& at, F f) {
+  const int splits = splits_for(e, wanted_splits);
   const std::vector<std::int32_t> lengths = call.lengths, ones(lengths.size(), 1);
   hipStream_t stream{};
   hipGraph_t graph{};
   hipGraphExec_t executable{};
   bench::check_hip(hipStreamCreate(&stream), "creating a stream");
   call.run(e, splits);  // loads the kernels, which may not happen while capturing
-  const Prepared d = call.prepare(splits);
+  const Prepared d = call.prepare(e, splits);
   copy_to_device(d.lengths.data(), ones.data(), d.lengths.bytes());
   bench::check_hip(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal), "capturing");
   const Status status = e.launch(d.p, splits, stream);

@@ -101,8 +101,8 @@ ordered_json balanced_combine_claims(int index) {
 struct RowUse {
   int inputs = 1;         // row tensors: x, and a residual
   int row_outputs = 1;    // row tensors written: the output, and a sum with the residual
-  int reductions = 1;     // over the row
-  int values = 1;         // found by each of them
+  int exchanges = 1;      // between the waves of a row: one barrier each
+  int values = 1;         // that they reduce over the row, all together
   int scalar_loads = 0;   // of 4 bytes: a tensor's scale, a row's length
   int scalar_stores = 0;  // of 4 bytes: statistics
 };
@@ -117,10 +117,11 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
     return n;
   };
   const int unit = p.vec / size_of(x), waves_per_row = std::max(1, p.lanes / wave);
-  use.reductions += mode == ScaleMode::per_token;
+  use.exchanges += mode == ScaleMode::per_token;
+  use.values += mode == ScaleMode::per_token;
   use.scalar_stores += mode == ScaleMode::per_token;
   use.scalar_loads += mode == ScaleMode::per_tensor;
-  const int partials = waves_per_row > 1 ? use.reductions * use.values * p.rows * waves_per_row : 0;
+  const int partials = waves_per_row > 1 ? use.values * p.rows * waves_per_row : 0;
   const int spans = p.chunks / p.span;
   int group_steps = 0;
   if (mode == ScaleMode::per_group) {
@@ -141,14 +142,15 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
           {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
           {"narrow_load_bytes", 4 * use.scalar_loads},
           {"narrow_store_bytes", 4 * use.scalar_stores + pieces * unit * size_of(out)},
-          {"dpp", use.reductions * use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
-          {"barriers", waves_per_row > 1 ? use.reductions : 0},
+          {"dpp", use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
+          {"barriers", waves_per_row > 1 ? use.exchanges : 0},
           {"lds_bytes", partials * int{sizeof(float)}}};
 }
 
 template <ArchId arch>
 ordered_json row_claims(const NormSpec& s, const RowPolicy& p) {
-  const RowUse use{.inputs = 2, .row_outputs = 2, .reductions = s.kind == NormKind::layer ? 2 : 1, .scalar_stores = 2};
+  // Of layers the sum and the squares.
+  const RowUse use{.inputs = 2, .row_outputs = 2, .values = s.kind == NormKind::layer ? 2 : 1, .scalar_stores = 2};
   return row_claims<arch>(use, s.x, s.out, s.scale, p);
 }
 template <ArchId arch>
@@ -158,7 +160,7 @@ ordered_json row_claims(const SoftmaxSpec& s, const RowPolicy& p) {
 }
 template <ArchId arch>
 ordered_json row_claims(const QuantSpec& s, const RowPolicy& p) {
-  RowUse use{.reductions = 0};
+  RowUse use{.exchanges = 0, .values = 0};
   if (s.kind() == QuantKind::dequantise) use.scalar_loads = s.scale == ScaleMode::per_group ? p.chunks : 1;
   return row_claims<arch>(use, s.x, s.out, s.output().scale, p);
 }

@@ -14,6 +14,9 @@
 #include "bench/harness/random.hpp"
 #include "test/catch_compat.hpp"
 #include "test/device_memory.hpp"
+#if !TILEWAVE_ON_GPU_COMPILER
+#include "test/arch/host/host_room.hpp"
+#endif
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_check.hpp"
 
@@ -114,6 +117,19 @@ class Tensor {
   bench::DeviceBuffer device_;
 };
 
+/// Calls f() under every schedule of the host room, else once.
+template <class F>
+void each_schedule(const F& f) {
+#if TILEWAVE_ON_GPU_COMPILER
+  f();
+#else
+  for (const host::Schedule schedule : host::all_schedules) {
+    const WithOptions with({.threads = host::options().threads, .schedule = schedule, .seed = 1});
+    f();
+  }
+#endif
+}
+
 /// Strides of rows of which the second starts beyond 2^31 elements and the third beyond 2^32, by either stride.
 inline RowStrides far_strides(int inner_rows) {
   constexpr std::int64_t step = (std::int64_t{1} << 31) + 640;
@@ -136,12 +152,12 @@ struct Wrong {
 };
 
 /// The good problem passes the check. Each wrong one is refused: by the check with its status and a reason, by the
-/// entry's launch, and by the selection, which has no entry then whatever `selected` was.
+/// entry's launch, and by the selection, which has no entry then, though it had one.
 template <class Entry, class Problem>
 void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Problem>> wrongs,
                    Status (*check)(const Problem&, const ArchFacts&),
                    Status (*select)(const Problem&, std::span<const Entry* const>, const ArchFacts&, const Entry*&),
-                   std::span<const Entry* const> entries, const Entry* selected = nullptr) {
+                   std::span<const Entry* const> entries) {
   const ArchFacts& facts = facts_of(e.arch);
   INFO(name_of(e.spec));
   REQUIRE(name_of(check(good, facts).code) == "ok");
@@ -153,7 +169,7 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
     CHECK(name_of(status.code) == name_of(wrong.code));
     CHECK(std::string(status.reason) != "");
     CHECK_FALSE(e.launch(p, {}).ok());
-    const Entry* chosen = selected;
+    const Entry* chosen = &e;
     CHECK_FALSE(select(p, entries, facts, chosen).ok());
     CHECK(chosen == nullptr);
   }

@@ -22,6 +22,11 @@ struct AtomRegisters {
   using Accumulator = Vec<float, rows_per_lane * kv_per_lane>;
 };
 
+/// Counts what the blocks of a cluster have posted to one of them; in its shared memory.
+struct Mailbox {
+  std::uint64_t state;
+};
+
 /// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
 ///   ids         lane_id() in [0, wave_lanes), wave_id() in the block (wave-uniform), block_lane_id() = lane_id() +
 ///               wave_lanes wave_id() without the cost of a uniform wave_id(), block_id() in the 1-D grid
@@ -56,13 +61,19 @@ struct AtomRegisters {
 ///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block
 ///               is in block `rank` of the cluster. cluster_arrive() and cluster_wait(), in turn, are the halves of a
 ///               barrier for all its lanes; one must lie before the first remote access, since a block may begin late,
-///               and one behind the last. A cluster of one block is the block
+///               and one behind the last. A cluster of one block is the block.
+///               open<count>(boxes), then cluster_wait() before the first post: mailboxes of this block.
+///               post(box, p, rank, v): *p, in the shared memory of block `rank`, becomes v, which its `box` counts;
+///               collect(box, posts, turn), called by every lane: returns when those `posts` are there which are the
+///               turn-th (from 0) that the box takes. Nobody waits for anything else, such as stores under way. A
+///               place and its box may be posted to again once all waves of its block have collected *and* told so, as
+///               by the next posts; a block that has collected all that it is sent may end
 ///   launches    of a kernel launched with LaunchShape::early: wait_for_previous() returns when the stream's previous
 ///               kernel is over; launch_next(): once all blocks have called it, the next kernel of the stream may begin
 ///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
-                           std::uint32_t word, typename B::KvOperand kv, typename B::RowsOperand rows,
+                           std::uint32_t word, Mailbox* box, typename B::KvOperand kv, typename B::RowsOperand rows,
                            typename B::Accumulator acc) {
   { B::facts.wave_lanes } -> std::convertible_to<int>;
   { B::atom.k } -> std::convertible_to<int>;
@@ -114,6 +125,9 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::cluster_wait() } -> std::same_as<void>;
   { B::cluster_rank() } -> std::same_as<int>;
   { B::remote(out, 0) } -> std::same_as<float*>;
+  { B::template open<1>(box) } -> std::same_as<void>;
+  { B::post(*box, out, 0, x) } -> std::same_as<void>;
+  { B::collect(*box, 1, 0) } -> std::same_as<void>;
   { B::sched_fence() } -> std::same_as<void>;
 };
 

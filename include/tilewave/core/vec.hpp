@@ -26,6 +26,27 @@ struct alignas(detail::max_size(alignof(T), detail::vec_alignment(sizeof(T) * N)
   static constexpr int size = N;
 };
 
+namespace detail {
+template <int bytes>
+struct Unsigned;
+template <>
+struct Unsigned<1> {
+  using type = std::uint8_t;
+};
+template <>
+struct Unsigned<2> {
+  using type = std::uint16_t;
+};
+template <>
+struct Unsigned<4> {
+  using type = std::uint32_t;
+};
+}  // namespace detail
+
+/// The unsigned integer of 1, 2 or 4 bytes.
+template <int bytes>
+using UnsignedOf = typename detail::Unsigned<bytes>::type;
+
 /// 16 bytes of any element type: the widest access one lane makes in every room.
 using Chunk = Vec<std::uint32_t, 4>;
 

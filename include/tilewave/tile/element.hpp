@@ -11,32 +11,14 @@
 
 namespace tilewave {
 
-namespace detail {
-template <int bytes>
-struct StorageOf;
-template <>
-struct StorageOf<1> {
-  using type = std::uint8_t;
-};
-template <>
-struct StorageOf<2> {
-  using type = std::uint16_t;
-};
-template <>
-struct StorageOf<4> {
-  using type = std::uint32_t;
-};
-}  // namespace detail
-
 /// The bits of one element of type T.
 template <DType T>
-using Storage = typename detail::StorageOf<size_of(T)>::type;
+using Storage = UnsignedOf<size_of(T)>;
 
 /// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes. In words where they fill one,
 /// as registers are: compilers make a move of every narrower member.
 template <DType T, int n>
-using Packed = Vec<typename detail::StorageOf<n * size_of(T) < 4 ? n * size_of(T) : 4>::type,
-                   n * size_of(T) < 4 ? 1 : n * size_of(T) / 4>;
+using Packed = Vec<UnsignedOf<n * size_of(T) < 4 ? n * size_of(T) : 4>, n * size_of(T) < 4 ? 1 : n * size_of(T) / 4>;
 
 /// Values of packed f32, f16, bf16, fp8 or i8 elements; all exact.
 template <class B, DType T, int n>

@@ -20,6 +20,7 @@ struct RowStrides {
 struct RowExtent {
   std::int32_t rows = 0, columns = 0;
   FastDiv inner_rows = FastDiv::by(1);
+  std::int32_t step = 0;  // rows that the grid covers at a time, where blocks stay
 
   TILEWAVE_HOST_DEVICE std::int64_t offset(std::int32_t row, const RowStrides& s) const {
     const std::int32_t outer = inner_rows.quotient(row);
@@ -30,14 +31,17 @@ struct RowExtent {
 /// op over the members of v, in two chains: one would wait for itself at every step.
 template <int n, class Op>
 TILEWAVE_DEVICE float fold(const Vec<float, n>& v, Op op) {
-  if constexpr (n == 1) return v[0];
-  float even = v[0], odd = v[1];
-  TILEWAVE_UNROLL
-  for (int i = 2; i + 1 < n; i += 2) {
-    even = op(even, v[i]);
-    odd = op(odd, v[i + 1]);
+  if constexpr (n == 1) {
+    return v[0];
+  } else {
+    float even = v[0], odd = v[1];
+    TILEWAVE_UNROLL
+    for (int i = 2; i + 1 < n; i += 2) {
+      even = op(even, v[i]);
+      odd = op(odd, v[i + 1]);
+    }
+    return op(even, odd);
   }
-  return op(even, odd);
 }
 
 template <class B, DType X, RowPolicy P>
@@ -45,6 +49,7 @@ struct Row {
   static_assert(policy_fits(B::facts, X, P));
   static constexpr int unit = P.vec / size_of(X), waves_per_row = P.lanes / B::facts.wave_lanes;
   static constexpr int all_waves = P.blocks * max_of(waves_per_row, 1);
+  static constexpr int group_lanes = min_of(P.lanes, B::facts.wave_lanes);  // of a wave, for one row
   static constexpr int block_columns = P.block_columns(X);
   static constexpr bool keeps = keeps_values(B::facts, X, P);
   using Piece = Packed<X, unit>;
@@ -53,9 +58,11 @@ struct Row {
   struct Place {
     std::int32_t row, lane, slot;  // slot: of the row in the block
     std::int32_t first;            // column of this block, where a cluster shares the row
+    std::int32_t turn;             // rows that the block had before, where blocks stay
     bool active, leader;           // leader: the one lane that stores what the row has once
   };
-  TILEWAVE_DEVICE static Place place(const RowExtent& extent) {
+  template <class S>
+  TILEWAVE_DEVICE static Place place(const RowExtent& extent, [[maybe_unused]] S& shared) {
     Place at;
     if constexpr (P.rows == 1) {
       at.slot = 0;
@@ -70,9 +77,18 @@ struct Row {
     }
     at.row = B::block_id() / P.blocks * P.rows + at.slot;
     at.first = P.blocks > 1 ? B::cluster_rank() * block_columns : 0;
+    at.turn = 0;
     at.active = at.row < extent.rows;
     at.leader = at.active && at.lane == 0 && at.first == 0;
-    if constexpr (P.blocks > 1) B::cluster_arrive();  // the first reduction waits for all blocks to have begun
+    if constexpr (P.blocks > 1) B::template open<S::boxes>(&shared.box[0][0]);  // the first reduction waits for all
+    return at;
+  }
+  /// The place in the row after this one, where blocks stay.
+  TILEWAVE_DEVICE static Place next(Place at, const RowExtent& extent) {
+    at.row += extent.step;
+    ++at.turn;
+    at.active = at.row < extent.rows;
+    at.leader = at.leader && at.active;
     return at;
   }
   TILEWAVE_DEVICE static constexpr int column(int lane, int chunk) {
@@ -131,7 +147,15 @@ struct Row {
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) row.store_stream(column(at.lane, c) * size_of(X), pieces[c]);
   }
-  /// Columns from `end` on become `filler`, n elements each.
+  TILEWAVE_DEVICE void negate() {
+    constexpr std::uint32_t sign = X == DType::f32 ? 0x80000000u : 0x80008000u;
+    TILEWAVE_UNROLL
+    for (Piece& piece : pieces) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < Piece::size; ++w) piece[w] ^= static_cast<std::decay_t<decltype(piece[w])>>(sign);
+    }
+  }
+  /// Columns from `end` on become those of `filler`.
   TILEWAVE_DEVICE void fill(const Place& at, int from, int end, const Vec<float, unit>& filler) {
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
@@ -160,12 +184,41 @@ struct Row {
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }
 
-  /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
-  /// reductions. A cluster's blocks each have all of it.
-  template <int values>
-  struct Shared {
-    float partial[values][P.rows][all_waves];
+  /// The part of a row that each lane has copied for itself: no other lane reads it, so no barrier is needed.
+  struct Ahead {
+    Chunk chunk[P.chunks][P.lanes];
   };
+  template <int values>
+  struct Mailboxes {
+    static constexpr int boxes = P.stages * values;
+    Mailbox box[P.stages][values];
+  };
+  template <int>
+  struct Nothing {};
+  /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
+  /// reductions. A cluster's blocks each have all of it. Where blocks stay two rows take turns: all waves tell of the
+  /// next row, and so have read what they were told of this one, before any can tell of the row after it.
+  template <int values>
+  struct Shared : std::conditional_t<P.stages == 1, Nothing<0>, Ahead>,
+                  std::conditional_t<P.blocks == 1, Nothing<1>, Mailboxes<values>> {
+    float partial[P.stages][values][P.rows][all_waves];
+  };
+
+  /// Starts to copy what load() would load.
+  TILEWAVE_DEVICE static void copy_ahead(Ahead& ahead, const void* data, const Place& at, int from, int end) {
+    const Window row = window<X>(data, at, from, end);
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      row.copy_async(&ahead.chunk[c][at.lane], column(at.lane, c) * size_of(X));
+    }
+    B::commit();
+  }
+  /// Loads what was copied, and waits for it; anything beyond the end: to be filled.
+  TILEWAVE_DEVICE void take(const Ahead& ahead, const Place& at) {
+    B::template wait<0>();
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) pieces[c] = __builtin_bit_cast(Piece, ahead.chunk[c][at.lane]);
+  }
   /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place,
   /// 0 for the first reduction of all.
   template <int value, int values, class Op>
@@ -178,33 +231,17 @@ struct Row {
   /// over aligned groups of lanes, R::merge(v, w) is its operation.
   template <int value, class R, int values, int n>
   TILEWAVE_DEVICE static Vec<float, n> reduce_values(Shared<values>& shared, const Place& at, Vec<float, n> x) {
-    constexpr int wave_lanes = B::facts.wave_lanes;
-    x = R::template across<min_of(P.lanes, wave_lanes)>(x);
+    x = R::template across<group_lanes>(x);
     if constexpr (all_waves > 1) {
-      static_assert(value + n <= values);
-      const int lane = B::lane_id(), wave = at.first / block_columns * waves_per_row + at.lane / wave_lanes;
-      if constexpr (P.blocks > 1 && value == 0) B::cluster_wait();  // see place()
-      if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster stores it there
-        TILEWAVE_UNROLL
-        for (int i = 0; i < n; ++i) {
-          float* mine = &shared.partial[value + i][at.slot][wave];
-          if constexpr (P.blocks > 1) mine = B::remote(mine, lane);
-          *mine = x[i];  // not B::store, which is for device memory
-        }
-      }
-      if constexpr (P.blocks > 1) {
-        B::cluster_arrive();
-        B::cluster_wait();
-      } else {
-        B::barrier();
-      }
+      publish<value>(shared, at, x);
       const auto of_wave = [&](int w) {
         Vec<float, n> v;
         TILEWAVE_UNROLL
-        for (int i = 0; i < n; ++i) v[i] = shared.partial[value + i][at.slot][w];
+        for (int i = 0; i < n; ++i) v[i] = published<value>(shared, at, i, w);
         return v;
       };
-      constexpr int group = min_of(all_waves, wave_lanes);
+      constexpr int group = min_of(all_waves, B::facts.wave_lanes);
+      const int lane = B::lane_id();
       x = of_wave(lane % group);
       TILEWAVE_UNROLL
       for (int w = group; w < all_waves; w += group) x = R::merge(x, of_wave(w + lane % group));
@@ -213,7 +250,71 @@ struct Row {
     return x;
   }
 
+  /// Makes n values of every wave, the same in its lanes, known to all lanes of the row, at places value, value + 1,
+  /// ... At most one barrier.
+  template <int value, int values, int n>
+  TILEWAVE_DEVICE static void publish(Shared<values>& shared, const Place& at, const Vec<float, n>& x) {
+    static_assert(value + n <= values);
+    if constexpr (all_waves > 1) {
+      const int lane = B::lane_id(), wave = wave_of_row(at);
+      if constexpr (P.blocks > 1) {
+        if constexpr (value == 0 && P.stages == 1) B::cluster_wait();  // see place()
+        Mailbox& box = shared.box[at.turn % P.stages][value];
+        if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster tells it
+          TILEWAVE_UNROLL
+          for (int i = 0; i < n; ++i) B::post(box, &place_of<value>(shared, at, i, wave), lane, x[i]);
+        }
+        B::collect(box, n * all_waves, at.turn / P.stages);
+      } else {
+        if (lane == 0) {
+          TILEWAVE_UNROLL
+          for (int i = 0; i < n; ++i) place_of<value>(shared, at, i, wave) = x[i];  // B::store is for device memory
+        }
+        B::barrier();
+      }
+    }
+  }
+  /// Value i of those that wave w published.
+  template <int value, int values>
+  TILEWAVE_DEVICE static float published(const Shared<values>& shared, const Place& at, int i, int w) {
+    return shared.partial[at.turn % P.stages][value + i][at.slot][w];
+  }
+  /// The sum of f(wave) over all waves of the row: the same bits in every lane.
+  template <class F>
+  TILEWAVE_DEVICE static float sum_over_waves(const F& f) {
+    constexpr int group = min_of(all_waves, B::facts.wave_lanes);
+    float sum = 0.0f;
+    TILEWAVE_UNROLL
+    for (int w = 0; w < all_waves; w += group) sum += f(w + B::lane_id() % group);
+    return B::template reduce<group>(sum, Sum{});
+  }
+  /// The wave of this lane among those of the row.
+  TILEWAVE_DEVICE static int wave_of_row(const Place& at) {
+    return at.first / block_columns * waves_per_row + at.lane / B::facts.wave_lanes;
+  }
+  /// How many of a row's columns wave w of it, or the part of a wave that has the row, holds or walks over.
+  TILEWAVE_DEVICE static int columns_of_wave(int w, int columns) {
+    constexpr int piece = group_lanes * P.span * unit, pieces = P.chunks / P.span;
+    if (P.held && columns == P.columns(X)) return pieces * piece;
+    int start = w % max_of(waves_per_row, 1) * piece, count = 0;
+    if constexpr (P.held) {
+      start += w / max_of(waves_per_row, 1) * block_columns;
+    } else {
+      count = columns / block_columns * (pieces * piece);
+      columns %= block_columns;
+    }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < pieces; ++i) {
+      count += max_of(min_of(columns - start - i * P.lanes * P.span * unit, piece), 0);
+    }
+    return count;
+  }
+
  private:
+  template <int value, int values>
+  TILEWAVE_DEVICE static float& place_of(Shared<values>& shared, const Place& at, int i, int w) {
+    return shared.partial[at.turn % P.stages][value + i][at.slot][w];
+  }
   template <class Op>
   struct Single {
     template <int lanes>

@@ -71,9 +71,22 @@ inline LaunchShape row_grid(const RowPolicy& p, std::int32_t rows) {
   return {std::int64_t{ceil_div(rows, p.rows)} * p.blocks, p.block_threads(), p.blocks};
 }
 
+/// Queues Kernel, of policy P, for all rows of args.extent: as many blocks as they are, or as run at a time where
+/// blocks stay.
+template <class Kernel, RowPolicy P>
+Status launch_rows(typename Kernel::Args args, hipStream_t stream) {
+  using B = typename Kernel::Room;
+  LaunchShape shape = row_grid(P, args.extent.rows);
+  if constexpr (P.stages > 1) {
+    args.extent.step = min_of(args.extent.rows, B::template resident_clusters<Kernel>(P.blocks));
+    shape.grid = std::int64_t{args.extent.step} * P.blocks;
+  }
+  return B::template launch<Kernel>(shape, args, stream);
+}
+
 /// Whether an entry of this policy takes rows of this many columns and this alignment.
 constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, bool aligned) {
-  return (p.vec < 16 || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
+  return (!p.wide(x) || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
 }
 
 /// The better of two policies that take the rows: wide accesses, rows held, little of the tile idle; then few lanes
@@ -88,17 +101,42 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
   return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
 }
 
-/// The best of the candidates for a problem's spec and rows, or null.
+/// Picks the best entry (better_policy) for a problem among the candidates that were built for its spec and take its
+/// rows; `aligned`: whether wide accesses can take them. Null if none does, or with an error of `check`.
 template <class Spec, class Problem>
-const RowEntry<Spec, Problem>* best_row_entry(std::span<const RowEntry<Spec, Problem>* const> candidates,
-                                              const Spec& spec, std::int32_t rows, std::int32_t columns, bool aligned,
-                                              const ArchFacts& facts) {
-  const RowEntry<Spec, Problem>* best = nullptr;
+Status select_row_entry(const Problem& p, std::span<const RowEntry<Spec, Problem>* const> candidates,
+                        const ArchFacts& facts, Status (*check)(const Problem&, const ArchFacts&),
+                        bool (*aligned)(const Problem&), const RowEntry<Spec, Problem>*& entry) {
+  entry = nullptr;
+  if (Status s = check(p, facts); !s.ok()) return s;
+  const DType x = p.spec.x;
   for (const auto* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == spec) || !policy_takes(e->policy, spec.x, columns, aligned)) continue;
-    if (best == nullptr || better_policy(e->policy, best->policy, spec.x, rows, facts)) best = e;
+    if (e->arch != facts.id || !(e->spec == p.spec) || !policy_takes(e->policy, x, p.columns, aligned(p))) continue;
+    if (entry == nullptr || better_policy(e->policy, entry->policy, x, p.rows, facts)) entry = e;
   }
-  return best;
+  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
+  return {};
+}
+
+/// The candidates that all entries of an array are.
+template <class Entry, std::size_t n>
+std::array<const Entry*, n> pointers_to(const std::array<Entry, n>& entries) {
+  std::array<const Entry*, n> pointers{};
+  for (std::size_t i = 0; i < n; ++i) pointers[i] = &entries[i];
+  return pointers;
+}
+
+/// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the
+/// rows.
+template <class Spec, class Problem>
+Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem& p, const ArchFacts& facts,
+                        Status (*check)(const Problem&, const ArchFacts&), bool (*aligned)(const Problem&)) {
+  if (!(p.spec == spec)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = check(p, facts); !s.ok()) return s;
+  if (!policy_takes(policy, spec.x, p.columns, aligned(p))) {
+    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
+  }
+  return {};
 }
 
 /// The policies of rows of type x.
@@ -121,9 +159,15 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
   const int element = size_of(x);
   // CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes as fast.
   const int span = arch != ArchId::sm90 && size_of(out) < element ? element / size_of(out) : 1;
-  const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1) {
+  const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1, int stages = 1) {
     of_lane = max_of(of_lane, span);
-    add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
+    add({.lanes = lanes,
+         .rows = rows,
+         .chunks = of_lane,
+         .span = span,
+         .blocks = blocks,
+         .stages = stages,
+         .waves_per_simd = waves});
   };
   if (arch == ArchId::sm90) {
     // Measured on an H200, see docs/performance.md: two to four chunks a lane with as many blocks as that leaves room
@@ -137,8 +181,18 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(512, 1, 4, 8);
     // Longer than a block holds without spilling.
     const bool softmax = chunks == 2;
-    for (const int blocks : {2, 4, 8}) vectors(softmax ? 256 : 512, 1, softmax ? 8 : 4, softmax ? 6 : 8, blocks);
-    vectors(softmax ? 256 : 512, 1, softmax ? 16 : 8, 4, 8);
+    for (const int blocks : {2, 4, 8}) {
+      if (softmax) {
+        vectors(256, 1, 8, 6, blocks, 2);
+      } else {
+        vectors(512, 1, 4, 8, blocks);
+      }
+    }
+    if (softmax) {
+      vectors(256, 1, 16, 4, 8, 2);
+    } else {
+      vectors(512, 1, 8, 4, 8);
+    }
   } else {
     vectors(16, 16, 1, 8);
     vectors(64, 4, 1, 8);

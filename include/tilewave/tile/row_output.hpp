@@ -56,7 +56,7 @@ struct RowOutput {
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
-  static constexpr int joined = P.vec < 16 ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
+  static constexpr int joined = !P.wide(X) ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
   static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
 
   /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`

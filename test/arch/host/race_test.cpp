@@ -150,6 +150,101 @@ struct AsyncKernel {
   }
 };
 
+/// A ring of one stage: one wave fetches, the other reads.
+enum class RingFault { none, reads_before_waiting, reads_after_arriving, fetcher_does_not_wait };
+
+template <RingFault fault>
+struct RingKernel {
+  using B = Sm90;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = 2 * lanes, rounds = 4;
+  struct Args {
+    float* values;  // [grid, 4 * lanes]
+  };
+  struct Shared {
+    Vec<float, 4> stage[2];  // both filled by each copy
+    B::Mbarrier full, empty;
+  };
+  static void run(const Args& args, Shared& shared) {
+    const int lane = B::lane_id();
+    const float* const in = args.values + B::block_id() * 4 * lanes;  // read by copies, written by nobody
+    float* const mine = args.values + B::block_id() * 4 * lanes + lanes + lane;
+    if (B::block_lane_id() == 0) {
+      B::mbarrier_init(&shared.full, 1);
+      B::mbarrier_init(&shared.empty, 1);
+    }
+    B::barrier();
+    for (int round = 0; round < rounds; ++round) {
+      if (B::wave_id() == 0) {
+        if (fault != RingFault::fetcher_does_not_wait) B::mbarrier_wait(&shared.empty, round % 2 ^ 1);
+        if (lane == 3) B::copy_bulk(shared.stage, in, sizeof(shared.stage), &shared.full);
+        B::mbarrier_expect(&shared.full, sizeof(shared.stage));
+        if (fault == RingFault::fetcher_does_not_wait) B::mbarrier_wait(&shared.full, round % 2);
+      } else {
+        if (fault == RingFault::reads_before_waiting) *mine = shared.stage[lane % 2][0];
+        B::mbarrier_wait(&shared.full, round % 2);
+        if (fault == RingFault::none || fault == RingFault::fetcher_does_not_wait) *mine = shared.stage[lane % 2][0];
+        B::mbarrier_arrive(&shared.empty);
+        if (fault == RingFault::reads_after_arriving) *mine = shared.stage[lane % 2][0];
+      }
+    }
+  }
+};
+
+template <class, bool right>
+using WaitsThenReads = RingKernel<right ? RingFault::none : RingFault::reads_before_waiting>;
+template <class, bool right>
+using FetcherWaits = RingKernel<right ? RingFault::none : RingFault::fetcher_does_not_wait>;
+template <class, bool right>
+using ReadsThenArrives = RingKernel<right ? RingFault::none : RingFault::reads_after_arriving>;
+
+/// Phases without copies: what a wave wrote before it arrives is read by who waits, and by nobody else.
+template <class B, bool right>
+struct PhaseKernel {
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = 2 * lanes;
+  struct Args {
+    float* values;
+  };
+  struct Shared {
+    float values[lanes];
+    typename B::Mbarrier written;
+  };
+  static void run(const Args& args, Shared& shared) {
+    if (B::block_lane_id() == 0) B::mbarrier_init(&shared.written, 1);
+    B::barrier();
+    if (B::wave_id() == 0) {
+      shared.values[B::lane_id()] = 1.0f;
+      // As on the chip, the arrival of `expect` is lane 0's alone.
+      if (right) {
+        B::mbarrier_arrive(&shared.written);
+      } else {
+        B::mbarrier_expect(&shared.written, 0);
+      }
+    } else {
+      B::mbarrier_wait(&shared.written, 0);
+      args.values[B::block_id() * lanes + B::lane_id()] = shared.values[lanes - 1 - B::lane_id()];
+    }
+  }
+};
+
+/// An initialisation is for the other waves to see, too.
+template <class B, bool right>
+struct InitKernel {
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = 2 * lanes;
+  struct Args {
+    float* values;
+  };
+  struct Shared {
+    typename B::Mbarrier met;
+  };
+  static void run(const Args&, Shared& shared) {
+    if (B::block_lane_id() == 0) B::mbarrier_init(&shared.met, 2);
+    (void)B::any(true);
+    if (right) B::barrier();
+    B::mbarrier_arrive(&shared.met);
+    B::mbarrier_wait(&shared.met, 0);
+  }
+};
+
 struct Seen {
   int reports = 0;
   std::string text;
@@ -216,6 +311,15 @@ TEMPLATE_TEST_CASE("ThreadSanitizer reports races between lanes, and nothing els
   SECTION("between collectives") { check<B, BetweenCollectivesKernel>(); }
   SECTION("between blocks") { check<B, BlocksKernel>(); }
   SECTION("async copies") { check<B, AsyncKernel>(); }
+}
+
+TEST_CASE("ThreadSanitizer reports races around mbarriers, and nothing else") {
+  if (!host::under_tsan) return skip_test("needs -fsanitize=thread");
+  SECTION("a stage read before it is full") { check<Sm90, WaitsThenReads>(); }
+  SECTION("a stage fetched before it is empty") { check<Sm90, FetcherWaits>(); }
+  SECTION("a stage said to be empty before it is read") { check<Sm90, ReadsThenArrives>(); }
+  SECTION("written before the wave arrives") { check<Sm90, PhaseKernel>(); }
+  SECTION("initialised for the block") { check<Sm90, InitKernel>(); }
 }
 
 }  // namespace tilewave::test

@@ -73,6 +73,31 @@ struct FaultyKernel {
   }
 };
 
+/// Each of two blocks posts `posts` values to both and waits for `expected` of them, four times.
+template <class B>
+struct PostingKernel {
+  static constexpr int block_threads = B::facts.wave_lanes, boxes = 2;
+  struct Args {
+    int posts, expected;
+  };
+  struct Shared {
+    float posted[boxes][2][8];
+    Mailbox box[boxes];
+  };
+
+  static void run(const Args& args, Shared& shared) {
+    B::template open<boxes>(shared.box);
+    B::cluster_wait();
+    for (int round = 0; round < 4; ++round) {
+      Mailbox& box = shared.box[round % boxes];
+      for (int i = 0; i < args.posts; ++i) {
+        if (B::lane_id() < 2) B::post(box, &shared.posted[round % boxes][B::cluster_rank()][i], B::lane_id(), 1.0f);
+      }
+      B::collect(box, args.expected, round / boxes);
+    }
+  }
+};
+
 template <class B, Fault fault>
 void check_fault(const char* reason) {
   for (const host::Options& options : all_options()) {
@@ -147,6 +172,24 @@ TEST_CASE("a seed replays on any number of threads, another seed is another orde
   CHECK((first == racy_result({.threads = 1, .schedule = Schedule::random, .seed = 1})));
   CHECK((first == racy_result({.threads = 2, .schedule = Schedule::random, .seed = 1})));
   CHECK((first != racy_result({.threads = 1, .schedule = Schedule::random, .seed = 2})));
+}
+
+TEST_CASE("a block that would wait for more or fewer posts than come to it is reported") {
+  using K = PostingKernel<Sm90>;
+  for (const host::Options& options : all_options()) {
+    INFO(name_of(options));
+    const WithOptions with(options);
+    const auto run = [](int expected) {
+      return Sm90::launch<K>({4, K::block_threads, 2}, {.posts = 3, .expected = expected}, nullptr);
+    };
+    CHECK(run(6).ok());
+    for (const int wrong : {5, 7}) {
+      const Status status = run(wrong);
+      CHECK(status.code == StatusCode::launch_failed);
+      CHECK(contains(status.reason, wrong == 5 ? "collect of 5 posts at turn 0" : "collect of 7 posts at turn 0"));
+      CHECK(contains(status.reason, "6 came in all"));
+    }
+  }
 }
 
 TEMPLATE_TEST_CASE("barrier divergence is reported with counts", "", Gfx950, Sm90) {

@@ -143,7 +143,7 @@ std::vector<std::int32_t> columns_of(const NormEntry& e) {
             most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
   std::vector<std::int32_t> all{unit, most - unit, most, 136};
   if (!e.policy.held) all.push_back(2 * most + 3 * unit);
-  if (e.policy.vec < 16) {
+  if (!e.policy.wide(e.spec.x)) {
     for (const int c : {1, 2, 7, 127, 129, most - 1, 997}) all.push_back(c);
   }
   return all;
@@ -173,7 +173,7 @@ TEST_CASE("norm rows may have gaps, and inner rows their own stride") {
       const Shape s{.rows = 7,
                     .columns = 128,
                     .inner_rows = inner_rows,
-                    .gap = e.policy.vec < 16 ? 3 : 16,
+                    .gap = !e.policy.wide(e.spec.x) ? 3 : 16,
                     .residual = true,
                     .statistics = false};
       const std::string error = run(facts_of(e.arch), e.spec, &e, s);

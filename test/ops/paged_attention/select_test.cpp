@@ -122,7 +122,7 @@ TEST_CASE("select gives a balanced entry where it is asked for, and no staged on
     }
 }
 
-TEST_CASE("clusters share a context while that gives idle SMs work; few long contexts are balanced") {
+TEST_CASE("clusters share a context while that gives idle SMs work, and few long contexts are balanced") {
   if (too_slow_here()) return;
   for (const ArchId arch : archs()) {
     if (arch != ArchId::sm90) continue;

@@ -191,7 +191,7 @@ TEST_CASE("every quant entry computes the reference on boundary columns") {
               most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
     std::vector<std::int32_t> all{unit, most - unit, most, 144};
     if (!e.policy.held) all.insert(all.end(), {2 * most, 2 * most + 3 * unit});
-    if (e.policy.vec < 16) all.insert(all.end(), {1, 2, 7, 127, 129, most - 1, most + 1, 997});
+    if (!e.policy.wide(e.spec.x)) all.insert(all.end(), {1, 2, 7, 127, 129, most - 1, most + 1, 997});
     int turn = 0;
     for (const std::int32_t columns : all) {
       if (columns < 1) continue;
@@ -210,7 +210,7 @@ TEST_CASE("every quant entry computes the reference on boundary columns") {
 
 TEST_CASE("quantised rows may have gaps, and inner rows their own stride") {
   each_quant_entry([](const QuantEntry& e) {
-    const int gap = e.policy.vec < 16 ? 3 : 16;
+    const int gap = !e.policy.wide(e.spec.x) ? 3 : 16;
     return run(e, {.rows = 7, .columns = 256, .gap = gap, .smooth = true, .find = true}) +
            run(e, {.rows = 8, .columns = 256, .inner_rows = 3, .gap = gap, .find = true});
   });

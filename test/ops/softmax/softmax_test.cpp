@@ -104,7 +104,7 @@ TEST_CASE("every softmax entry computes the reference on boundary columns") {
               most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
     std::vector<std::int32_t> all{unit, most - unit, most, 136};
     if (!e.policy.held) all.insert(all.end(), {2 * most, 2 * most + 3 * unit});
-    if (e.policy.vec < 16) all.insert(all.end(), {1, 2, 7, 127, 129, most - 1, 997});
+    if (!e.policy.wide(e.spec.x)) all.insert(all.end(), {1, 2, 7, 127, 129, most - 1, 997});
     int turn = 0;
     for (const std::int32_t columns : all) {
       if (columns < 1) continue;
@@ -120,9 +120,20 @@ TEST_CASE("every softmax entry computes the reference on boundary columns") {
   });
 }
 
+TEST_CASE("softmax blocks that stay take row after row, whichever wave is ahead") {
+  each_softmax_entry([](const SoftmaxEntry& e) {
+    std::string error;
+    if (e.policy.stages == 1 || e.policy.blocks > 2) return error;
+    const auto columns = static_cast<std::int32_t>(e.policy.columns(e.spec.x));  // every wave has some
+    const Shape s{.rows = 11, .columns = columns, .lengths = {columns, 1000, columns}, .rows_per_length = 4};
+    each_schedule([&] { error += run(facts_of(e.arch), e.spec, &e, s); });
+    return error;
+  });
+}
+
 TEST_CASE("softmax rows may have gaps, inner rows their own stride, lengths and a causal mask hide columns") {
   each_softmax_entry([](const SoftmaxEntry& e) {
-    const int gap = e.policy.vec < 16 ? 3 : 16;
+    const int gap = !e.policy.wide(e.spec.x) ? 3 : 16;
     const Shape shapes[] = {
         {.rows = 7, .columns = 128, .gap = gap, .lse = false},
         {.rows = 8, .columns = 128, .inner_rows = 3, .gap = gap},

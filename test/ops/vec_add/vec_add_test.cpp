@@ -186,7 +186,7 @@ TEST_CASE("bad vec_add problems get a named status and a reason, and nothing is 
     good.out = out.device();
     good.count = count;
     const ArchFacts& facts = facts_of(e->arch);
-    check_refused<VecAddEntry, P>(*e, good, wrongs, vec_add_check, vec_add_select, all_vec_add_entries(), e);
+    check_refused<VecAddEntry, P>(*e, good, wrongs, vec_add_check, vec_add_select, all_vec_add_entries());
     P other = good;
     other.spec.x = e->spec.x == DType::f32 ? DType::bf16 : DType::f32;
     CHECK(e->launch(other, {}).code == C::no_matching_entry);

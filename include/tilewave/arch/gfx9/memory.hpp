@@ -13,17 +13,9 @@ template <int bytes>
 struct Raw {
   using type = std::uint32_t __attribute__((ext_vector_type(bytes / 4)));
 };
-template <>
-struct Raw<4> {
-  using type = std::uint32_t;
-};
-template <>
-struct Raw<2> {
-  using type = std::uint16_t;
-};
-template <>
-struct Raw<1> {
-  using type = std::uint8_t;
+template <int bytes>
+requires(bytes <= 4) struct Raw<bytes> {
+  using type = UnsignedOf<bytes>;
 };
 template <class T>
 using Global = __attribute__((address_space(1))) T;

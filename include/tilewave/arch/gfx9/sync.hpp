@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "tilewave/core/config.hpp"
+#include "tilewave/arch/backend.hpp"
 
 #if defined(__HIP__)
 
@@ -17,6 +17,10 @@ struct Sync {
   /// CDNA has no clusters: each is one block.
   TILEWAVE_DEVICE static void cluster_arrive() {}
   TILEWAVE_DEVICE static void cluster_wait() { barrier(); }
+  template <int count>
+  TILEWAVE_DEVICE static void open(Mailbox*) {}
+  TILEWAVE_DEVICE static void post(Mailbox&, float* shared, int, float value) { *shared = value; }
+  TILEWAVE_DEVICE static void collect(Mailbox&, int, int) { barrier(); }
   /// Kernels of a stream follow one another.
   TILEWAVE_DEVICE static void launch_next() {}
   TILEWAVE_DEVICE static void wait_for_previous() {}

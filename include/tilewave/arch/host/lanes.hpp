@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "tilewave/arch/atom.hpp"
+#include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 
@@ -67,6 +68,12 @@ struct Lanes {
     auto* const bytes = reinterpret_cast<std::byte*>(shared);
     const std::ptrdiff_t blocks_on = rank - cluster_rank();
     return reinterpret_cast<T*>(bytes + blocks_on * static_cast<std::ptrdiff_t>(cluster.shared_bytes));
+  }
+
+  /// Block `rank` is told a value, and its mailbox counts it.
+  static void post(Mailbox& box, float* shared, int rank, float value) {
+    *remote(shared, rank) = value;
+    __atomic_fetch_add(&remote(&box, rank)->state, 1, __ATOMIC_RELAXED);  // lanes of several blocks post at a time
   }
 
   /// The value of `lane`, which may differ from lane to lane and must exist.

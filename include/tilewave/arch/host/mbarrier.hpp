@@ -77,10 +77,6 @@ inline void move_bytes(void* to, const void* from, std::size_t bytes) { std::mem
 
 TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& copy) {
   Mbarrier& barrier = *copy.barrier;
-  if (barrier.mark != Mbarrier::initialised) {
-    fail(self, "copy_bulk at %s:%d: the mbarrier at byte %d was overwritten", copy.where.base_name(), copy.where.line,
-         place_of(block, &barrier));
-  }
   copy.landed = barrier.parity;
   --self.cluster->copies_in_flight;
 #if defined(TILEWAVE_HOST_TSAN)
@@ -94,7 +90,10 @@ TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& cop
   __tsan_destroy_fiber(copy.tsan);
   copy.tsan = nullptr;
 #endif
-  if (barrier.mark != Mbarrier::initialised) return;  // the copy's own target; its next user fails
+  if (barrier.mark != Mbarrier::initialised) {
+    fail(self, "copy_bulk at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.where.base_name(),
+         copy.where.line, place_of(block, &barrier));
+  }
   barrier.bytes -= static_cast<std::int32_t>(copy.bytes);
   end_phase(self, block, barrier, "copy_bulk", copy.where);
 }

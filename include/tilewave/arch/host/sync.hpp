@@ -6,6 +6,7 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
+#include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 
 namespace tilewave::host {
@@ -17,6 +18,26 @@ struct Sync {
   /// The two halves of the same for all lanes of the cluster.
   static void cluster_arrive() { arrive_in_cluster(*current_lane); }
   static void cluster_wait(Where where = {}) { wait_for_cluster(*current_lane, where); }
+
+  /// Mailboxes count; to collect is a barrier of the cluster after which the count must be right, since hardware would
+  /// wait for ever.
+  template <int count>
+  static void open(Mailbox* boxes) {
+    const Lane& self = *current_lane;
+    if (self.wave->index == 0 && self.index == 0) {
+      for (int i = 0; i < count; ++i) boxes[i].state = 0;
+    }
+    cluster_arrive();
+  }
+  static void collect(Mailbox& box, int posts, int turn, Where where = {}) {
+    cluster_arrive();
+    cluster_wait(where);
+    const std::uint64_t found = __atomic_load_n(&box.state, __ATOMIC_RELAXED);
+    if (found != static_cast<std::uint64_t>(posts) * (static_cast<std::uint64_t>(turn) + 1)) {
+      fail(*current_lane, "collect of %d posts at turn %d at %s:%d: %llu came in all", posts, turn, where.base_name(),
+           where.line, static_cast<unsigned long long>(found));
+    }
+  }
   /// Kernels run one after the other.
   static void launch_next() {}
   static void wait_for_previous() {}

@@ -37,8 +37,12 @@ struct Lanes {
     asm volatile("" : "+l"(pointer));
     return pointer;
   }
+  /// ptxas sees through an empty statement; that nothing has a second grid dimension it does not know.
   TILEWAVE_DEVICE static std::uint32_t settle(std::uint32_t word) {
-    asm("" : "+r"(word));
+    asm("{ .reg .u32 zero;\n"
+        "  mov.u32 zero, %%ctaid.y;\n"
+        "  add.u32 %0, %0, zero; }"
+        : "+r"(word));
     return word;
   }
   TILEWAVE_DEVICE static std::int32_t settle(std::int32_t number) {

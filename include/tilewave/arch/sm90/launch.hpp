@@ -2,8 +2,11 @@
 // The one __global__ of this room.
 #pragma once
 
+#include <array>
+
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 
 #if defined(__CUDACC__)
@@ -34,17 +37,32 @@ struct Launch {
   static constexpr bool is_this_pass = this_pass;
   static constexpr bool emulated = false;
 
+  /// Clusters of `blocks` blocks of kernel K that the device runs at a time, 1 at least; asked of the driver once.
+  template <class K>
+  static int resident_clusters(int blocks) {
+    static const int resident = [&] {
+      if (allow_shared<K>() != cudaSuccess) return 1;
+      Attributes attributes{};
+      cudaLaunchConfig_t config = launch_config<K>({blocks, K::block_threads, blocks}, nullptr, attributes);
+      if (blocks == 1) {  // a cluster all the same
+        attributes[0].id = cudaLaunchAttributeClusterDimension;
+        attributes[0].val.clusterDim = {1, 1, 1};
+        config.numAttrs = 1;
+      }
+      int clusters = 0;
+      if (cudaOccupancyMaxActiveClusters(&clusters, &entry<K>, &config) != cudaSuccess) return 1;
+      return max_of(clusters, 1);
+    }();
+    return resident;
+  }
+
   /// Queue kernel K on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {
     if (Status s = check_launch(shape, sm90_facts); !s.ok()) return s;
     if (shape.grid == 0) return {};
-    constexpr int shared_bytes = sizeof(typename K::Shared);
-    static_assert(shared_bytes <= sm90_facts.lds_bytes);
-    if constexpr (shared_bytes > 48 * 1024) {
-      const cudaError_t error =
-          cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
-      if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
+    if (const cudaError_t error = allow_shared<K>(); error != cudaSuccess) {
+      return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
     // Not <<<>>> and cudaGetLastError, which would report an error the caller left behind.
     void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
@@ -52,8 +70,27 @@ struct Launch {
       const cudaError_t error = cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
       if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
     }
-    cudaLaunchAttribute attributes[2]{};
-    int count = 0;
+    Attributes attributes{};
+    const cudaLaunchConfig_t config = launch_config<K>(shape, stream, attributes);
+    const cudaError_t error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&entry<K>), arguments);
+    if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
+    return {};
+  }
+
+ private:
+  /// Shared memory of more than 48 KB must be asked for.
+  template <class K>
+  static cudaError_t allow_shared() {
+    constexpr int bytes = sizeof(typename K::Shared);
+    static_assert(bytes <= sm90_facts.lds_bytes);
+    if constexpr (bytes <= 48 * 1024) return cudaSuccess;
+    return cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  }
+  using Attributes = std::array<cudaLaunchAttribute, 2>;
+  /// `attributes` must outlive what is returned.
+  template <class K>
+  static cudaLaunchConfig_t launch_config(LaunchShape shape, hipStream_t stream, Attributes& attributes) {
+    unsigned count = 0;
     if (shape.cluster > 1) {
       attributes[count].id = cudaLaunchAttributeClusterDimension;
       attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
@@ -65,13 +102,11 @@ struct Launch {
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(shape.grid));
     config.blockDim = dim3(static_cast<unsigned>(shape.block));
-    config.dynamicSmemBytes = shared_bytes;
+    config.dynamicSmemBytes = sizeof(typename K::Shared);
     config.stream = stream;
-    config.attrs = attributes;
+    config.attrs = attributes.data();
     config.numAttrs = count;
-    const cudaError_t error = cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(&entry<K>), arguments);
-    if (error != cudaSuccess) return {StatusCode::launch_failed, cudaGetErrorString(error)};
-    return {};
+    return config;
   }
 };
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstdint>
-
-#include "tilewave/core/config.hpp"
+#include "tilewave/arch/backend.hpp"
 
 #if defined(__CUDACC__)
 
@@ -48,6 +46,48 @@ struct Sync {
   TILEWAVE_DEVICE static void launch_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
   TILEWAVE_DEVICE static void wait_for_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+  /// An mbarrier each, which completes when the block's first lane has come and all bytes it announced. Its phases
+  /// alternate. st.async tells it of the value's arrival: the release of a cluster barrier would be a MEMBAR.GPU, which
+  /// waits for the lane's stores to device memory, too.
+  template <int count>
+  TILEWAVE_DEVICE static void open(Mailbox* boxes) {
+    if (threadIdx.x == 0) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < count; ++i) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(boxes + i)) : "memory");
+      }
+      asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncwarp();
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
+  TILEWAVE_DEVICE static void post(Mailbox& box, float* shared, int rank, float value) {
+    asm volatile(
+        "{ .reg .b32 there, box;\n"
+        "  mapa.shared::cluster.u32 there, %0, %2;\n"
+        "  mapa.shared::cluster.u32 box, %1, %2;\n"
+        "  st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [box]; }" ::"r"(
+            shared_address(shared)),
+        "r"(shared_address(&box)), "r"(rank), "f"(value)
+        : "memory");
+  }
+  TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int turn) {
+    const std::uint32_t address = shared_address(&box);
+    if (threadIdx.x == 0) {
+      asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(posts * 4) : "memory");
+    }
+    std::uint32_t done;
+    do {
+      asm volatile(
+          "{ .reg .pred p;\n"
+          "  mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+          "  selp.u32 %0, 1, 0, p; }"
+          : "=r"(done)
+          : "r"(address), "r"(turn & 1)
+          : "memory");
+    } while (done == 0);
+    __syncwarp();
+  }
   /// The volatile loads and mmas already hold their order in the compiler.
   TILEWAVE_DEVICE static void sched_fence() {}
 

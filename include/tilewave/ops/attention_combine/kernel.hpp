@@ -38,7 +38,8 @@ struct AttentionCombine {
 
     const auto* x = static_cast<const Storage<S.x>*>(a.x) + row * a.x_strides.row + head * a.x_strides.head;
     const float* x_lse = a.x_lse + row * a.x_lse_strides.row + head * a.x_lse_strides.head;
-    const Total total = Total::of(PartialRow{x, x_lse, a.x_strides.partial, a.x_lse_strides.partial, a.partials}, a.head_size);
+    const Total total =
+        Total::of(PartialRow{x, x_lse, a.x_strides.partial, a.x_lse_strides.partial, a.partials}, a.head_size);
     if (wanted > output_row) return;
 
     auto* out = static_cast<Storage<S.out>*>(a.out) + row * a.out_strides.row + head * a.out_strides.head;

@@ -26,7 +26,8 @@ struct PartialRow {
   TILEWAVE_DEVICE std::int64_t lse_at(std::int32_t p) const { return p * lse_stride; }
 };
 
-/// Partials of type X. Where they are a row says as PartialRow does. `guarded`: the x of a partial without weight may be NaN.
+/// Partials of type X. A row says where they are, as PartialRow does. `guarded`: the x of a partial without weight may
+/// be NaN.
 template <class B, DType X, RowPolicy P, bool guarded>
 struct PartialSum {
   static constexpr int lanes = P.lanes, chunks = P.chunks, unit = P.vec / size_of(X);

@@ -38,9 +38,12 @@ inline Status attention_combine_select(const AttentionCombineProblem& p,
                                        const AttentionCombineEntry*& entry) {
   entry = nullptr;
   if (Status s = attention_combine_check(p, facts); !s.ok()) return s;
-  const bool aligned = attention_combine_aligned(p);
-  entry = best_row_entry<AttentionCombineSpec, AttentionCombineProblem>(candidates, p.spec, p.rows * p.heads,
-                                                                        p.head_size, aligned, facts);
+  const std::int32_t rows = p.rows * p.heads;
+  for (const AttentionCombineEntry* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    if (!policy_takes(e->policy, p.spec.x, p.head_size, attention_combine_aligned(p))) continue;
+    if (entry == nullptr || better_policy(e->policy, entry->policy, p.spec.x, rows, facts)) entry = e;
+  }
   if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
   return {};
 }
@@ -49,10 +52,7 @@ inline Status attention_combine_select(const AttentionCombineProblem& p,
 /// attention_combine_select.
 template <class B, AttentionCombineSpec S>
 Status attention_combine_plan(const AttentionCombineProblem& p, const AttentionCombineEntry*& entry) {
-  constexpr auto& entries = attention_combine_entries<B, S>;
-  std::array<const AttentionCombineEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return attention_combine_select(p, candidates, B::facts, entry);
+  return attention_combine_select(p, pointers_to(attention_combine_entries<B, S>), B::facts, entry);
 }
 
 }  // namespace tilewave

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// RMSNorm and LayerNorm. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep it in
-// registers between the statistics and the output (P.held), so it is read once and written once. Shared memory: a few
+// RMSNorm and LayerNorm. Layers take the squares of each wave about the wave's own mean, then those of the row (Chan,
+// Golub, LeVeque 1979): one exchange, and nothing cancels. Grid: one block, or cluster of P.blocks, per P.rows rows.
+// The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read once and
+// written once. Where blocks stay, they keep weight and bias in registers from row to row, too. Shared memory: a few
 // floats per wave. Bound: memory.
 #pragma once
 
@@ -35,7 +37,7 @@ struct NormColumns {
   static constexpr int registers = (2 * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
   // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
   static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
-  static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
+  static constexpr int ahead = P.stages > 1 ? P.chunks : max_of(1, min_of(P.chunks, left / registers));
 
   ColumnValues<B, S.weight, unit> weight[ahead], bias[ahead];
   ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
@@ -52,11 +54,16 @@ struct NormColumns {
     TILEWAVE_UNROLL
     for (int c = 0; c < ahead; ++c) load(a, at, c, from);
   }
-  /// v = v rstd weight + bias, times the smooth scale, of which the last two are optional.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, Vec<float, unit>& v) const {
+  /// v = (v rstd + shift) weight + bias, times the smooth scale, of which the last two are optional. RMSNorm has no
+  /// shift.
+  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, float shift, Vec<float, unit>& v) const {
     const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) v[e] = v[e] * rstd * w[e];
+    for (int e = 0; e < unit; ++e) {
+      v[e] *= rstd;
+      if constexpr (S.kind == NormKind::layer) v[e] += shift;
+      v[e] *= w[e];
+    }
     if (a.bias != nullptr) {
       const Vec<float, unit> b = bias[chunk % ahead].values();
       TILEWAVE_UNROLL
@@ -80,50 +87,81 @@ struct Norm {
   using Columns = NormColumns<B, S, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
-  // Reductions: of the sum, of the squares, of the largest magnitude.
-  static constexpr int squares_place = S.kind == NormKind::layer ? 1 : 0, amax_place = squares_place + 1;
+  // What is reduced: of layers the sum and the squares, of others the squares; then the largest magnitude.
+  static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
   using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
+  // All columns' values are loaded before the row's statistics; where blocks stay, once.
+  static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
+  static_assert(P.stages == 1 || all_ahead);
+
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
+    auto at = Tile::place(a.extent, shared);
     const int columns = a.extent.columns;
-    const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if (a.residual != nullptr) {
-      const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
-      void* sum = Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
-      Tile::tiles(at, columns, [&](int from) {
-        x.load(source, at, from, columns);
-        add(x, residual, at, from, columns);
-        x.store(sum, at, from, columns);
-      });
-      source = sum;
-    } else if constexpr (P.held) {
-      x.load(source, at, at.first, columns);
+    Columns by_column;
+    if constexpr (P.stages == 1) {
+      const void* source = row_of_x(a, at);
+      if (a.residual != nullptr) {
+        B::sched_fence();  // clang would hoist the loads of both cases, one by one with what depends on them
+        Tile::tiles(at, columns, [&](int from) {
+          x.load(source, at, from, columns);
+          add_residual(a, x, at, from);
+        });
+      } else if constexpr (P.held) {
+        x.load(source, at, at.first, columns);
+      }
+      if constexpr (all_ahead) by_column.load_first(a, at, at.first);
+      row(a, shared, at, x, by_column);
+    } else {
+      Tile::copy_ahead(shared, row_of_x(a, at), at, at.first, columns);
+      by_column.load_first(a, at, at.first);
+      if constexpr (P.blocks > 1) B::cluster_wait();  // see place()
+      while (at.active) {
+        const auto next = Tile::next(at, a.extent);
+        x.take(shared, at);
+        Tile::copy_ahead(shared, row_of_x(a, next), next, next.first, columns);
+        x.fill(at, at.first, columns, {});
+        if (a.residual != nullptr) add_residual(a, x, at, at.first);
+        row(a, shared, at, x, by_column);
+        at = next;
+      }
     }
-    constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
-    Columns shared_by_rows;
-    if constexpr (all_ahead) shared_by_rows.load_first(a, at, at.first);
+  }
+
+ private:
+  using Place = typename Tile::Place;
+
+  TILEWAVE_DEVICE static const void* row_of_x(const Args& a, const Place& at) {
+    return Tile::row(a.x, a.extent, at, a.x_strides);
+  }
+  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
+    return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
+  }
+
+  /// A row, of which x is the tile if the row is held, and by_column all that goes with it if all_ahead.
+  TILEWAVE_DEVICE static void row(const Args& a, Shared& shared, const Place& at, Tile& x, Columns& by_column) {
+    const int columns = a.extent.columns;
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
           x.refresh();
         } else {
-          x.load(source, at, from, columns);
+          x.load(a.residual != nullptr ? row_of_sum(a, at) : row_of_x(a, at), at, from, columns);
         }
         body(from);
       });
     };
 
-    // What is normalised, in f32: x, then x - mean.
+    // What is normalised, in f32: x, less what is near the mean for layers.
     Vec<float, unit> kept[Tile::keeps ? P.chunks : 1] = {};
-    float mean = 0.0f;
+    float center = 0.0f;
     const auto values = [&](int chunk) {
       Vec<float, unit> v = kept[Tile::keeps ? chunk : 0];
       if constexpr (!Tile::keeps) {
         v = x.values(chunk);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) v[e] -= mean;
+        for (int e = 0; e < unit; ++e) v[e] -= center;
       }
       return v;
     };
@@ -131,34 +169,49 @@ struct Norm {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
     }
+    float sum = 0.0f, squares = 0.0f, mean = 0.0f;
     if constexpr (S.kind == NormKind::layer) {
-      float sum = 0.0f;
       each([&](int) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
       });
-      mean = Tile::template reduce<0>(shared, at, sum, Sum{}) * a.per_column;
+      sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
+      center = sum * per_column(Tile::wave_of_row(at), columns);
       if constexpr (Tile::keeps) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
           TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) kept[c][e] -= mean;
+          for (int e = 0; e < unit; ++e) kept[c][e] -= center;
         }
       }
     }
-    float squares = 0.0f;
     each([&](int from) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        if (S.kind == NormKind::layer && from + Tile::column(at.lane, c) >= columns) continue;  // zeros, not the mean
         Vec<float, unit> v = values(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] *= v[e];
-        squares += fold(v, Sum{});
+        const float more = fold(v, Sum{});
+        if (S.kind == NormKind::rms || from + Tile::column(at.lane, c) < columns) squares += more;  // not of no column
       }
     });
-    squares = Tile::template reduce<squares_place>(shared, at, squares, Sum{});
-    const float rstd = B::rsqrt(squares * a.per_column + a.eps);
+    if constexpr (S.kind == NormKind::rms) {
+      squares = Tile::template reduce<0>(shared, at, squares, Sum{});
+    } else if constexpr (Tile::all_waves == 1) {
+      squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
+      mean = center;
+    } else {
+      squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
+      Tile::template publish<0>(shared, at, Vec<float, 2>{{sum, squares}});
+      const auto sum_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
+      mean = Tile::sum_over_waves(sum_of) * a.per_column;
+      squares = Tile::sum_over_waves([&](int w) {
+        const float each = per_column(w, columns), off = sum_of(w) * each - mean;
+        const float about_mean = each > 0.0f ? off * off * static_cast<float>(Tile::columns_of_wave(w, columns)) : 0.0f;
+        return Tile::template published<0>(shared, at, 1, w) + about_mean;
+      });
+    }
+    const float rstd = B::rsqrt(squares * a.per_column + a.eps), shift = (center - mean) * rstd;
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
@@ -168,20 +221,26 @@ struct Norm {
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
                                          if constexpr (!all_ahead) {
                                            if (chunk == 0) {
-                                             shared_by_rows.load_first(a, at, from);
+                                             by_column.load_first(a, at, from);
                                            } else if (chunk + Columns::ahead - 1 < P.chunks) {
-                                             shared_by_rows.load(a, at, chunk + Columns::ahead - 1, from);
+                                             by_column.load(a, at, chunk + Columns::ahead - 1, from);
                                            }
                                          }
                                          Vec<float, unit> v = values(chunk);
-                                         shared_by_rows.apply(a, chunk, rstd, v);
+                                         by_column.apply(a, chunk, rstd, shift, v);
                                          return v;
                                        });
   }
 
- private:
-  TILEWAVE_DEVICE static void add(Tile& x, const void* residual, const typename Tile::Place& at, int from,
-                                  int columns) {
+  /// 1 / columns of a wave of the row, 0 if it has none.
+  TILEWAVE_DEVICE static float per_column(int wave, int columns) {
+    const int mine = Tile::columns_of_wave(wave, columns);
+    return mine > 0 ? B::reciprocal(static_cast<float>(mine)) : 0.0f;
+  }
+  /// x becomes the sum with the residual, which is stored.
+  TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const Place& at, int from) {
+    const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
+    const int columns = a.extent.columns;
     Tile r;
     constexpr int together = P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;  // what registers hold beside a long row
     TILEWAVE_UNROLL
@@ -199,6 +258,7 @@ struct Norm {
         if (!Tile::keeps) B::sched_fence();  // a chunk at a time: what it takes to round all of them would spill
       }
     }
+    x.store(row_of_sum(a, at), at, from, columns);
   }
 };
 

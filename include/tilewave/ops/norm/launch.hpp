@@ -53,11 +53,7 @@ inline bool norm_aligned(const NormProblem& p) {
 /// launch_failed with the runtime's reason.
 template <class B, NormSpec S, NormPolicy P>
 Status norm_launch(const NormProblem& p, hipStream_t stream) {
-  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
-  if (Status s = norm_check(p, B::facts); !s.ok()) return s;
-  if (!policy_takes(P, S.x, p.columns, norm_aligned(p))) {
-    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
-  }
+  if (Status s = check_row_launch(S, P, p, B::facts, norm_check, norm_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
   const NormArgs args{.x = p.x,
                       .weight = p.weight,
@@ -74,8 +70,7 @@ Status norm_launch(const NormProblem& p, hipStream_t stream) {
                       .output = {p.out, p.scale, p.out_strides, p.scale_stride},
                       .eps = p.eps,
                       .per_column = 1.0f / static_cast<float>(p.columns)};
-  using Kernel = Norm<B, S, P>;
-  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
+  return launch_rows<Norm<B, S, P>, P>(args, stream);
 }
 
 }  // namespace tilewave

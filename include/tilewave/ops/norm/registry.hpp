@@ -41,22 +41,16 @@ inline constexpr auto norm_entries = []<std::size_t... i>(std::index_sequence<i.
 (std::make_index_sequence<norm_policies(B::facts.id, S).count>{});
 
 /// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
-/// Errors: those of norm_check, or no_matching_entry.
+/// Errors, with a null entry: those of norm_check, or no_matching_entry.
 inline Status norm_select(const NormProblem& p, std::span<const NormEntry* const> candidates, const ArchFacts& facts,
                           const NormEntry*& entry) {
-  if (Status s = norm_check(p, facts); !s.ok()) return s;
-  entry = best_row_entry<NormSpec, NormProblem>(candidates, p.spec, p.rows, p.columns, norm_aligned(p), facts);
-  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
-  return {};
+  return select_row_entry(p, candidates, facts, norm_check, norm_aligned, entry);
 }
 
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, NormSpec S>
 Status norm_plan(const NormProblem& p, const NormEntry*& entry) {
-  constexpr auto& entries = norm_entries<B, S>;
-  std::array<const NormEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return norm_select(p, candidates, B::facts, entry);
+  return norm_select(p, pointers_to(norm_entries<B, S>), B::facts, entry);
 }
 
 }  // namespace tilewave

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Combine of a balanced launch: the parts of a row lie with the blocks that shared its stages, one after the other. Grid:
-// one wave, or one block, per output row (sequence, mtp token, head). It may begin while decode still runs, and works
-// out meanwhile where the parts will be. LDS plan: what the waves of a block have summed up. Bound: latency of two
-// dependent reads.
+// Combine of a balanced launch: the parts of a row lie with the blocks that shared its stages, one after the other.
+// Grid: one wave, or one block, per output row (sequence, mtp token, head). It may begin while decode still runs, and
+// works out meanwhile where the parts will be. LDS plan: what the waves of a block have summed up. Bound: latency of
+// two dependent reads.
 #pragma once
 
 #include "tilewave/ops/attention_combine/partial_sum.hpp"
@@ -29,10 +29,11 @@ struct BalancedParts {
   TILEWAVE_DEVICE std::int64_t x_at(std::int32_t p) const { return lse_at(p) * head_size; }
 };
 
-template <class B, int head_size, DType out_type, PagedAttentionPolicy P, int work_tokens>
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionBalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
+  static constexpr int head_size = S.head_size, work_tokens = P.work_tokens(S);
   static constexpr int lanes = B::facts.wave_lanes, waves = 4;
   static constexpr int block_threads = waves * lanes, waves_per_simd = 2;
   static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
@@ -73,7 +74,7 @@ struct PagedAttentionBalancedCombine {
       total.lse = joined.lse;
     }
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
-    total.template store<out_type>(to, head_size);
+    total.template store<S.out>(to, head_size);
     if (a.lse != nullptr && B::lane_id() == 0) B::store(a.lse + row, total.lse);
   }
 

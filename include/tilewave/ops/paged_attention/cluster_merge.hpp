@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The end of a cluster whose blocks split a context. Every wave tells every block the maximum and the sum of its rows;
-// once all know, it hands each block its share of the head dimensions, already weighted and straight from registers; and
-// every block adds up its share and writes it. The ring of the blocks, by then no longer in use, is where shares arrive.
+// The end of a cluster whose blocks split a context. Every wave tells every block the maximum and the sum of its rows.
+// Once all know, it hands each block its share of the head dimensions, already weighted and straight from registers,
+// and every block adds up its share and writes it. The ring of the blocks, by then no longer in use, is where shares
+// arrive.
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"

@@ -255,9 +255,8 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   if (Status s = check_launch(decode, B::facts); !s.ok()) return s;
   if (needed == 0) return B::template launch<Decode>(decode, args, stream);
 
-  using Combine =
-      std::conditional_t<P.balanced(), PagedAttentionBalancedCombine<B, S.head_size, S.out, P, P.work_tokens(S)>,
-                         PagedAttentionCombine<B, S.head_size, S.out>>;
+  using Combine = std::conditional_t<P.balanced(), PagedAttentionBalancedCombine<B, S, P>,
+                                     PagedAttentionCombine<B, S.head_size, S.out>>;
   const std::int64_t waves = std::int64_t{args.output_rows} * (P.balanced() ? args.combine_waves.divisor : 1);
   const LaunchShape combine{
       .grid = ceil_div<std::int64_t>(waves, Combine::waves), .block = Combine::block_threads, .early = P.balanced()};

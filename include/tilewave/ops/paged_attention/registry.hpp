@@ -264,7 +264,8 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
 }
 
 /// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
-/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan). Errors: those of paged_attention_select.
+/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan). Errors:
+/// those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
   constexpr auto& entries = paged_attention_entries<B, S>;

@@ -11,7 +11,7 @@
 #include "tilewave/ops/paged_attention/epilogue.hpp"
 #include "tilewave/ops/paged_attention/layout.hpp"
 #include "tilewave/ops/paged_attention/online_softmax.hpp"
-#include "tilewave/ops/paged_attention/work.hpp"
+#include "tilewave/ops/paged_attention/stages.hpp"
 
 namespace tilewave {
 
@@ -28,6 +28,9 @@ struct PagedAttentionStagedDecode {
   using Epilogue = PagedAttentionEpilogue<L>;
   using Merge = PagedAttentionClusterMerge<L>;
   using Work = PagedAttentionWork<L>;
+  using Stages = PagedAttentionStages<L>;
+  using Stage = typename Stages::Stage;
+  using Ring = typename Stages::Ring;
 
   static constexpr int compute_waves = P.waves_per_block();
   static constexpr int block_threads = (compute_waves + 1) * L::lanes;
@@ -35,20 +38,13 @@ struct PagedAttentionStagedDecode {
   static constexpr int stages = P.prefetch.stages, stage_tokens = P.prefetch.stage_tokens;
   static constexpr int stage_waves = stage_tokens / L::wave_tokens;  // token waves that share a stage
   static constexpr int wave_groups = L::token_waves / stage_waves;   // that take stages in turn
-  static constexpr int stage_chunks = stage_tokens * S.head_size / L::unit;
-  static_assert(sizeof(typename Merge::Shares) <= stages * stage_chunks * 2 * sizeof(Chunk));
+  static_assert(sizeof(typename Merge::Shares) <= sizeof(Stages));
   static_assert(stage_waves >= 1 && wave_groups >= 1 && stage_tokens % L::wave_tokens == 0);
 
-  struct Stage {
-    Chunk k[stage_chunks];  // [segments][D / x][segment][x], a segment being the tokens that lie together in a page
-    Chunk v[stage_chunks];  // [stage_tokens / x][D][x]
-    float k_scale[Kv::per_token ? stage_tokens : 4];
-    float v_scale[Kv::per_token ? stage_tokens : 4];
-  };
   struct Shared {
-    Stage stage[stages];
+    Stages ring;
     typename L::Shared merge;
-    typename B::Mbarrier full[stages], empty[stages], joined;
+    typename B::Mbarrier joined;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -56,8 +52,8 @@ struct PagedAttentionStagedDecode {
     Work work(a);
     if (B::block_lane_id() == 0) {
       for (int i = 0; i < stages; ++i) {
-        B::mbarrier_init(&shared.full[i], 1);
-        B::mbarrier_init(&shared.empty[i], compute_waves);
+        B::mbarrier_init(&shared.ring.full[i], 1);
+        B::mbarrier_init(&shared.ring.empty[i], compute_waves);
       }
       B::mbarrier_init(&shared.joined, compute_waves);
       B::mbarrier_ready();
@@ -66,7 +62,7 @@ struct PagedAttentionStagedDecode {
     if constexpr (P.balanced()) B::launch_next();
     Ring ring;
     if (wave == compute_waves) {
-      for (; work.more(); work.next()) fetch(a, work, ring, shared);
+      for (; work.more(); work.next()) shared.ring.fetch(a, work, ring);
       if (!P.balanced() && a.cluster > 1) Merge::accompany();
       return;
     }
@@ -81,7 +77,7 @@ struct PagedAttentionStagedDecode {
       set_up(a, at, s, shared, join);
       if (work.stages() > 0) consume(a, at, work, ring, s, shared);
       if (!P.balanced() && a.cluster > 1) {
-        Merge::run(a, at, s, shared.merge, *reinterpret_cast<typename Merge::Shares*>(&shared.stage[0]));
+        Merge::run(a, at, s, shared.merge, *reinterpret_cast<typename Merge::Shares*>(&shared.ring.stage[0]));
       } else {
         Epilogue::run(a, at, s, shared.merge, join);
       }
@@ -89,80 +85,6 @@ struct PagedAttentionStagedDecode {
   }
 
  private:
-  /// Where a wave stands in the ring.
-  struct Ring {
-    int slot = 0, round = 0;
-    TILEWAVE_DEVICE void advance(int by) {
-      slot += by;
-      while (slot >= stages) {
-        slot -= stages;
-        round ^= 1;
-      }
-    }
-  };
-
-  // ---- the wave that fetches
-
-  TILEWAVE_DEVICE static void fetch(const Args& a, const Work& work, Ring& ring, Shared& shared) {
-    const int lane = B::lane_id();
-    const std::int32_t segments = stage_tokens >> a.segment_shift, pieces = a.pieces.divisor;
-    const auto page_of = [&](std::int32_t stage) {  // lane s < segments looks up segment s
-      const std::int32_t token = min_of(work.token(stage) + min_of(lane, segments - 1) * a.segment, work.end() - 1);
-      return B::load(work.table() + a.block_size.quotient(max_of(token, work.first())));
-    };
-    std::int32_t page = work.stages() > 0 ? page_of(0) : 0;
-    for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance(1)) {
-      const std::int32_t page_now = page, token = work.token(i);
-      if (i + 1 < work.stages()) page = page_of(i + 1);
-      // Segments with no token to attend are left as they are: their scores are masked, their V zeroed.
-      const std::int32_t from = max_of(work.first() - token, 0) >> a.segment_shift;
-      const std::int32_t to = min_of((work.end() - token + a.segment - 1) >> a.segment_shift, segments);
-      Stage& stage = shared.stage[ring.slot];
-      typename B::Mbarrier* full = &shared.full[ring.slot];
-      B::mbarrier_wait(&shared.empty[ring.slot], ring.round ^ 1);
-      B::mbarrier_expect(full, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
-      for (std::int32_t n = 0; n < ceil_div((to - from) * pieces, L::lanes); ++n) {
-        const std::int32_t piece = n * L::lanes + lane;
-        const std::int32_t segment = min_of(from + a.pieces.quotient(piece), segments - 1);
-        const std::int32_t its_page = B::shuffle(page_now, segment);
-        if (piece < (to - from) * pieces)
-          copy_piece(a, work, stage, full, segment, its_page, token + segment * a.segment, a.pieces.remainder(piece));
-      }
-    }
-  }
-
-  TILEWAVE_DEVICE static void copy_piece(const Args& a, const Work& work, Stage& stage, typename B::Mbarrier* full,
-                                         std::int32_t segment, std::int32_t page, std::int32_t token,
-                                         std::int32_t piece) {
-    constexpr int element = size_of(S.kv);
-    const std::int32_t in_page = token - a.block_size.quotient(token) * a.block_size.divisor;
-    const std::int32_t segment_bytes = a.segment * S.head_size * element;
-    if (piece < a.k_pieces.divisor) {
-      const std::int32_t bytes = a.k_pieces.quotient(segment_bytes);
-      const auto* from =
-          static_cast<const char*>(a.k) + element * (page * a.k_strides.page + work.kv_head() * a.k_strides.head +
-                                                     piece * a.k_strides.unit + in_page * std::int64_t{L::unit});
-      B::copy_bulk(reinterpret_cast<char*>(stage.k) + segment * segment_bytes + piece * bytes, from, bytes, full);
-      return;
-    }
-    piece -= a.k_pieces.divisor;
-    if constexpr (Kv::per_token) {
-      if (piece >= a.v_pieces.divisor) {
-        const bool of_k = piece == a.v_pieces.divisor;
-        const float* from = (of_k ? a.k_scale : a.v_scale) + page * a.scale_page_stride +
-                            work.kv_head() * a.scale_head_stride + in_page;
-        B::copy_bulk((of_k ? stage.k_scale : stage.v_scale) + segment * a.segment, from,
-                     a.segment * static_cast<std::int32_t>(sizeof(float)), full);
-        return;
-      }
-    }
-    const std::int32_t bytes = a.v_pieces.quotient(segment_bytes);
-    const auto* from =
-        static_cast<const char*>(a.v) + element * (page * a.v_strides.page + work.kv_head() * a.v_strides.head +
-                                                   (in_page / L::unit + piece) * a.v_strides.unit);
-    B::copy_bulk(reinterpret_cast<char*>(stage.v) + segment * segment_bytes + piece * bytes, from, bytes, full);
-  }
-
   // ---- the waves that compute
 
   template <class Join>
@@ -220,8 +142,8 @@ struct PagedAttentionStagedDecode {
     }
   }
 
-  /// Row r from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it is still exact: returns
-  /// the power of two it was divided by.
+  /// Row r from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it is still exact:
+  /// returns the power of two it was divided by.
   TILEWAVE_DEVICE static float scale_q_row(int r, RowsOperand* q) {
     std::uint32_t top = 0;  // exponent and mantissa order magnitudes, as integers
     const auto each_word = [&](auto f) {
@@ -234,7 +156,7 @@ struct PagedAttentionStagedDecode {
     each_word([&](std::uint32_t word) { top = max_of(top, max_of(word & 0x7fff0000u, word << 16 & 0x7fff0000u)); });
     top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 1)));
     top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 2)));
-    const std::uint32_t exponent = min_of(max_of(top >> 23, 28u), 240u);  // of zeros and infinities, any
+    const std::uint32_t exponent = min_of(max_of(top >> 23, 15u), 254u);  // of zeros and infinities, any
     const float factor = __builtin_bit_cast(float, (127 + 14 + 127 - exponent) << 23);
     each_word([&](std::uint32_t& word) {
       word = B::pack_f16(__builtin_bit_cast(float, word << 16) * factor,
@@ -264,9 +186,9 @@ struct PagedAttentionStagedDecode {
 
     for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance(1)) {
       // All waves see every phase of every stage: one that missed a phase would take it for the next but one.
-      B::mbarrier_wait(&shared.full[ring.slot], ring.round);
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       const std::int32_t token = work.token(i) + offset;
-      Stage& stage = shared.stage[ring.slot];
+      Stage& stage = shared.ring.stage[ring.slot];
       if (i % wave_groups == group && token < at.end && token + L::wave_tokens > at.first) {
         const bool edge = token < at.full_first || token + L::wave_tokens > at.full_end;
         Scores scores[L::row_tiles][L::score_tiles] = {};
@@ -281,7 +203,7 @@ struct PagedAttentionStagedDecode {
           multiply_v<false>(kv, at, token, s, v, probabilities);
         }
       }
-      B::mbarrier_arrive(&shared.empty[ring.slot]);
+      B::mbarrier_arrive(&shared.ring.empty[ring.slot]);
     }
   }
 

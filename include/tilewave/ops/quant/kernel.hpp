@@ -34,7 +34,7 @@ struct Quant {
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
+    const auto at = Tile::place(a.extent, shared);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
@@ -99,9 +99,9 @@ struct QuantAmax {
   static constexpr int waves = block_threads / B::facts.wave_lanes;
   struct Shared {};
 
-  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const RowExtent& extent = a.in.extent;
-    auto at = Tile::place(extent);
+    auto at = Tile::place(extent, shared);
     float largest = 0.0f;
     for (std::int32_t first = B::block_id() * P.rows; first < extent.rows; first += a.row_step) {
       at.row = first + at.slot;
@@ -144,7 +144,7 @@ struct QuantScale {
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(RowExtent{.rows = 1, .columns = a.count});
+    const auto at = Tile::place(RowExtent{.rows = 1, .columns = a.count}, shared);
     Tile x;
     x.load(a.partials, at, 0, a.count);
     float largest = 0.0f;

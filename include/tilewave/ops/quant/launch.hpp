@@ -87,11 +87,7 @@ Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
 /// another spec or its policy does not take the rows; launch_failed with the runtime's reason.
 template <class B, QuantSpec S, QuantPolicy P>
 Status quant_launch(const QuantProblem& p, hipStream_t stream) {
-  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
-  if (Status s = quant_check(p, B::facts); !s.ok()) return s;
-  if (!policy_takes(P, S.x, p.columns, quant_aligned(p))) {
-    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
-  }
+  if (Status s = check_row_launch(S, P, p, B::facts, quant_check, quant_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
   const QuantArgs args{.x = p.x,
                        .smooth = p.smooth,
@@ -103,8 +99,7 @@ Status quant_launch(const QuantProblem& p, hipStream_t stream) {
       if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
     }
   }
-  using Kernel = Quant<B, S, P>;
-  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
+  return launch_rows<Quant<B, S, P>, P>(args, stream);
 }
 
 }  // namespace tilewave

@@ -19,7 +19,11 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   for (int i = 0; i < all.count; ++i) {
     RowPolicy p = all.list[i];
     const bool vector = p.vec == 16, narrow_rows = size_of(s.x) == 1;
-    if (narrow_rows && vector && !p.held) p.chunks = 2;  // 16 values each: more would not fit the registers
+    if (narrow_rows && vector && arch == ArchId::sm90) {
+      p.vec = 8;  // a store of 16 bytes for every load, so that neighbouring lanes write neighbouring bytes
+    } else if (narrow_rows && vector && !p.held) {
+      p.chunks = 2;  // 16 values each: more would not fit the registers
+    }
     const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
     const bool some_lanes = p.block_threads() == 256 || (narrow_rows && p.block_threads() == 128);
     if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;

@@ -39,22 +39,16 @@ inline constexpr auto quant_entries = []<std::size_t... i>(std::index_sequence<i
 (std::make_index_sequence<quant_policies(B::facts.id, S).count>{});
 
 /// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
-/// Errors: those of quant_check, or no_matching_entry.
+/// Errors, with a null entry: those of quant_check, or no_matching_entry.
 inline Status quant_select(const QuantProblem& p, std::span<const QuantEntry* const> candidates, const ArchFacts& facts,
                            const QuantEntry*& entry) {
-  if (Status s = quant_check(p, facts); !s.ok()) return s;
-  entry = best_row_entry<QuantSpec, QuantProblem>(candidates, p.spec, p.rows, p.columns, quant_aligned(p), facts);
-  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
-  return {};
+  return select_row_entry(p, candidates, facts, quant_check, quant_aligned, entry);
 }
 
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, QuantSpec S>
 Status quant_plan(const QuantProblem& p, const QuantEntry*& entry) {
-  constexpr auto& entries = quant_entries<B, S>;
-  std::array<const QuantEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return quant_select(p, candidates, B::facts, entry);
+  return quant_select(p, pointers_to(quant_entries<B, S>), B::facts, entry);
 }
 
 }  // namespace tilewave

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep
-// it in registers between statistics and output (P.held), so it is read once and written once; else it is read once
-// more for the output. Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory:
-// a few floats per wave. Bound: memory.
+// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows; or, where blocks stay
+// (P.stages), as many as run at a time, for one row after the other. The lanes of a row keep it in registers between
+// statistics and output (P.held), so it is read once and written once; else it is read once more for the output.
+// Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory: a few floats per
+// wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/softmax/policy.hpp"
@@ -35,57 +36,79 @@ struct Softmax {
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent);
-    const int visible = visible_columns(a, at);
-    const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
+    auto at = Tile::place(a.extent, shared);
+    int visible = visible_columns(a, at);
     Tile x;
-    const auto load = [&](int from) {  // what is not visible becomes a score of -inf
-      x.load(source, at, from, visible);
-      Vec<float, unit> hidden;
+    if constexpr (P.stages == 1) {
+      if constexpr (P.held) x.load(source(a, at), at, at.first, visible);
+      row(a, shared, at, visible, x);
+    } else {
+      Tile::copy_ahead(shared, source(a, at), at, at.first, visible);
+      if constexpr (P.blocks > 1) B::cluster_wait();  // see place()
+      while (at.active) {
+        const auto next = Tile::next(at, a.extent);
+        const int next_visible = visible_columns(a, next);
+        x.take(shared, at);
+        Tile::copy_ahead(shared, source(a, next), next, next.first, next_visible);
+        row(a, shared, at, visible, x);
+        at = next;
+        visible = next_visible;
+      }
+    }
+  }
+
+ private:
+  using Place = typename Tile::Place;
+
+  TILEWAVE_DEVICE static const void* source(const Args& a, const Place& at) {
+    return Tile::row(a.x, a.extent, at, a.x_strides);
+  }
+
+  /// A row, of which x is the tile if the row is held.
+  TILEWAVE_DEVICE static void row(const Args& a, Shared& shared, const Place& at, int visible, Tile& x) {
+    const float scale_log2 = abs_of(a.scale_log2);
+    const auto prepare = [&](int from) {
+      if (a.scale_log2 < 0.0f) x.negate();
+      Vec<float, unit> hidden;  // what is not visible becomes a score of -inf
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) hidden[e] = a.scale_log2 > 0.0f ? minus_infinity : -minus_infinity;
+      for (int e = 0; e < unit; ++e) hidden[e] = minus_infinity;
       x.fill(at, from, visible, hidden);
     };
-    if constexpr (P.held) load(at.first);
+    if constexpr (P.held) prepare(at.first);
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
-        if constexpr (P.held) {
-          x.refresh();
-        } else {
-          load(from);
+        if constexpr (!P.held) {
+          x.load(source(a, at), at, from, visible);
+          prepare(from);
         }
         body(from);
       });
     };
-    // In log2 units.
-    const auto scores = [&](int chunk) {
-      Vec<float, unit> s = x.values(chunk);
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) s[e] *= a.scale_log2;
-      return s;
-    };
 
-    // Of this lane first: `sum` counts in units of exp2(top), the largest score or 0 where there is none.
-    Vec<float, unit> kept[keep ? P.chunks : 1];  // scores, then exp2(score - top)
+    // Of this lane first: `sum` counts in units of exp2(top), the largest score (x scale, in log2 units) or 0 where
+    // there is none.
+    Vec<float, unit> kept[keep ? P.chunks : 1];  // x, then exp2(score - top)
     float largest = minus_infinity, sum = 0.0f, top = 0.0f;
     each(visible, [&](int) {
       const float before = largest;
+      float largest_x = minus_infinity;
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        const Vec<float, unit> s = scores(c);
-        largest = Max{}(largest, fold(s, Max{}));
-        if constexpr (keep) kept[c] = s;
+        const Vec<float, unit> v = x.values(c);
+        largest_x = Max{}(largest_x, fold(v, Max{}));
+        if constexpr (keep) kept[c] = v;
       }
+      largest = Max{}(largest, largest_x * scale_log2);
       top = finite_or_zero(largest);
-      if constexpr (!keep) x.refresh();
+      x.refresh();
       if constexpr (!P.held) sum *= B::exp2(before - top);
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
-        Vec<float, unit> s = keep ? kept[keep ? c : 0] : scores(c);
+        Vec<float, unit> v = keep ? kept[keep ? c : 0] : x.values(c);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) s[e] = B::exp2(s[e] - top);
-        sum += fold(s, Sum{});
-        if constexpr (keep) kept[c] = s;
+        for (int e = 0; e < unit; ++e) v[e] = B::exp2(v[e] * scale_log2 - top);
+        sum += fold(v, Sum{});
+        if constexpr (keep) kept[c] = v;
       }
     });
     const float lane_largest = largest;
@@ -95,6 +118,7 @@ struct Softmax {
     found = Tile::template reduce_values<0, ScaledSum>(shared, at, found);
     top = finite_or_zero(found[0]);
     sum = found[1];
+    if constexpr (P.held) x.refresh();
     const float sum_log2 = B::log2(sum);
     if (a.lse != nullptr && at.leader) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
 
@@ -103,27 +127,27 @@ struct Softmax {
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
         [&](int chunk, int) TILEWAVE_INLINE_LAMBDA {
-          Vec<float, unit> s;
+          Vec<float, unit> v;
           if constexpr (keep) {
-            s = kept[chunk];
+            v = kept[chunk];
             TILEWAVE_UNROLL
-            for (int e = 0; e < unit; ++e) s[e] *= kept_scale;
+            for (int e = 0; e < unit; ++e) v[e] *= kept_scale;
           } else {
-            s = scores(chunk);
+            v = x.values(chunk);
             TILEWAVE_UNROLL
             for (int e = 0; e < unit; ++e) {
+              const float score = v[e] * scale_log2 - top;
               if constexpr (S.kind == SoftmaxKind::softmax) {
-                s[e] = B::exp2(s[e] - top) * inverse;
+                v[e] = B::exp2(score) * inverse;
               } else {
-                s[e] = sum == 0.0f ? minus_infinity : ((s[e] - top) - sum_log2) * ln_2;
+                v[e] = sum == 0.0f ? minus_infinity : (score - sum_log2) * ln_2;
               }
             }
           }
-          return s;
+          return v;
         });
   }
 
- private:
   TILEWAVE_DEVICE static float finite_or_zero(float x) { return x == minus_infinity ? 0.0f : x; }
 
   /// Of a largest score and a sum in units of exp2(it); 0 where there is none.
@@ -143,7 +167,7 @@ struct Softmax {
     }
   };
 
-  TILEWAVE_DEVICE static int visible_columns(const Args& a, const typename Tile::Place& at) {
+  TILEWAVE_DEVICE static int visible_columns(const Args& a, const Place& at) {
     int visible = a.extent.columns;
     if (a.lengths != nullptr && at.active) {
       visible = min_of(visible, max_of(B::load(a.lengths + a.rows_per_length.quotient(at.row)), 0));

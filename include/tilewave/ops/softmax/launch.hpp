@@ -37,11 +37,7 @@ inline bool softmax_aligned(const SoftmaxProblem& p) {
 /// with the runtime's reason.
 template <class B, SoftmaxSpec S, SoftmaxPolicy P>
 Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
-  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
-  if (Status s = softmax_check(p, B::facts); !s.ok()) return s;
-  if (!policy_takes(P, S.x, p.columns, softmax_aligned(p))) {
-    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
-  }
+  if (Status s = check_row_launch(S, P, p, B::facts, softmax_check, softmax_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
   // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
   constexpr float smallest = std::numeric_limits<float>::denorm_min();
@@ -55,8 +51,7 @@ Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
                          .rows_per_length = FastDiv::by(p.rows_per_length),
                          .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
                          .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
-  using Kernel = Softmax<B, S, P>;
-  return B::template launch<Kernel>(row_grid(P, p.rows), args, stream);
+  return launch_rows<Softmax<B, S, P>, P>(args, stream);
 }
 
 }  // namespace tilewave

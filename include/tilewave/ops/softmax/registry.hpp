@@ -31,22 +31,16 @@ inline constexpr auto softmax_entries = []<std::size_t... i>(std::index_sequence
 (std::make_index_sequence<softmax_policies(B::facts.id, S).count>{});
 
 /// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
-/// Errors: those of softmax_check, or no_matching_entry.
+/// Errors, with a null entry: those of softmax_check, or no_matching_entry.
 inline Status softmax_select(const SoftmaxProblem& p, std::span<const SoftmaxEntry* const> candidates,
                              const ArchFacts& facts, const SoftmaxEntry*& entry) {
-  if (Status s = softmax_check(p, facts); !s.ok()) return s;
-  entry = best_row_entry<SoftmaxSpec, SoftmaxProblem>(candidates, p.spec, p.rows, p.columns, softmax_aligned(p), facts);
-  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
-  return {};
+  return select_row_entry(p, candidates, facts, softmax_check, softmax_aligned, entry);
 }
 
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, SoftmaxSpec S>
 Status softmax_plan(const SoftmaxProblem& p, const SoftmaxEntry*& entry) {
-  constexpr auto& entries = softmax_entries<B, S>;
-  std::array<const SoftmaxEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return softmax_select(p, candidates, B::facts, entry);
+  return softmax_select(p, pointers_to(softmax_entries<B, S>), B::facts, entry);
 }
 
 }  // namespace tilewave

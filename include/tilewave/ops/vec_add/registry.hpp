@@ -47,10 +47,7 @@ inline Status vec_add_select(const VecAddProblem& p, std::span<const VecAddEntry
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, VecAddSpec S>
 Status vec_add_plan(const VecAddProblem& p, const VecAddEntry*& entry) {
-  constexpr auto& entries = vec_add_entries<B, S>;
-  std::array<const VecAddEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return vec_add_select(p, candidates, B::facts, entry);
+  return vec_add_select(p, pointers_to(vec_add_entries<B, S>), B::facts, entry);
 }
 
 }  // namespace tilewave

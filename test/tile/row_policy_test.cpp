@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Which policies a chip can have, what they are called, and which rows they take.
+#include "tilewave/tile/row_policy.hpp"
+
+#include "test/catch_compat.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr ArchFacts sm90 = facts_of(ArchId::sm90), gfx950 = facts_of(ArchId::gfx950);
+
+bool fits(const ArchFacts& facts, const RowPolicy& policy, DType x = DType::bf16) {
+  return policy_fits(facts, x, policy);
+}
+
+}  // namespace
+
+TEST_CASE("a row policy prints what differs from a plain one") {
+  CHECK(name_of(RowPolicy{}) == "l256.r1.c4.v16");
+  CHECK(name_of(RowPolicy{.lanes = 64, .rows = 4, .chunks = 16, .vec = 2, .span = 8}) == "l64.r4.c16.v2.s8");
+  CHECK(name_of(RowPolicy{.blocks = 8, .stages = 2}) == "l256.r1.c4.v16.b8.ahead");
+  CHECK(name_of(RowPolicy{.vec = 8, .held = false}) == "l256.r1.c4.v8.again");
+}
+
+TEST_CASE("blocks that stay need rows that are held, one a block, and shared memory for the next") {
+  CHECK(fits(sm90, {.stages = 2}));
+  CHECK(fits(sm90, {.lanes = 512, .chunks = 8, .blocks = 8, .stages = 2}));
+  CHECK_FALSE(fits(sm90, {.stages = 0}));
+  CHECK_FALSE(fits(sm90, {.stages = 3}));
+  CHECK_FALSE(fits(sm90, {.stages = 2, .held = false}));
+  CHECK_FALSE(fits(sm90, {.lanes = 32, .rows = 8, .stages = 2}));
+  CHECK_FALSE(fits(sm90, {.vec = 2, .stages = 2}));
+  CHECK(fits(sm90, {.lanes = 1024, .chunks = 8, .stages = 2}));
+  CHECK_FALSE(fits(sm90, {.lanes = 1024, .chunks = 16, .stages = 2}));  // 256 KB
+  CHECK_FALSE(fits(gfx950, {.stages = 2}));  // copies are a whole wave's there; each lane guards its own
+}
+
+TEST_CASE("clusters are of rows that are held, as large as the chip has them") {
+  CHECK(fits(sm90, {.blocks = 8}));
+  CHECK_FALSE(fits(sm90, {.blocks = 16}));
+  CHECK_FALSE(fits(sm90, {.blocks = 3}));
+  CHECK_FALSE(fits(sm90, {.blocks = 2, .held = false}));
+  CHECK_FALSE(fits(gfx950, {.blocks = 2}));
+}
+
+TEST_CASE("an access is 16 bytes, 8 of codes, or one element") {
+  CHECK(fits(sm90, {.vec = 8}, DType::i8));
+  CHECK_FALSE(fits(sm90, {.vec = 8}));
+  CHECK(fits(sm90, {.vec = 2}));
+  CHECK(RowPolicy{.vec = 8}.wide(DType::i8));
+  CHECK_FALSE(RowPolicy{.vec = 2}.wide(DType::bf16));
+  // Wide ones take rows of whole accesses of 16 bytes.
+  CHECK(policy_takes({.vec = 8}, DType::i8, 64, true));
+  CHECK_FALSE(policy_takes({.vec = 8}, DType::i8, 64, false));
+  CHECK_FALSE(policy_takes({.vec = 8}, DType::i8, 72, true));
+  CHECK(policy_takes({.vec = 1}, DType::i8, 71, false));
+}
+
+TEST_CASE("the policy for few rows has many lanes, for many rows few") {
+  const RowPolicy few{.lanes = 256, .chunks = 4}, many{.lanes = 1024, .chunks = 1};
+  CHECK(better_policy(many, few, DType::bf16, 128, sm90));
+  CHECK_FALSE(better_policy(few, many, DType::bf16, 128, sm90));
+  CHECK(better_policy(few, many, DType::bf16, 8192, sm90));
+}
+
+}  // namespace tilewave::test
