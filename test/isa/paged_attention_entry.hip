@@ -57,7 +57,7 @@ using Kernel = PagedAttentionDecode<Backend, spec, policy>;
 #elif defined(BALANCED)
 constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[BALANCED];
 constexpr PagedAttentionPolicy policy = balanced_policy(spec);
-using Kernel = PagedAttentionBalancedCombine<Backend, spec.head_size, spec.out, policy, policy.work_tokens(spec)>;
+using Kernel = PagedAttentionBalancedCombine<Backend, spec, policy>;
 #else
 using Kernel = PagedAttentionCombine<Backend, COMBINE, DType::OUT>;
 #endif

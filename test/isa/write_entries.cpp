@@ -82,8 +82,7 @@ ordered_json combine_claims() {
 /// The combine after the balanced entry of a spec; its code object is named by the spec's index.
 template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
 ordered_json balanced_combine_claims(int index) {
-  using Kernel =
-      PagedAttentionBalancedCombine<host::Backend<arch>, spec.head_size, spec.out, policy, policy.work_tokens(spec)>;
+  using Kernel = PagedAttentionBalancedCombine<host::Backend<arch>, spec, policy>;
   const std::string name(name_of(arch));
   return {{"code_object", "balanced_combine_" + name + "_" + std::to_string(index) + ".co"},
           {"arch", name},

@@ -25,7 +25,7 @@ void combine_all_blocks() {
   using B = host::Backend<arch>;
   static constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[0];
   static constexpr PagedAttentionPolicy policy = balanced_policy<arch>();
-  using Combine = PagedAttentionBalancedCombine<B, spec.head_size, spec.out, policy, policy.work_tokens(spec)>;
+  using Combine = PagedAttentionBalancedCombine<B, spec, policy>;
   const int workers = paged_attention_workers(policy, B::facts), tokens = policy.work_tokens(spec);
   const int heads = 16, sequences = 2 * B::facts.compute_units / heads + 1;  // more rows than share waves
 
