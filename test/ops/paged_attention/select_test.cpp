@@ -68,7 +68,8 @@ TEST_CASE("select takes the smallest entry that holds all rows, else the largest
         CHECK(plan.entry->arch == arch);
         CHECK(plan.entry->spec == spec);
         const int chosen = plan.entry->policy.block_rows(), rows = group * mtp;
-        CHECK(plan.entry->policy.staged() == (arch == ArchId::sm90 && spec.head_size <= 128));
+        const bool staged = arch == ArchId::sm90 && spec.head_size <= 128 && spec.quant != QuantMode::per_token;
+        CHECK(plan.entry->policy.staged() == staged);
         each_entry([&](const PagedAttentionEntry& e) {
           if (e.arch != arch || !(e.spec == spec) || e.policy.balanced()) return;
           if (e.policy.staged() != plan.entry->policy.staged()) return;

@@ -203,11 +203,13 @@ inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p
 
 namespace detail {
 
-/// Order of the candidates that take a problem: staged before straight to registers; an entry for all query rows of a
+/// Order of the candidates that take a problem: staged before straight to registers, but with scales per token, whose V
+/// is bound by the way to bf16 and has more lanes to convert it without stages; an entry for all query rows of a
 /// kv head before one that needs several blocks for them; then few rows before many, or many before few.
 inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
   const int block_rows = e.policy.block_rows();
-  return (e.policy.staged() ? 0 : 4096) + (block_rows >= rows ? block_rows : 2048 - block_rows);
+  const bool staged_first = e.spec.quant != QuantMode::per_token;
+  return (e.policy.staged() == staged_first ? 0 : 4096) + (block_rows >= rows ? block_rows : 2048 - block_rows);
 }
 
 /// Blocks of the clusters that share a context; 0: better balanced over the chip, as few long contexts are. A cluster
