@@ -345,7 +345,7 @@ class Reading(unittest.TestCase):
             ("s_cbranch_scc0", "65534"),
             ("s_branch", "65529"),
         ]
-        for multiply, loops in (([0, 4], []), ([1], [[1, 2, 3, 7, 8, 9]]), ([1, 7], [[1, 2, 3, 7, 8, 9]]), ([7], [[7, 8]])):
+        for multiply, loops in (([0, 5], []), ([1], [[1, 2, 3, 7, 8, 9]]), ([1, 7], [[1, 2, 3, 7, 8, 9]]), ([7], [[7, 8]])):
             lines = [("v_mfma_f32_16x16x16_bf16", "") if n in multiply else line for n, line in enumerate(code)]
             found = stats.matrix_loops([make(4 * n, name, operands, 4) for n, (name, operands) in enumerate(lines)])
             self.assertEqual([[i.address // 4 for i in loop] for loop in found], loops)
