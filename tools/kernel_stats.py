@@ -64,17 +64,22 @@ def matrix_loops(instructions):
     """The outermost loops that multiply, each a list of instructions. A loop that does nothing of it but repeat another,
     as persistent blocks do for every piece of work, gives way to that one."""
     following = successors(instructions)
+    reached, work = set(), [0]  # not so the padding in front of a loop that is jumped to
+    while work:
+        if (n := work.pop()) not in reached:
+            reached.add(n)
+            work += following[n]
 
     def steady(loop):
         # Without the instructions it is entered at, only what repeats inside it is still connected.
-        entered = {to for n, targets in enumerate(following) if n not in loop for to in targets}
+        entered = {to for n in reached - loop for to in following[n]}
         total = sum(multiplies(instructions[n]) for n in loop)
         for inner in connected(following, loop - entered):
             if sum(multiplies(instructions[n]) for n in inner) == total:
                 return steady(inner)
         return loop
 
-    outermost = connected(following, set(range(len(instructions))))
+    outermost = connected(following, reached)
     outermost = [loop for loop in outermost if any(multiplies(instructions[n]) for n in loop)]
     return [[instructions[n] for n in sorted(steady(loop))] for loop in outermost]
 

@@ -330,7 +330,8 @@ class Reading(unittest.TestCase):
             self.assertEqual(stats.code_object.unpack_msgpack(data), (value, len(data)))
 
     def test_loops(self):
-        """Two nested loops with the inner one out of line behind the end, and straight code around them."""
+        """Two nested loops with the inner one out of line behind the end, and straight code around them. The inner one is
+        it where nothing else multiplies."""
         make = stats.code_object.Instruction
         code = [
             ("s_nop", "0"),
@@ -344,8 +345,10 @@ class Reading(unittest.TestCase):
             ("s_cbranch_scc0", "65534"),
             ("s_branch", "65529"),
         ]
-        found = stats.loops([make(4 * n, name, operands, 4) for n, (name, operands) in enumerate(code)])
-        self.assertEqual([[i.address // 4 for i in loop] for loop in found], [[1, 2, 3, 7, 8, 9]])
+        for multiply, loops in (([0, 5], []), ([1], [[1, 2, 3, 7, 8, 9]]), ([1, 7], [[1, 2, 3, 7, 8, 9]]), ([7], [[7, 8]])):
+            lines = [("v_mfma_f32_16x16x16_bf16", "") if n in multiply else line for n, line in enumerate(code)]
+            found = stats.matrix_loops([make(4 * n, name, operands, 4) for n, (name, operands) in enumerate(lines)])
+            self.assertEqual([[i.address // 4 for i in loop] for loop in found], loops)
 
 
 if __name__ == "__main__":
