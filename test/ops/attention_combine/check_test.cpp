@@ -59,7 +59,7 @@ TEST_CASE("combine: bad problems get a named status and a reason, and nothing is
     good.out_strides = {128, 64};
     good.lse_strides = {2, 1};
     check_refused<AttentionCombineEntry, P>(*e, good, wrongs, attention_combine_check, attention_combine_select,
-                                            all_attention_combine_entries(), e);
+                                            all_attention_combine_entries());
     P wide = good;
     wide.head_size = 512;
     wide.x_strides = {2048, 1024, 512};
