@@ -12,8 +12,8 @@
 namespace tilewave {
 
 /// Every `step`-th part of a row from `offset` on, as PartialSum wants it. A block that begins inside a sequence leaves
-/// its part in slot 2 * block, one that ends inside, as the first of a row does, in 2 * block + 1; `rows` a slot. One row
-/// may lie with all blocks of the launch, `workers`.
+/// its part in slot 2 * block, one that ends inside, as the first of a row does, in 2 * block + 1; `rows` a slot. One
+/// row may lie with all blocks of the launch, `workers`.
 template <int workers>
 struct BalancedParts {
   const void* x;
