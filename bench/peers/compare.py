@@ -2,27 +2,36 @@
 # SPDX-License-Identifier: MIT
 """Ours against peers as a markdown table. Usage: compare.py OURS.csv PEERS.csv [--metric us|us_hot|us_min]
 
-OURS is the CSV of bench_norm, bench_softmax or bench_quant on a GPU, or several of them behind one another; of a config's
-policies the fastest counts. A ratio is a peer's time over ours: above 1, ours is faster."""
+OURS is the CSV of bench_norm, bench_softmax, bench_quant or bench_pa on a GPU, or several of them behind one another; of a
+config's policies the fastest counts. PEERS is that of torch_peers.py or torch_attention.py, or both. A ratio is a peer's
+time over ours: above 1, ours is faster."""
 import argparse
 import csv
 import functools
 import math
 import sys
 
-import configs
+import common
 
 TOOL = "compare"
-fail = functools.partial(configs.fail, TOOL)
+fail = functools.partial(common.fail, TOOL)
 
 
 def rows_of(path, metric):
-    """Rows with a time; a header may come again."""
+    """Rows with a time; a header may come again, with other columns too."""
+    rows, columns = [], None
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            rows = [row for row in csv.DictReader(file) if row["name"] != "name"]
-        for row in rows:
-            row["key"], row["time"] = configs.key_of(row["name"]), float(row[metric])
+            for cells in filter(None, csv.reader(file)):
+                if cells[0] == "name":
+                    columns = cells
+                    continue
+                if len(cells) != len(columns):
+                    raise ValueError(f"{len(cells)} cells below {len(columns)} columns")
+                row = dict(zip(columns, cells))
+                row["key"], row["policy"] = common.key_of(row["name"]), common.policy_of(row["name"])
+                row["time"], row["wrong"] = float(row[metric]), float(row.get("err", 0)) != 0
+                rows.append(row)
     except (OSError, KeyError, TypeError, ValueError) as error:
         fail(f"{path}: not such a CSV: {error!r}")
     timed = [row for row in rows if math.isfinite(row["time"]) and row["time"] > 0]
@@ -32,25 +41,26 @@ def rows_of(path, metric):
 
 
 def table_of(ours, peers):
-    """Lines of markdown: the configs that both have, in the order of ours. Wrong rows of ours do not count."""
+    """Lines of markdown: the configs that both have, in the order of ours. Wrong rows do not count."""
     best, theirs, names = {}, {}, []
     for row in ours:
-        if float(row["err"]) == 0 and (row["key"] not in best or row["time"] < best[row["key"]]["time"]):
+        if not row["wrong"] and (row["key"] not in best or row["time"] < best[row["key"]]["time"]):
             best[row["key"]] = row
     for row in peers:
-        theirs[row["key"], row["peer"]] = row["time"]
-        if row["peer"] not in names:
-            names.append(row["peer"])
-    common = [key for key in best if any((key, name) in theirs for name in names)]
-    if not common:
+        if row["wrong"]:
+            continue
+        theirs[row["key"], row["policy"]] = row["time"]
+        if row["policy"] not in names:
+            names.append(row["policy"])
+    both = [key for key in best if any((key, name) in theirs for name in names)]
+    if not both:
         return []
     lines = ["| config | policy | ours us | GB/s |" + "".join(f" {name} us | ratio |" for name in names),
              "|---|---|---|---|" + "---|---|" * len(names)]
     logs = {name: [] for name in names}
-    for key in common:
+    for key in both:
         row = best[key]
-        policy = row["name"].removesuffix(configs.GOOGLE).split("/")[-1]
-        line = f"| {key} | {policy} | {row['time']:.1f} | {float(row['gbps']):.0f} |"
+        line = f"| {key} | {row['policy']} | {row['time']:.1f} | {float(row['gbps']):.0f} |"
         for name in names:
             time = theirs.get((key, name))
             if time is None:
@@ -64,7 +74,7 @@ def table_of(ours, peers):
 
 
 def main(arguments):
-    parser = configs.Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = common.Parser(prog=TOOL, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ours")
     parser.add_argument("peers")
     parser.add_argument("--metric", choices=["us", "us_hot", "us_min"], default="us")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What of bench/peers needs no PyTorch. Usage: peers_test.py BENCH/PEERS BENCH_NORM|BENCH_SOFTMAX..."""
+"""What of bench/peers needs no PyTorch. Usage: peers_test.py BENCH/PEERS BENCH_PA BENCH_NORM|BENCH_SOFTMAX..."""
+import csv
 import math
 import os
 import subprocess
@@ -8,8 +9,10 @@ import sys
 import tempfile
 import unittest
 
-peers, benches = sys.argv[1], sys.argv[2:]
+peers, bench_pa, benches = sys.argv[1], sys.argv[2], sys.argv[3:]
 sys.path.insert(0, peers)
+import attention_configs  # noqa: E402
+import common  # noqa: E402
 import configs  # noqa: E402
 
 HEADER = "name,iterations,label,us,us_hot,us_min,gbps,err"
@@ -24,6 +27,11 @@ PEERS = ["name,peer,us,us_hot,us_min",
          "softmax/sm90/bf16/c8192/r8192/causal0/torch.compile,torch.compile,128.0,124,126",
          "rmsnorm/sm90/bf16/c5120/r32/bf16/res1/torch.eager,torch.eager,36.0,30,30",
          "rmsnorm/sm90/bf16/c5120/r32/bf16/res1/torch.compile,torch.compile,32.0,30,30"]
+DECODE = "bf16/bs64/mtp2/h128/b3/c1027/hq16/hkv1/vt1/vl0/sw0/distinct"
+ATTENTION = ["name,label,us,us_hot,us_min,gbps,err,block_size",
+             f"pa_decode/sm90/{DECODE}/t128.r2.w1x4.p2x4.s9/iterations:1/manual_time,x,8.0,6,7,203,0,64"]
+ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
+                   f"peer_decode/sm90/{DECODE}/flash,x,12.0,9,11,0", f"peer_decode/sm90/{DECODE}/cudnn,x,4.0,3,3,1"]
 
 
 def run(script, *arguments, **environment):
@@ -50,10 +58,10 @@ class Peers(unittest.TestCase):
 
     def test_keys_and_configs(self):
         fused = "rmsnorm/gfx950/bf16/c8192/r128of32768/fp8.per_token/res1/l256.r1.c4.v16.s2/iterations:1/manual_time"
-        self.assertEqual(configs.key_of(fused), "rmsnorm/bf16/c8192/r32768/fp8.per_token/res1")
-        self.assertEqual(configs.key_of("rmsnorm/sm90/bf16/c8192/r32768/fp8.per_token/res1/torch.compile"),
-                         configs.key_of(fused))
-        c = configs.config_of(configs.key_of(fused))
+        self.assertEqual(common.key_of(fused), "rmsnorm/bf16/c8192/r32768/fp8.per_token/res1")
+        self.assertEqual(common.key_of("rmsnorm/sm90/bf16/c8192/r32768/fp8.per_token/res1/torch.compile"),
+                         common.key_of(fused))
+        c = configs.config_of(common.key_of(fused))
         self.assertEqual(c, configs.Config("rmsnorm", "bf16", 8192, 32768, "fp8", "per_token", True))
         self.assertEqual(c.bytes_ideal(), 32768 * 8192 * (2 * 3 + 1) + 2 * 8192 + 4 * 32768)
         c = configs.config_of("layernorm/f32/c100/r7/i8.per_group/res0")
@@ -64,38 +72,89 @@ class Peers(unittest.TestCase):
         self.assertEqual((c.scale, c.given, c.bytes_ideal()), ("per_token", False, 4096 * 4096 * 3 + 4 * 4096))
         c = configs.config_of("dequant/fp8/c256/r2/bf16.per_group/given1")
         self.assertEqual((c.given, c.bytes_ideal()), (True, 2 * 256 * 3 + 4 * 4))
-        for name in ("pa_decode/bf16/bs16", "softmax/bf16/c8192/r8192", "rmsnorm/bf16/c1/r1/bf16/res2", ""):
+        for name in ("pa_decode/" + DECODE, "softmax/bf16/c8192/r8192", "rmsnorm/bf16/c1/r1/bf16/res2", ""):
             with self.assertRaises(ValueError):
                 configs.config_of(name)
         with self.assertRaises(ValueError):
-            configs.key_of("softmax")
+            common.key_of("softmax")
+
+    def test_keys_and_configs_of_attention(self):
+        self.assertEqual(common.key_of(f"pa_decode/gfx950/{DECODE}/t128.r2.w1x4.p2x4.s9{common.GOOGLE}"), "pa_decode/" + DECODE)
+        self.assertEqual(common.key_of(f"peer_decode/sm90/{DECODE}/cudnn.graph"), "pa_decode/" + DECODE)
+        c = attention_configs.config_of("pa_decode/" + DECODE)
+        self.assertEqual(c, attention_configs.Config(attention_configs.Call("bf16", 2, 128, 3, 1027, 16, 1), 64))
+        for end in ("/hnd", "/nhd/any", "/varied"):
+            self.assertEqual(attention_configs.config_of("pa_decode/" + DECODE + end), c)
+        half = attention_configs.config_of("pa_decode/" + DECODE.replace("bf16", "f16").replace("/distinct", "/f16/distinct"))
+        self.assertEqual((half.call.dtype, half.left_out), ("f16", ""))
+        for ours, other, reason in (("bf16/", "fp8.per_token/", "a cache of another type"), ("vl0", "vl1", "lengths that vary"),
+                                    ("sw0", "sw1023", "a sliding window"), ("sw0", "sw0/f16", "a cache of another type"),
+                                    ("sw0", "sw0/sinks", "'sinks'")):
+            self.assertIn(reason, attention_configs.config_of("pa_decode/" + DECODE.replace(ours, other)).left_out)
+        for name in ("pa_decode/bf16/bs16", "softmax/bf16/c8192/r8192/causal0", DECODE, "pa_decode/i8" + DECODE[4:]):
+            with self.assertRaises(ValueError):
+                attention_configs.config_of(name)
+
+    def test_every_row_of_the_decode_sweep_is_a_config(self):
+        names = common.names_from(bench_pa, None, "--sweep=decode")
+        found = {common.key_of(name): attention_configs.config_of(common.key_of(name)) for name in names}
+        self.assertEqual((len(names), len(found)), (162, 162))  # 9 shapes, two types, three sizes of pages, three mtp
+        kept = [c for c in found.values() if not c.left_out]
+        self.assertEqual((len(kept), len({c.call for c in kept})), (81, 27))
+        self.assertEqual({c.left_out for c in found.values()}, {"", "a cache of another type than Q"})
+        self.assertEqual({(c.block_size, c.call.mtp) for c in kept}, {(b, m) for b in (16, 64, 1024) for m in (1, 2, 4)})
+
+    def test_a_row_of_attention_is_one_of_bench_pa(self):
+        done = subprocess.run([bench_pa, "--sweep=decode", f"--benchmark_filter={DECODE}", "--benchmark_format=csv",
+                               "--arch=sm90"], capture_output=True, text=True, check=True, timeout=120)
+        columns, cells = csv.reader(done.stdout.splitlines())
+        self.assertEqual(columns, attention_configs.COLUMNS)
+        ours, key = dict(zip(columns, cells)), common.key_of(cells[0])
+        line = attention_configs.row_of(key, attention_configs.config_of(key), "sm90", "flash", "x", [12.0, 10.0, 14.0],
+                                        [9.0, 8.0, 7.0], (True, 1e-4, 2e-3))
+        row = dict(zip(columns, map(str, line)))
+        for column in """iterations time_unit arch batch_size block_size bytes_ideal context_length err flops head_size kv_dtype
+                         kv_varlen mtp num_kv_heads num_q_heads ok quant_mode schema_version seed sliding_window""".split():
+            self.assertEqual(row[column], ours[column], column)
+        self.assertEqual(row["name"], f"peer_decode/sm90/{DECODE}/flash")
+        self.assertEqual((row["us"], row["real_time"], row["us_hot"], row["samples"]), ("12", "12", "8", "3"))
+        self.assertEqual((row["max_abs_err"], row["max_rel_err"], row["emulated"]), ("0.0001", "0.002", "0"))
+        self.assertAlmostEqual(float(row["gbps"]), float(ours["bytes_ideal"]) / 12e3, places=2)
+        self.assertAlmostEqual(float(row["tflops"]), float(ours["flops"]) / 12e6, places=4)
+        self.assertEqual({column for column in columns if row[column] == ""},
+                         set("""cpu_time bytes_per_second items_per_second error_occurred error_message config_id num_splits
+                                roof_pct roof_us stages tile trans_v waves""".split()))
+        wrong = attention_configs.row_of(key, attention_configs.config_of(key), "sm86", "flash", "x", [1.0], [1.0],
+                                         (False, math.inf, math.inf))
+        row = dict(zip(columns, map(str, wrong)))
+        self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", ""))
 
     def test_every_row_of_the_benchmarks_is_a_config(self):
         for bench in benches:
-            names = configs.names_from(bench, None)
+            names = common.names_from(bench, None)
             self.assertGreater(len(names), 10)
-            keys = [configs.key_of(name) for name in names]
+            keys = [common.key_of(name) for name in names]
             self.assertEqual(len(set(keys)), len(keys))
             for key in keys:
                 self.assertGreater(configs.config_of(key).rows, 0)
         self.assertGreater(len(benches), 0)
 
     def test_names_of_a_csv_and_of_a_list(self):
-        names = configs.names_from(self.file("ours.csv", OURS), None)
+        names = common.names_from(self.file("ours.csv", OURS), None)
         self.assertEqual(len(names), 5)
-        self.assertEqual(configs.key_of(names[0]), "softmax/bf16/c8192/r8192/causal0")
-        self.assertEqual(configs.names_from(self.file("list", ["a/b/c/d", "", "e/f/g/h"]), None), ["a/b/c/d", "e/f/g/h"])
+        self.assertEqual(common.key_of(names[0]), "softmax/bf16/c8192/r8192/causal0")
+        self.assertEqual(common.names_from(self.file("list", ["a/b/c/d", "", "e/f/g/h"]), None), ["a/b/c/d", "e/f/g/h"])
 
     def test_statistics_are_those_of_the_benchmarks(self):
         ordered = [1, 3, 5, 7, 9, 11]  # the numbers of sampler_test.cpp
-        self.assertEqual([configs.quantile(ordered, q) for q in (0, 0.25, 0.5, 0.75, 1)], [1, 3.5, 6, 8.5, 11])
-        self.assertAlmostEqual(configs.noise_of(ordered), math.sqrt(14) / 6)
-        self.assertTrue(math.isnan(configs.noise_of([4])))
+        self.assertEqual([common.quantile(ordered, q) for q in (0, 0.25, 0.5, 0.75, 1)], [1, 3.5, 6, 8.5, 11])
+        self.assertAlmostEqual(common.noise_of(ordered), math.sqrt(14) / 6)
+        self.assertTrue(math.isnan(common.noise_of([4])))
         quiet, loud = 10 * [100.0], 5 * [90.0, 110.0]
-        self.assertFalse(configs.is_enough(quiet[:9], 5, 1))
-        self.assertTrue(configs.is_enough(quiet, 0, 1))
-        self.assertFalse(configs.is_enough(loud, 0.99, 1))
-        self.assertTrue(configs.is_enough(loud, 1, 1))
+        self.assertFalse(common.is_enough(quiet[:9], 5, 1))
+        self.assertTrue(common.is_enough(quiet, 0, 1))
+        self.assertFalse(common.is_enough(loud, 0.99, 1))
+        self.assertTrue(common.is_enough(loud, 1, 1))
 
     def test_a_row_of_the_csv(self):
         key = "rmsnorm/bf16/c4096/r16/fp8.per_token/res0"
@@ -108,7 +167,7 @@ class Peers(unittest.TestCase):
                           row["scale_mode"], row["residual"]), (3, 16, 4096, 2, 4, 2, 0))
         self.assertAlmostEqual(float(row["gbps"]), (16 * 4096 * 3 + 2 * 4096 + 4 * 16) / 12e3, places=3)
         self.assertAlmostEqual(float(row["cv_pct"]), 100 * 2 / 12, places=3)
-        self.assertEqual(configs.key_of(row["name"]), key)
+        self.assertEqual(common.key_of(row["name"]), key)
 
     def test_compare(self):
         ours, theirs = self.file("ours.csv", OURS), self.file("peers.csv", PEERS)
@@ -123,31 +182,50 @@ class Peers(unittest.TestCase):
         self.assertIn("| l256.r1.c4.v16 | 60.0 | 4067 | 124.0 | 2.07 |",
                       run("compare.py", ours, theirs, "--metric=us_hot").stdout)
 
+    def test_compare_attention_and_rows_behind_one_another(self):
+        ours, theirs = self.file("ours.csv", OURS + ATTENTION), self.file("peers.csv", ATTENTION_PEERS + PEERS)
+        lines = run("compare.py", ours, theirs).stdout.splitlines()
+        self.assertEqual(lines[0], "| config | policy | ours us | GB/s | flash us | ratio | torch.compile us | ratio |"
+                         " torch.eager us | ratio |")  # cudnn is wrong
+        self.assertEqual(len(lines), 6)
+        self.assertEqual(lines[4], f"| pa_decode/{DECODE} | t128.r2.w1x4.p2x4.s9 | 8.0 | 203 | 12.0 | 1.50 | | | | |")
+        done = run("compare.py", self.file("a.csv", ATTENTION), self.file("b.csv", ATTENTION_PEERS), "--metric=us_min")
+        self.assertEqual(done.stdout.splitlines()[2:],
+                         [f"| pa_decode/{DECODE} | t128.r2.w1x4.p2x4.s9 | 7.0 | 203 | 11.0 | 1.57 |",
+                          "| geometric mean | | | | | 1.57 |"])
+
     def test_compare_refuses(self):
         ours, theirs = self.file("ours.csv", OURS), self.file("peers.csv", PEERS)
         untimed = self.file("nan.csv", [HEADER, OURS[1].replace("66.0", "nan")])
         for word, arguments in (("no times", (untimed, theirs)), ("nothing.csv", (ours, "nothing.csv")),
                                 ("in common", (self.file("one.csv", [HEADER, OURS[6]]), theirs)),
+                                ("cells below", (self.file("short.csv", [HEADER, "a/b/c/d,1"]), theirs)),
                                 ("not such a CSV", (theirs, self.file("text", ["a", "b"]))),
                                 ("--metric", (ours, theirs, "--metric=cycles")), ("peers", (ours,))):
             self.refuses(word, "compare.py", *arguments)
 
-    def test_torch_peers_refuses(self):
-        ours = self.file("ours.csv", OURS)
-        for word, arguments in (("names", ()), ("nothing.csv", ("nothing.csv",)), ("--peers", (ours, "--peers=jax")),
-                                ("--max-seconds", (ours, "--max-seconds=nan")), ("--filter", (ours, "--filter=(")),
-                                ("no config is left", (ours, "--filter=gelu")), ("no config is left", ("-",)),
-                                ("no row of", (self.file("list", ["softmax"]),)), ("exits with 1", ("/bin/false",)),
-                                ("--frobnicate", (ours, "--frobnicate"))):
-            self.refuses(word, "torch_peers.py", *arguments)
+    def test_scripts_refuse(self):
+        for script, lines, other in (("torch_peers.py", OURS, "softmax"), ("torch_attention.py", ATTENTION, "pa_decode")):
+            ours = self.file("ours.csv", lines)
+            for word, arguments in (("names", ()), ("nothing.csv", ("nothing.csv",)), ("--peers", (ours, "--peers=jax")),
+                                    ("--max-seconds", (ours, "--max-seconds=nan")), ("--filter", (ours, "--filter=(")),
+                                    ("no config is left", (ours, "--filter=gelu")), ("no config is left", ("-",)),
+                                    ("no row of", (self.file("list", [other]),)), ("exits with 1", ("/bin/false",)),
+                                    ("--frobnicate", (ours, "--frobnicate"))):
+                self.refuses(word, script, *arguments)
+        self.refuses("no config of bench_pa", "torch_attention.py", self.file("ours.csv", OURS))
+        done = run("torch_attention.py", self.file("fp8", [line.replace("bf16", "fp8.per_tensor") for line in ATTENTION]))
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (2, "", "torch_attention: 1 config left out: a cache of another type than Q\n"
+                                 "torch_attention: no config is left to time\n"))
 
-    def test_torch_peers_without_torch_or_gpu(self):
-        ours = self.file("ours.csv", OURS)
+    def test_scripts_without_torch_or_gpu(self):
         self.file("none/torch.py", ["raise ImportError('there is no torch')"])
-        self.refuses("needs PyTorch: there is no torch", "torch_peers.py", ours,
-                     PYTHONPATH=os.path.join(self.scratch.name, "none"))
         self.file("cpu/torch.py", ["class cuda:", "    is_available = staticmethod(lambda: False)"])
-        self.refuses("needs a GPU", "torch_peers.py", ours, PYTHONPATH=os.path.join(self.scratch.name, "cpu"))
+        for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION)):
+            ours = self.file("ours.csv", lines)
+            self.refuses("needs PyTorch: there is no torch", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "none"))
+            self.refuses("needs a GPU", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "cpu"))
 
 
 if __name__ == "__main__":
