@@ -10,15 +10,19 @@
 
 set(generated ${PROJECT_BINARY_DIR}/generated)
 
-# tilewave_op_entries(TARGET OP op NAME Name SPECS count [REGISTRY header]): the header, by default OP's registry.hpp, has
+# tilewave_op_entries(TARGET OP op NAME Name SPECS count [GROUP specs] [REGISTRY header]): the header, by default OP's registry.hpp, has
 # <op>_specs(arch), `count` of them, and <op>_entries<B, S> of <Name>Entry; all_<op>_entries() lists them by architecture
-# and spec.
+# and spec. GROUP: specs of one source, where most of a source's time is its headers.
 function(tilewave_op_entries target)
-  cmake_parse_arguments(arg "" "OP;NAME;SPECS;REGISTRY" "" ${ARGN})
+  cmake_parse_arguments(arg "" "OP;NAME;SPECS;GROUP;REGISTRY" "" ${ARGN})
   set(op ${arg_OP})
   set(registry tilewave/ops/${op}/registry.hpp)
   if(arg_REGISTRY)
     set(registry ${arg_REGISTRY})
+  endif()
+  set(group 1)
+  if(arg_GROUP)
+    set(group ${arg_GROUP})
   endif()
   set(name ${arg_NAME})
   set(spec_count ${arg_SPECS})  # checked against <op>_specs() by the generated list
@@ -36,11 +40,18 @@ function(tilewave_op_entries target)
       set(header host/backend.hpp)
       set(backend "host::Backend<ArchId::${arch}>")
     endif()
+    set(functions)
     foreach(index RANGE ${last})
       set(slice ${op}_entries_${arch}_${index})
-      configure_file(${PROJECT_SOURCE_DIR}/cmake/entries_slice.cpp.in ${generated}/${slice}.cpp @ONLY)
+      string(APPEND functions "std::span<const ${name}Entry> ${slice}() {\n"
+             "  return ${op}_entries<${backend}, ${op}_specs(ArchId::${arch})[${index}]>;\n}\n")
       list(APPEND slices ${slice})
-      list(APPEND sources ${generated}/${slice}.cpp)
+      math(EXPR in_group "(${index} + 1) % ${group}")
+      if(in_group EQUAL 0 OR index EQUAL last)
+        configure_file(${PROJECT_SOURCE_DIR}/cmake/entries_slice.cpp.in ${generated}/${slice}.cpp @ONLY)
+        list(APPEND sources ${generated}/${slice}.cpp)
+        set(functions)
+      endif()
     endforeach()
   endforeach()
   list(JOIN slices "(),\n        " names)  # one text serves as declarators and as calls
@@ -60,13 +71,13 @@ add_library(tilewave_pa_score_entries OBJECT)
 tilewave_op_entries(tilewave_pa_score_entries OP paged_attention_score NAME PagedAttention SPECS 4
                     REGISTRY tilewave/ops/paged_attention/score_specs.hpp)
 add_library(tilewave_row_entries OBJECT)
-tilewave_op_entries(tilewave_row_entries OP attention_combine NAME AttentionCombine SPECS 7)
-tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28)
-tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24)
-tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6)
+tilewave_op_entries(tilewave_row_entries OP attention_combine NAME AttentionCombine SPECS 7 GROUP 4)
+tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28 GROUP 4)
+tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24 GROUP 4)
+tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6 GROUP 2)
 add_library(tilewave_memory_entries OBJECT)
-tilewave_op_entries(tilewave_memory_entries OP traffic NAME Traffic SPECS 4 REGISTRY bench/harness/traffic.hpp)
-tilewave_op_entries(tilewave_memory_entries OP vec_add NAME VecAdd SPECS 3)
+tilewave_op_entries(tilewave_memory_entries OP traffic NAME Traffic SPECS 4 GROUP 4 REGISTRY bench/harness/traffic.hpp)
+tilewave_op_entries(tilewave_memory_entries OP vec_add NAME VecAdd SPECS 3 GROUP 3)
 foreach(target tilewave_pa_entries tilewave_pa_feature_entries tilewave_pa_score_entries tilewave_pa_wide_entries
         tilewave_row_entries tilewave_memory_entries)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
