@@ -38,7 +38,8 @@ TEST_CASE("blocks that stay need rows that are held, one a block, and shared mem
 
 TEST_CASE("clusters are of rows that are held, as large as the chip has them") {
   CHECK(fits(sm90, {.blocks = 8}));
-  CHECK_FALSE(fits(sm90, {.blocks = 16}));
+  CHECK(fits(sm90, {.blocks = 16}));
+  CHECK_FALSE(fits(sm90, {.blocks = 32}));
   CHECK_FALSE(fits(sm90, {.blocks = 3}));
   CHECK_FALSE(fits(sm90, {.blocks = 2, .held = false}));
   CHECK_FALSE(fits(gfx950, {.blocks = 2}));
