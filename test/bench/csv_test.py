@@ -15,7 +15,7 @@ sliding_window num_splits tile waves stages""".split()
 SMALL = "mtp[14]/h128/b3/.*hq8/"
 NAME = re.compile(r"pa_decode/(gfx942|gfx950|sm90)/(bf16|fp8\.per_token|fp8\.per_tensor)/bs(\d+)/mtp(\d+)/h(\d+)/b(\d+)"
                   r"/c(\d+)/hq(\d+)/hkv(\d+)/vt([01])/vl([01])/sw(\d+)(/distinct)?(/varied)?"
-                  r"/(t\d+\.r\d+\.w\d+x\d+\.p\d+x\d+(?:\.q)?\.s(\d+))(/iterations:1/manual_time)?")
+                  r"/(t\d+\.r\d+\.w\d+x\d+\.[pb]\d+x\d+(?:\.q)?(?:\.balanced)?\.s(\d+))(/iterations:1/manual_time)?")
 NAMED = ["block_size", "mtp", "head_size", "batch_size", "context_length", "num_q_heads", "num_kv_heads", "trans_v",
          "kv_varlen", "sliding_window"]  # groups 3 to 12 of NAME
 
@@ -119,7 +119,9 @@ class Csv(contract.Contract):
         self.assertEqual(len(selected), 1)
         self.assertGreater(len(every), 1)
         self.assertEqual({row["config_id"] for row in every}, {"0"})
-        self.assertEqual({row["num_splits"] for row in every}, {"5"})
+        balanced = [row for row in every if ".balanced" in row["label"]]  # cut by themselves
+        self.assertEqual({row["num_splits"] for row in balanced}, {"1"})
+        self.assertEqual({row["num_splits"] for row in every if row not in balanced}, {"5"})
         self.assertEqual(len({row["label"] for row in every}), len(every))
 
     def test_same_run_same_numbers(self):
