@@ -183,7 +183,8 @@ TEST_CASE("bugclass 21: logits far below zero are not beaten by masked tokens") 
     const std::vector<std::int32_t> lengths{3, 20, tile_of(e) + 3, 200};
     // Splits are merged by their lse, which at 1e5 has steps of 1/128, as much as a weight may be off.
     for (const auto& [size, splits] : {std::pair{-1e4f, 3}, {-1e5f, 1}, {-1e30f, 1}, {1e30f, 1}}) {
-      if (e.policy.balanced() && std::abs(size) > 1e4f) continue;  // parts are combined by their lse, which has no digits left
+      if (e.policy.balanced() && std::abs(size) > 1e4f)
+        continue;  // parts are combined by their lse, which has no digits left
       PagedAttentionCase c = case_for(e, lengths);
       c.mtp = 4;
       c.num_q_heads = 2;
