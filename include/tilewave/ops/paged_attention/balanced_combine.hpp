@@ -87,14 +87,14 @@ struct PagedAttentionBalancedCombine {
     const std::int32_t row_group = group_row / P.block_rows(), items = a.kv_heads.divisor * a.row_groups.divisor;
     std::int32_t all = 0, before = 0;
     for (std::int32_t s = B::lane_id(); s < a.batch; s += lanes) {
-      const std::int32_t stages = stages_of(a, s);
+      const std::int32_t stages = PagedAttentionReach::stages_of<B>(a, s, work_tokens);
       all += stages;
       if (s < sequence) before += stages;
     }
-    const std::int64_t total = std::int64_t{sum(all)} * items;
-    const std::int32_t stages = stages_of(a, sequence);
+    const std::int64_t total = std::int64_t{wave_sum<B>(all)} * items;
+    const std::int32_t stages = PagedAttentionReach::stages_of<B>(a, sequence, work_tokens);
     const std::int64_t begin =
-        std::int64_t{sum(before)} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
+        std::int64_t{wave_sum<B>(before)} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
     Parts parts{
         a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), group_row - row_group * P.block_rows(), 0, 1, 0};
     if (stages > 0) {
@@ -127,17 +127,9 @@ struct PagedAttentionBalancedCombine {
     total.lse = weight == 0.0f ? minus_infinity : reference + B::log2(weight) * ln_2;
   }
 
-  TILEWAVE_DEVICE static std::int32_t stages_of(const Args& a, std::int32_t s) {
-    return PagedAttentionReach::of(a, B::load(a.context_lengths + s), work_tokens).stages;
-  }
   /// The block w with floor(w T / G) <= stage < floor((w + 1) T / G).
   TILEWAVE_DEVICE static std::int64_t block_of(const Args& a, std::int64_t stage, std::int64_t total) {
     return ((stage + 1) * workers_of(a, total) - 1) / total;
-  }
-  TILEWAVE_DEVICE static std::int32_t sum(std::int32_t x) {
-    TILEWAVE_UNROLL
-    for (int mask = 1; mask < lanes; mask *= 2) x += B::shuffle_xor(x, mask);
-    return B::uniform(x);
   }
 };
 

@@ -94,8 +94,8 @@ struct PagedAttentionClusterMerge {
       s.row_max[t][r] = total == 0.0f ? L::minus_infinity : (top + B::log2(total)) * ln_2;
       if (a.sinks != nullptr) {
         const std::int32_t row = first_of_block(at) + row_in_block(at, t, r);
-        const std::int32_t head = at.kv_head * a.group.divisor + a.group.remainder(min_of(row, a.rows - 1));
-        const JoinedSink joined = join_sink<B>(s.row_max[t][r], B::load(a.sinks + head));
+        const auto query = L::query_row(a, at, min_of(row, a.rows - 1));
+        const JoinedSink joined = join_sink<B>(s.row_max[t][r], B::load(a.sinks + query.head));
         factor *= joined.share;
         s.row_max[t][r] = joined.lse;
       }
@@ -133,10 +133,9 @@ struct PagedAttentionClusterMerge {
     for (int r = 0; r < L::rows_per_lane; ++r) {
       const std::int32_t row = first_of_block(at) + (wave_row * L::row_tiles + t) * L::atom_rows + Map::row(lane, r);
       if (row >= a.rows) continue;
-      const std::int32_t token = a.group.quotient(row);
-      const std::int32_t head = at.kv_head * a.group.divisor + row - token * a.group.divisor;
-      auto* to = static_cast<std::uint16_t*>(a.out) + (at.sequence * std::int64_t{a.mtp} + token) * a.out_row_stride +
-                 head * a.out_head_stride + d * L::atom_kv + L::kv_per_lane * Map::group(lane);
+      const auto query = L::query_row(a, at, row);
+      auto* to = static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride +
+                 query.head * a.out_head_stride + d * L::atom_kv + L::kv_per_lane * Map::group(lane);
       Vec<std::uint32_t, L::kv_per_lane / 2> words;
       TILEWAVE_UNROLL
       for (int w = 0; w < L::kv_per_lane / 2; ++w) {
@@ -151,9 +150,8 @@ struct PagedAttentionClusterMerge {
     L::each_row([&](int t, int r) {
       const std::int32_t row = first_of_block(at) + row_in_block(at, t, r);
       if (row >= a.rows || Map::group(B::lane_id()) != 0) return;
-      const std::int32_t token = a.group.quotient(row);
-      const std::int32_t head = at.kv_head * a.group.divisor + row - token * a.group.divisor;
-      B::store(a.lse + (at.sequence * std::int64_t{a.mtp} + token) * a.num_q_heads + head, s.row_max[t][r]);
+      const auto query = L::query_row(a, at, row);
+      B::store(a.lse + query.out_row * a.num_q_heads + query.head, s.row_max[t][r]);
     });
   }
 

@@ -92,21 +92,20 @@ struct PagedAttentionEpilogue {
     L::each_row([&](int t, int r) {
       const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
       if (row >= a.rows) return;
-      const std::int32_t token = a.group.quotient(row);
-      const std::int32_t head = at.kv_head * a.group.divisor + row - token * a.group.divisor;
-      const std::int64_t out_row = at.sequence * std::int64_t{a.mtp} + token;
-      const std::int64_t lse_at = out_row * a.num_q_heads + head;
+      const auto query = L::query_row(a, at, row);
+      const std::int64_t lse_at = query.out_row * a.num_q_heads + query.head;
       const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
       float scale = sum == 0.0f ? 0.0f : v_scale / sum;
       float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
       if (at.slot < 0) {
         if (a.sinks != nullptr) {  // as combine does it, to the bit
-          const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + head));
+          const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + query.head));
           L::scale_row(s, t, r, scale);
           scale = joined.share;
           lse = joined.lse;
         }
-        auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
+        auto* to =
+            static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride + query.head * a.out_head_stride;
         write_out(s, t, r, scale, to + column);
         if (a.lse != nullptr && column == 0) B::store(a.lse + lse_at, lse);
       } else {

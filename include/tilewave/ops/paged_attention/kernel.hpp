@@ -63,7 +63,7 @@ struct PagedAttentionDecode {
     Place at;
     const std::int32_t block = B::block_id(), wave = B::wave_id();
     const std::int32_t work = a.splits.quotient(block), group = a.row_groups.quotient(work);
-    at.split = block - work * a.splits.divisor;
+    const std::int32_t split = block - work * a.splits.divisor;
     const std::int32_t row_group = work - group * a.row_groups.divisor;
     at.sequence = a.kv_heads.quotient(group);
     at.kv_head = group - at.sequence * a.kv_heads.divisor;
@@ -71,21 +71,17 @@ struct PagedAttentionDecode {
     at.wave_token = wave % L::token_waves;
     at.first_row = row_group * L::block_rows + at.wave_row * L::row_tiles * L::atom_rows;
 
-    at.length = B::uniform(B::load(a.context_lengths + at.sequence));
-    at.beyond_table = at.length > a.capacity;
-    at.slot = a.splits.divisor == 1 ? -1 : at.split;
-    at.end = at.beyond_table ? 0 : max_of(at.length, 0);
-    at.first = max_of(at.end - a.mtp - min_of(a.window, at.end), 0);
-    at.full_first = max_of(at.end - 1 - min_of(a.window, at.end), 0);
-    at.full_end = at.end - a.mtp + 1;
-
     constexpr std::int32_t block_tokens = L::block_tokens;
-    const std::int32_t base = align_down(at.first, std::int32_t{L::wave_tokens});
-    const std::int32_t block_tiles = ceil_div(at.end - base, block_tokens);
+    const std::int32_t length = B::uniform(B::load(a.context_lengths + at.sequence));
+    const auto reach = PagedAttentionReach::of(a, length, block_tokens, L::wave_tokens);
+    reach.tell(a, at);
+    at.slot = a.splits.divisor == 1 ? -1 : split;
+
+    const std::int32_t base = reach.base, block_tiles = reach.stages;
     const std::int32_t equal_parts = a.splits.quotient(block_tiles + a.splits.divisor - 1);
     const std::int32_t per_split = max_of(equal_parts, a.split_tiles);
-    const std::int32_t from = base + min_of(at.split * per_split, block_tiles) * block_tokens;
-    const std::int32_t to = min_of(at.end, base + min_of((at.split + 1) * per_split, block_tiles) * block_tokens);
+    const std::int32_t from = base + min_of(split * per_split, block_tiles) * block_tokens;
+    const std::int32_t to = min_of(at.end, base + min_of((split + 1) * per_split, block_tiles) * block_tokens);
     at.begin = from + at.wave_token * L::wave_tokens;
     at.tiles = at.begin < to ? ceil_div(to - at.begin, block_tokens) : 0;
     return at;
@@ -126,10 +122,9 @@ struct PagedAttentionDecode {
   TILEWAVE_DEVICE static void load_q_row(const Args& a, const Place& at, int lane, std::int32_t row, int r,
                                          RowsOperand* q) {
     const bool valid = row < a.rows;
-    const std::int32_t token = a.group.quotient(valid ? row : 0);
-    const std::int32_t head = at.kv_head * a.group.divisor + (valid ? row : 0) - token * a.group.divisor;
-    const auto* row_start = static_cast<const std::uint16_t*>(a.q) +
-                            (at.sequence * std::int64_t{a.mtp} + token) * a.q_row_stride + head * a.q_head_stride;
+    const auto query = L::query_row(a, at, valid ? row : 0);
+    const auto* row_start =
+        static_cast<const std::uint16_t*>(a.q) + query.out_row * a.q_row_stride + query.head * a.q_head_stride;
     constexpr int words = L::atom.k_per_lane / 2;
     TILEWAVE_UNROLL
     for (int u = 0; u < L::k_units; ++u) {

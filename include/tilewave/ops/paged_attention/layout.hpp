@@ -95,9 +95,9 @@ struct PagedAttentionLayout {
 
   /// What this block and wave are.
   struct Place {
-    std::int32_t sequence, kv_head, split, first_row;  // first_row: of this wave, in [0, mtp * group)
+    std::int32_t sequence, kv_head, first_row;  // first_row: of this wave, in [0, mtp * group)
     std::int32_t wave_row, wave_token;
-    std::int32_t length, first, end;    // attended tokens [first, end)
+    std::int32_t first, end;            // attended tokens [first, end)
     std::int32_t begin, tiles;          // this wave's first token and number of tiles
     std::int32_t full_first, full_end;  // tiles inside are visible to every row
     bool beyond_table;
@@ -111,17 +111,25 @@ struct PagedAttentionLayout {
     return B::lane_id();
   }
 
+  /// What a query row of the block's kv head is: a head of one of the sequence's new tokens.
+  struct QueryRow {
+    std::int32_t token, head;
+    std::int64_t out_row;  // of Q, out and lse
+  };
+  TILEWAVE_DEVICE static QueryRow query_row(const PagedAttentionArgs& a, const Place& at, std::int32_t row) {
+    const std::int32_t token = a.group.quotient(row);
+    return {token, at.kv_head * a.group.divisor + row - token * a.group.divisor,
+            at.sequence * std::int64_t{a.mtp} + token};
+  }
+
   /// Row r of tile t, before its first token. `row` may be past the last.
   TILEWAVE_DEVICE static void begin_row(const PagedAttentionArgs& a, const Place& at, State& s, int t, int r,
                                         std::int32_t row) {
-    const std::int32_t last = min_of(row, a.rows - 1), token = a.group.quotient(last);
-    s.causal_end[t][r] = at.end - a.mtp + 1 + token;
+    const QueryRow query = query_row(a, at, min_of(row, a.rows - 1));
+    s.causal_end[t][r] = at.end - a.mtp + 1 + query.token;
     s.row_max[t][r] = minus_infinity;
     s.row_sum[t][r] = 0.0f;
-    if constexpr (S.alibi) {
-      const std::int32_t head = at.kv_head * a.group.divisor + last - token * a.group.divisor;
-      s.slope[t][r] = B::load(a.alibi_slopes + head) * log2_e;
-    }
+    if constexpr (S.alibi) s.slope[t][r] = B::load(a.alibi_slopes + query.head) * log2_e;
   }
 
   /// The token of the tile that element e of group g's scores is for. From registers a lane has a unit of V; matrices

@@ -122,10 +122,9 @@ struct PagedAttentionStagedDecode {
   TILEWAVE_DEVICE static void load_q_row(const Args& a, const typename L::Place& at, std::int32_t row, int r,
                                          RowsOperand* q) {
     const bool valid = row < a.rows;
-    const std::int32_t token = a.group.quotient(valid ? row : 0);
-    const std::int32_t head = at.kv_head * a.group.divisor + (valid ? row : 0) - token * a.group.divisor;
-    const auto* row_start = static_cast<const std::uint16_t*>(a.q) +
-                            (at.sequence * std::int64_t{a.mtp} + token) * a.q_row_stride + head * a.q_head_stride;
+    const auto query = L::query_row(a, at, valid ? row : 0);
+    const auto* row_start =
+        static_cast<const std::uint16_t*>(a.q) + query.out_row * a.q_row_stride + query.head * a.q_head_stride;
     constexpr int dealt = L::unit / AtomFacts::groups;
     using Dealt = Vec<std::uint32_t, dealt / 2>;
     TILEWAVE_UNROLL
@@ -184,7 +183,7 @@ struct PagedAttentionStagedDecode {
     const std::int32_t k_step = AtomFacts::groups * a.segment * 16;
     const std::int32_t v_row = (offset / L::unit + matrix) * S.head_size * 16 + row * 16;
 
-    for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance(1)) {
+    for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance()) {
       // All waves see every phase of every stage: one that missed a phase would take it for the next but one.
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       const std::int32_t token = work.token(i) + offset;

@@ -26,12 +26,10 @@ struct PagedAttentionStages {
   /// Where a wave stands in the ring.
   struct Ring {
     int slot = 0, round = 0;
-    TILEWAVE_DEVICE void advance(int by) {
-      slot += by;
-      while (slot >= stages) {
-        slot -= stages;
-        round ^= 1;
-      }
+    TILEWAVE_DEVICE void advance() {
+      if (++slot < stages) return;
+      slot = 0;
+      round ^= 1;
     }
   };
 
@@ -47,7 +45,7 @@ struct PagedAttentionStages {
       return B::load(work.table() + a.block_size.quotient(max_of(token, work.first())));
     };
     std::int32_t page = work.stages() > 0 ? page_of(0) : 0;
-    for (std::int32_t i = 0; i < work.stages(); ++i, at.advance(1)) {
+    for (std::int32_t i = 0; i < work.stages(); ++i, at.advance()) {
       const std::int32_t page_now = page, token = work.token(i);
       if (i + 1 < work.stages()) page = page_of(i + 1);
       // Segments with no token to attend are left as they are: their scores are masked, their V zeroed.

@@ -4,34 +4,27 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/reach.hpp"
 
 namespace tilewave {
-
-/// Tokens a sequence attends and the stages they lie in: stage i starts at base + i * stage_tokens.
-struct PagedAttentionReach {
-  std::int32_t first, end, base, stages;
-  bool beyond_table;
-
-  TILEWAVE_DEVICE static PagedAttentionReach of(const PagedAttentionArgs& a, std::int32_t length,
-                                                std::int32_t stage_tokens) {
-    PagedAttentionReach r;
-    r.beyond_table = length > a.capacity;
-    r.end = r.beyond_table ? 0 : max_of(length, 0);
-    r.first = max_of(r.end - a.mtp - min_of(a.window, r.end), 0);
-    r.base = align_down(r.first, stage_tokens);
-    r.stages = ceil_div(r.end - r.base, stage_tokens);
-    return r;
-  }
-};
 
 /// Blocks that have work: each at least one of the `total` stages.
 TILEWAVE_DEVICE std::int64_t workers_of(const PagedAttentionArgs& a, std::int64_t total) {
   return min_of<std::int64_t>(a.workers, total);
 }
 
+/// The sum over the lanes of a wave.
+template <class B>
+TILEWAVE_DEVICE std::int32_t wave_sum(std::int32_t x) {
+  TILEWAVE_UNROLL
+  for (int mask = 1; mask < B::facts.wave_lanes; mask *= 2) x += B::shuffle_xor(x, mask);
+  return B::uniform(x);
+}
+
 template <class L>
 class PagedAttentionWork {
   using B = typename L::Room;
+  using Reach = PagedAttentionReach;
   static constexpr PagedAttentionPolicy policy = L::policy;
   static constexpr std::int32_t stage_tokens = policy.work_tokens(L::spec);
 
@@ -78,11 +71,7 @@ class PagedAttentionWork {
     at.wave_token = wave % L::token_waves;
     const std::int32_t row_group = item - at.kv_head * a.row_groups.divisor;
     at.first_row = row_group * L::block_rows + at.wave_row * L::row_tiles * L::atom_rows;
-    at.first = reach.first;
-    at.end = reach.end;
-    at.beyond_table = reach.beyond_table;
-    at.full_first = max_of(at.end - 1 - min_of(a.window, at.end), 0);
-    at.full_end = at.end - a.mtp + 1;
+    reach.tell(a, at);
     const bool whole = count == reach.stages;
     at.begin = token(0) + at.wave_token * L::wave_tokens;
     const std::int32_t to = min_of(at.end, token(count));
@@ -94,7 +83,7 @@ class PagedAttentionWork {
  private:
   TILEWAVE_DEVICE void enter_sequence(std::int32_t s) {
     sequence = s;
-    reach = PagedAttentionReach::of(a, B::uniform(B::load(a.context_lengths + s)), stage_tokens);
+    reach = Reach::of(a, B::uniform(B::load(a.context_lengths + s)), stage_tokens);
   }
 
   TILEWAVE_DEVICE void begin_even() {
@@ -116,8 +105,9 @@ class PagedAttentionWork {
   /// Block w of G takes stages floor(w T / G) up to floor((w + 1) T / G) of the T of the batch.
   TILEWAVE_DEVICE void begin_balanced() {
     std::int32_t lane_stages = 0;
-    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes) lane_stages += stages_of(s);
-    const std::int64_t total = std::int64_t{sum(lane_stages)} * items_per_sequence;
+    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes)
+      lane_stages += Reach::template stages_of<B>(a, s, stage_tokens);
+    const std::int64_t total = std::int64_t{wave_sum<B>(lane_stages)} * items_per_sequence;
     const std::int64_t workers = workers_of(a, total);
     const std::int64_t begin = total * B::block_id() / max_of<std::int64_t>(workers, 1);
     left = B::block_id() < workers ? static_cast<std::int32_t>(total * (B::block_id() + 1) / workers - begin) : 0;
@@ -129,7 +119,7 @@ class PagedAttentionWork {
     std::int32_t before = 0, s = 0;
     for (std::int32_t chunk = 0; chunk < a.batch; chunk += L::lanes) {
       const std::int32_t mine = chunk + B::lane_id();
-      std::int32_t here = mine < a.batch ? stages_of(mine) : 0, through = here;
+      std::int32_t here = mine < a.batch ? Reach::template stages_of<B>(a, mine, stage_tokens) : 0, through = here;
       TILEWAVE_UNROLL
       for (int step = 1; step < L::lanes; step *= 2) {
         const std::int32_t other = B::shuffle(through, max_of(B::lane_id() - step, 0));
@@ -158,17 +148,8 @@ class PagedAttentionWork {
     segment_is_first = true;
   }
 
-  TILEWAVE_DEVICE std::int32_t stages_of(std::int32_t s) const {
-    return PagedAttentionReach::of(a, B::load(a.context_lengths + s), stage_tokens).stages;
-  }
-  TILEWAVE_DEVICE static std::int32_t sum(std::int32_t x) {
-    TILEWAVE_UNROLL
-    for (int mask = 1; mask < L::lanes; mask *= 2) x += B::shuffle_xor(x, mask);
-    return B::uniform(x);
-  }
-
   const PagedAttentionArgs& a;
-  PagedAttentionReach reach;
+  Reach reach;
   std::int32_t items_per_sequence, sequence, item;  // item: kv head, then row group
   std::int32_t from, count;                         // stages of this segment
   std::int32_t left;                                // stages of this block from here on; -1 when it is done
