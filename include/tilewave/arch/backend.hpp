@@ -7,6 +7,7 @@
 
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/core/dtype.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 #include "tilewave/core/vec.hpp"
@@ -25,6 +26,16 @@ struct AtomRegisters {
 /// Counts what the blocks of a cluster have posted to one of them; in its shared memory.
 struct Mailbox {
   std::uint64_t state;
+};
+
+/// A matrix in shared memory as group_mma reads it, in pieces of 16 bytes along k: piece p of row r lies at
+/// at + r / 8 * eight_rows + r % 8 * 16 + p * next_piece. `at` is aligned to 16 bytes; both strides, in bytes, are
+/// multiples of 16 in [0, 2^18).
+struct GroupOperand {
+  const void* at;
+  int eight_rows, next_piece;
+
+  friend constexpr bool operator==(const GroupOperand&, const GroupOperand&) = default;
 };
 
 /// A room. All functions are static, called by every lane of a wave in the same order (wave-uniform control flow):
@@ -158,6 +169,44 @@ concept StagedBackend = Backend<B> &&
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;
   { B::prefetch(global) } -> std::same_as<void>;
+};
+
+/// A staged room whose waves also multiply in groups: four waves each, from a multiple of four on in their block. What
+/// is called group_ is called by all lanes of a group in the same order (group-uniform control flow):
+///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8 or 16, both
+///               operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32: two pieces.
+///               Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row 16 w + l / 4 + 8 h, column
+///               8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk (bf16 and f16 only): word i
+///               holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low half and the next in the high
+///   batches     group_mma_begin() before the first product, and again after registers that one takes were written;
+///               group_mma_end() makes the products since then one batch; group_mma_wait<pending>() returns when at most
+///               `pending` batches are under way. Only then do accumulators hold their sums, and only then may the
+///               registers of a (which must still exist) and shared memory change. Products of several batches may add
+///               to the same acc
+///   visibility  shared_written(): what this lane has stored to shared memory will be seen by copy_bulk and group_mma,
+///               behind a barrier that follows
+///   sync        group_barrier() for the group's lanes; group_any(predicate): the same, and whether the predicate is
+///               true in any of them
+///   fragments   store_matrices<count>(row, words) by all lanes of a wave, count 2 or 4: 8 x 8 matrices of 2-byte
+///               elements, transposed on the way. Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8, lanes
+///               from 8 count on at anything; element e = 0 (low half), 1 of words[m] of lane l becomes element l / 4 of
+///               row 2 (l % 4) + e of matrix m
+template <class B>
+concept GroupBackend = StagedBackend<B> &&
+    requires(GroupOperand operand, const Chunk& a, Chunk* row, Vec<float, 4>& acc, Vec<float, 8>& wide_acc,
+             Vec<std::uint32_t, 2> two_words, Vec<std::uint32_t, 4> four_words) {
+  { B::template group_mma<DType::bf16, 8>(operand, operand, acc) } -> std::same_as<void>;
+  { B::template group_mma<B::facts.fp8, 16>(operand, operand, wide_acc) } -> std::same_as<void>;
+  { B::template group_mma<DType::bf16, 8>(a, operand, acc) } -> std::same_as<void>;
+  { B::template group_mma<DType::f16, 16>(a, operand, wide_acc) } -> std::same_as<void>;
+  { B::group_mma_begin() } -> std::same_as<void>;
+  { B::group_mma_end() } -> std::same_as<void>;
+  { B::template group_mma_wait<1>() } -> std::same_as<void>;
+  { B::shared_written() } -> std::same_as<void>;
+  { B::group_barrier() } -> std::same_as<void>;
+  { B::group_any(true) } -> std::same_as<bool>;
+  { B::template store_matrices<2>(row, two_words) } -> std::same_as<void>;
+  { B::template store_matrices<4>(row, four_words) } -> std::same_as<void>;
 };
 
 /// Launch geometry. The grid is one-dimensional everywhere: no room's y/z limits, and remaps are plain arithmetic.

@@ -17,6 +17,7 @@
 #if !TILEWAVE_ON_GPU_COMPILER
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/group.hpp"
 #include "tilewave/arch/host/lanes.hpp"
 #include "tilewave/arch/host/launch.hpp"
 #include "tilewave/arch/host/memory.hpp"
@@ -28,14 +29,14 @@
 namespace tilewave::host {
 
 template <ArchId Id>
-struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Staged<Id>, Launch<Id> {
+struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Staged<Id>, Groups<Id>, Launch<Id> {
   static constexpr ArchFacts facts = facts_of(Id);
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
 static_assert(tilewave::Backend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::Backend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::StagedBackend<Backend<ArchId::sm90>>);
+static_assert(tilewave::GroupBackend<Backend<ArchId::sm90>>);
 
 }  // namespace tilewave::host
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/dense.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 
 namespace tilewave::host {
@@ -64,33 +65,6 @@ struct DenseTile {
   }();
 };
 
-/// acc[r][c] += sum over k of rows_side[r][k] * kv_side[k][c], k ascending, f32. Two rows at a time: their
-/// accumulators stay in registers, vectorised along c.
-template <ArchId Id>
-TILEWAVE_HOST_UNTRACKED inline void multiply_dense(float* tile) {
-  using Dense = DenseTile<Id>;
-  constexpr AtomFacts A = Dense::A;
-  constexpr int width = 4, vectors = A.kv / width, step = 2;
-  typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
-  static_assert(A.kv % width == 0 && A.rows % step == 0);
-  const float* const rows_side = tile + Dense::rows_begin;
-  const Lanes* const kv_side = reinterpret_cast<const Lanes*>(tile + Dense::kv_begin);
-  Lanes* const acc = reinterpret_cast<Lanes*>(tile + Dense::acc_begin);
-  for (int r = 0; r < A.rows; r += step) {
-    Lanes sum[step * vectors];
-    TILEWAVE_UNROLL
-    for (int i = 0; i < step * vectors; ++i) sum[i] = acc[r * vectors + i];
-    for (int k = 0; k < A.k; ++k) {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < step * vectors; ++i) {
-        sum[i] += rows_side[(r + i / vectors) * A.k + k] * kv_side[k * vectors + i % vectors];
-      }
-    }
-    TILEWAVE_UNROLL
-    for (int i = 0; i < step * vectors; ++i) acc[r * vectors + i] = sum[i];
-  }
-}
-
 /// Spreads packed pairs of bf16 or f16 over the dense tile as f32.
 template <int N>
 TILEWAVE_HOST_UNTRACKED inline void spread(DType type, float* tile, const std::array<std::uint16_t, N>& at,
@@ -119,7 +93,8 @@ TILEWAVE_HOST_UNTRACKED inline void wave_mma(DType type, const KvOperand& kv, co
   spread<Dense::A.k_per_lane>(type, tile, Dense::kv_at[lane], kv);
   for (int i = 0; i < Dense::acc_per_lane; ++i) tile[acc_at[i]] = acc[i];
   if (meet(self, {CollectiveKind::mma, Dense::A.k, where})) {
-    multiply_dense<Id>(tile);
+    multiply_dense<Dense::A.rows, Dense::A.kv, Dense::A.k>(tile + Dense::rows_begin, tile + Dense::kv_begin,
+                                                           tile + Dense::acc_begin);
     ++self.cluster->counters.mma;
     complete(self);
   }

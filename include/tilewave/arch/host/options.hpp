@@ -57,6 +57,7 @@ struct LaunchCounters {
   std::int64_t bulk_bytes = 0;                             // copy_bulk, counted when queued
   std::int64_t async_dropped_bytes = 0;                    // still queued when the lane returned, never performed
   std::int64_t mma = 0, shuffles = 0, votes = 0;           // per wave; shuffles include xor and group_broadcast
+  std::int64_t group_mma = 0;                              // per group of four waves
   std::int64_t barriers = 0;                               // per block
 
   friend constexpr bool operator==(const LaunchCounters&, const LaunchCounters&) = default;
@@ -74,6 +75,7 @@ struct LaunchCounters {
     mma += other.mma;
     shuffles += other.shuffles;
     votes += other.votes;
+    group_mma += other.group_mma;
     barriers += other.barriers;
   }
 };

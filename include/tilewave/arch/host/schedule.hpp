@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tilewave/arch/host/mbarrier.hpp"
+#include "tilewave/arch/host/product.hpp"
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
@@ -88,6 +89,7 @@ TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
   if (cluster.runnable == 0) land_awaited(self);
   if (cluster.runnable == 0) {
     report_awaited(self);
+    report_groups(self);
     const Wave* waiting = &wave;
     for (int w = 0; w < cluster.waves(); ++w) {
       if (cluster.wave[w]->at_barrier != 0) waiting = cluster.wave[w];
@@ -251,7 +253,10 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
   cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
   order_release(&cluster.ended);
   wave.returned |= self.bit();
-  if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);
+  if (++wave.block->returned == cluster.block_lanes) {
+    detail::check_copies(self);
+    detail::check_groups(self);
+  }
   if (++cluster.returned == cluster.lanes()) {
     switch_fiber(self.stack.fiber, cluster.main);
   } else {

@@ -136,7 +136,7 @@ TILEWAVE_HOST_UNTRACKED inline bool post_row(const Chunk* row, Where where) {
   self.cluster->counters.lds_loads_bytes += 16 * wave.lanes;
   return true;
 }
-TILEWAVE_HOST_UNTRACKED inline const std::byte* posted_row(int lane) {
+TILEWAVE_HOST_UNTRACKED inline std::byte* posted_row(int lane) {
   const Wave& wave = *current_lane->wave;
   return wave.block->shared + wave.posted[wave.parity][lane];
 }

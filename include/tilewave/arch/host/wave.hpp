@@ -49,6 +49,10 @@ enum class CollectiveKind : std::uint8_t {
   mbarrier_arrive,
   mbarrier_expect,
   mbarrier_wait,
+  store_matrices,
+  group_barrier,
+  group_any,
+  group_mma_wait,
 };
 
 constexpr const char* name_of(CollectiveKind kind) {
@@ -63,6 +67,10 @@ constexpr const char* name_of(CollectiveKind kind) {
     case CollectiveKind::mbarrier_arrive: return "mbarrier_arrive";
     case CollectiveKind::mbarrier_expect: return "mbarrier_expect";
     case CollectiveKind::mbarrier_wait: return "mbarrier_wait";
+    case CollectiveKind::store_matrices: return "store_matrices";
+    case CollectiveKind::group_barrier: return "group_barrier";
+    case CollectiveKind::group_any: return "group_any";
+    case CollectiveKind::group_mma_wait: return "group_mma_wait";
   }
   return "unknown";
 }
@@ -71,7 +79,7 @@ constexpr const char* name_of(CollectiveKind kind) {
 /// that each call shuffle are two instructions, each with half of the lanes missing.
 struct Collective {
   CollectiveKind kind;
-  int immediate;  // xor mask, broadcast position, k of the atom, bytes or parity: what is the same in every lane
+  int immediate;  // xor mask, broadcast position, k of the atom, bytes, parity, ...: what is the same in every lane
   Where where;
   friend constexpr bool operator==(const Collective&, const Collective&) = default;
 };
@@ -106,6 +114,7 @@ struct Block;
 struct Cluster;
 struct Mbarrier;
 struct BulkCopy;
+struct Group;
 
 struct alignas(64) Lane {
   LaneStack stack;
@@ -115,6 +124,10 @@ struct alignas(64) Lane {
   int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
   AsyncQueue queue;
+  struct {
+    std::int64_t calls = 0, batches = 0, awaited = 0;  // made in this block; batches ended, waited for
+    bool open = false;                                 // between begin and end
+  } group;
 
   TILEWAVE_HOST_UNTRACKED std::uint64_t bit() const { return std::uint64_t{1} << index; }
 };
@@ -141,6 +154,7 @@ struct alignas(64) Wave {
     int parity = 0;
     Where where{};
   } awaited;
+  Lane* in_group = nullptr;  // the last lane of a call that the wave's group makes together, asleep like the others
   Lane* lane[max_wave_lanes] = {};
   std::uint64_t votes[2] = {};
   struct {
@@ -149,7 +163,8 @@ struct alignas(64) Wave {
   } agreements[remembered_agreements] = {};
   char ordered[2] = {};  // addresses that name the collectives' happens-before edges
   std::uint32_t posted[2][max_wave_lanes];
-  std::uint32_t dealt[max_wave_lanes][4];  // results of load_matrices, written by the last lane to arrive
+  // Results of load_matrices, written by the last lane to arrive, or what store_matrices takes.
+  std::uint32_t dealt[max_wave_lanes][4];
   // Dense operands of an mma. Single: a lane overwrites only its own elements, after it has taken its own result.
   alignas(64) float tile[2048];
 };
@@ -168,6 +183,7 @@ struct Block : Meeting {
   std::byte* shared = nullptr;
   BulkCopy* copy = nullptr;  // [max_bulk_copies]
   int copies = 0;            // that nobody has waited for yet
+  Group* group = nullptr;    // [waves / 4]
 };
 
 /// A cluster in the making. `kernel` runs the body of one lane.
@@ -186,7 +202,7 @@ struct Cluster : Meeting {
   Fiber main;                    // the thread that runs the clusters
   LaunchCounters counters;
   char started = 0, ended = 0;
-  char error[320] = {};
+  char error[480] = {};
 
   int lanes() const { return blocks * block_lanes; }
   int waves() const { return blocks * block_waves; }

@@ -51,6 +51,7 @@ class Worker {
   ~Worker() {
     shared_.unmap();
     copies_.unmap();
+    groups_.unmap();
   }
 
   const char* error() const { return cluster_.error; }
@@ -83,10 +84,13 @@ class Worker {
       if (!shared_.map(shared_bytes)) return false;
     }
     if (copies_.begin == nullptr && !copies_.map(max_cluster_blocks * max_bulk_copies * sizeof(BulkCopy))) return false;
+    constexpr int max_groups = max_cluster_waves / group_waves;
+    if (groups_.begin == nullptr && !groups_.map(max_groups * sizeof(Group))) return false;
     // At the end of its pages, so that an access beyond it faults.
     for (int b = 0; b < cluster_.blocks; ++b) {
       cluster_.block[b].rank = b;
       cluster_.block[b].copy = reinterpret_cast<BulkCopy*>(copies_.begin) + b * max_bulk_copies;
+      cluster_.block[b].group = reinterpret_cast<Group*>(groups_.begin) + b * (cluster_.block_waves / group_waves);
       cluster_.block[b].shared = shared_.end() - shared_bytes + b * request.shared_bytes;
     }
     return true;
@@ -123,6 +127,7 @@ class Worker {
       block.id = id * cluster_.blocks + b;
       block.arrived = block.returned = block.number = 0;
       detail::drop_copies(block);
+      for (int g = 0; g < cluster_.block_waves / group_waves; ++g) block.group[g].restart();
     }
     cluster_.copies_in_flight = 0;
     cluster_.failed = false;
@@ -139,7 +144,7 @@ class Worker {
       wave.ready = wave.all = ~std::uint64_t{0} >> (64 - request.wave_lanes);
       wave.at_barrier = wave.returned = 0;
       wave.arrived = wave.parity = 0;
-      wave.awaited.lane = nullptr;
+      wave.awaited.lane = wave.in_group = nullptr;
       for (auto& agreement : wave.agreements) agreement.number = 0;
     }
     // TSan cannot tell the clusters that share a fiber apart, so it would take cluster n's lane 3 to be before cluster
@@ -150,6 +155,7 @@ class Worker {
       lane.wave = cluster_.wave[i / request.wave_lanes];
       lane.index = i % request.wave_lanes;
       lane.agreements = 0;
+      lane.group = {};
       lane.queue.first = lane.queue.end = lane.queue.committed = 0;
       lane.wave->lane[lane.index] = &lane;
     }
@@ -174,7 +180,7 @@ class Worker {
   Cluster cluster_;
   std::vector<std::unique_ptr<Wave>> waves_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  GuardedPages shared_, copies_;
+  GuardedPages shared_, copies_, groups_;
   std::int64_t clusters_run_ = 0;
 };
 

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+// What a group of four waves does together (GroupBackend): matrix products, barriers and votes.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/arch/host/memory.hpp"
+#include "tilewave/arch/host/product.hpp"
+#include "tilewave/arch/host/schedule.hpp"
+#include "tilewave/arch/host/staged.hpp"
+
+namespace tilewave::host {
+
+namespace detail {
+
+TILEWAVE_HOST_UNTRACKED inline Group& group_of(Lane& self, const char* what, Where where) {
+  const Wave& wave = *self.wave;
+  const int g = wave.index / group_waves;
+  if ((g + 1) * group_waves > self.cluster->block_waves) {
+    fail(self, "%s at %s:%d: of the four waves of this one's group the block of %d has %d", what, where.base_name(),
+         where.line, self.cluster->block_waves, self.cluster->block_waves - g * group_waves);
+  }
+  return wave.block->group[g];
+}
+
+/// A call in words.
+struct Described {
+  char text[200];
+};
+TILEWAVE_HOST_UNTRACKED inline Described describe(const Lane& self, const GroupCall& call) {
+  Described d;
+  const auto byte = [&](const GroupOperand& operand) {
+    return static_cast<int>(static_cast<const std::byte*>(operand.at) - self.wave->block->shared);
+  };
+  if (call.kind != GroupCall::Kind::mma) {
+    std::snprintf(d.text, sizeof(d.text), "group_mma_%s at %s:%d",
+                  call.kind == GroupCall::Kind::begin ? "begin" : "end", call.where.base_name(), call.where.line);
+    return d;
+  }
+  char a[60] = "in registers";
+  if (!call.registers) {
+    std::snprintf(a, sizeof(a), "at byte %d + (%d, %d)", byte(call.a), call.a.eight_rows, call.a.next_piece);
+  }
+  const std::string_view type = name_of(call.type);
+  std::snprintf(d.text, sizeof(d.text), "group_mma<%.*s, %d> at %s:%d of a %s and b at byte %d + (%d, %d)",
+                static_cast<int>(type.size()), type.data(), call.columns, call.where.base_name(), call.where.line, a,
+                byte(call.b), call.b.eight_rows, call.b.next_piece);
+  return d;
+}
+
+TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const GroupOperand& operand, const char* name, int rows,
+                                                  Where where) {
+  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes, PTX ISA, "matrix descriptor format"
+  const auto good = [](int stride) { return stride >= 0 && stride < stride_end && stride % 16 == 0; };
+  if (reinterpret_cast<std::uintptr_t>(operand.at) % 16 != 0 || !good(operand.eight_rows) ||
+      !good(operand.next_piece)) {
+    fail(self, "group_mma at %s:%d: operand %s at %p with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",
+         where.base_name(), where.line, name, operand.at, operand.eight_rows, operand.next_piece);
+  }
+  const int bytes = (rows / 8 - 1) * operand.eight_rows + operand.next_piece + 8 * 16;
+  if (!in_shared(self, operand.at, static_cast<std::size_t>(bytes))) {
+    fail(self, "group_mma at %s:%d: operand %s is not in shared memory", where.base_name(), where.line, name);
+  }
+}
+
+/// This lane makes `call`, its next one of the group.
+TILEWAVE_HOST_UNTRACKED inline void say(Lane& self, Group& group, const GroupCall& call) {
+  const std::int64_t number = self.group.calls++;
+  Group::Call& said = group.call_at(number);
+  if (number == group.calls) {
+    if (group.calls - group.calls_done == Group::max_calls) {
+      fail(self, "more than %d group_mma calls that nobody has waited for at %s:%d", Group::max_calls,
+           call.where.base_name(), call.where.line);
+    }
+    said = {call, 0};
+    ++group.calls;
+  } else if (!(said.call == call)) {
+    fail(self, "group divergence: this lane's call %lld is %s, another lane's %s%s", static_cast<long long>(number),
+         describe(self, call).text, describe(self, said.call).text,
+         said.call.accumulator != call.accumulator ? ", to other accumulators" : "");
+  }
+  ++said.lanes;
+}
+
+/// The accumulator under way of which this lane has `place`, -1 for none.
+TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const float* place) {
+  for (int i = 0; i < group.accumulators; ++i) {
+    if (group.accumulator[i].products != 0 && group.accumulator[i].place[lane] == place) return i;
+  }
+  return -1;
+}
+
+TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, const GroupCall& call) {
+  for (int i = 0; i < Group::max_accumulators; ++i) {
+    Group::Accumulator& acc = group.accumulator[i];
+    if (acc.products != 0) continue;
+    group.accumulators = std::max(group.accumulators, i + 1);
+    acc.columns = call.columns;
+    for (float*& place : acc.place) place = nullptr;
+    return i;
+  }
+  fail(self, "more than %d accumulators that nobody has waited for at %s:%d", Group::max_accumulators,
+       call.where.base_name(), call.where.line);
+}
+
+TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, float* place) {
+  Lane& self = *current_lane;
+  Group& group = group_of(self, "group_mma", call.where);
+  if (!self.group.open) {
+    fail(self, "group_mma at %s:%d is not between group_mma_begin and group_mma_end", call.where.base_name(),
+         call.where.line);
+  }
+  const int lane = index_in_group(self);
+  const std::int64_t number = self.group.calls;
+  const bool first = number == group.calls;
+  const int found = find_accumulator(group, lane, place);
+  if (first) {
+    if (!call.registers) check_operand(self, call.a, "a", group_rows, call.where);
+    check_operand(self, call.b, "b", call.columns, call.where);
+    call.accumulator = found >= 0 ? found : new_accumulator(self, group, call);
+  } else {
+    const int theirs = group.call_at(number).call.accumulator;
+    call.accumulator = found >= 0 || group.accumulator[theirs].place[lane] != nullptr ? found : theirs;
+  }
+  say(self, group, call);
+  Group::Accumulator& acc = group.accumulator[call.accumulator];
+  if (acc.columns != call.columns) {
+    fail(self, "group_mma at %s:%d of %d columns adds to an accumulator under way of %d", call.where.base_name(),
+         call.where.line, call.columns, acc.columns);
+  }
+  if (first) ++acc.products;
+  if (found < 0) take_accumulator(acc, lane, place);
+  if (call.registers) {
+    Group::Operand& operand = group.operand[number % Group::max_calls];
+    operand.place[lane] = a;
+    operand.held[lane] = *a;
+  }
+}
+
+TILEWAVE_HOST_UNTRACKED inline void call_begin(Where where) {
+  Lane& self = *current_lane;
+  say(self, group_of(self, "group_mma_begin", where), {.kind = GroupCall::Kind::begin, .where = where});
+  self.group.open = true;
+}
+
+TILEWAVE_HOST_UNTRACKED inline void call_end(Where where) {
+  Lane& self = *current_lane;
+  Cluster& cluster = *self.cluster;
+  Group& group = group_of(self, "group_mma_end", where);
+  if (!self.group.open) {
+    fail(self, "group_mma_end at %s:%d without a group_mma_begin", where.base_name(), where.line);
+  }
+  self.group.open = false;
+  say(self, group, {.kind = GroupCall::Kind::end, .where = where});
+  const std::int64_t number = self.group.batches++;
+  Group::Batch& batch = group.batch_at(number);
+  if (number == group.batches) {
+    if (group.batches - group.batches_awaited == Group::max_batches) {
+      fail(self, "more than %d batches of group_mma that nobody has waited for at %s:%d", Group::max_batches,
+           where.base_name(), where.line);
+    }
+    batch.end = group.calls;
+    ++group.batches;
+  }
+  order_release(&batch.ordered);
+  if (cluster.options.schedule != Schedule::random) return;
+  const bool last = group.call_at(self.group.calls - 1).lanes == group_lanes;
+  if (last && cluster.draw() % 2 == 0) perform(self, group, number + 1);
+  if (cluster.draw() % 8 == 0) yield(self);
+}
+
+/// As `meet`, for the lanes of the group. True for the last of all, which then calls `complete_group`.
+TILEWAVE_HOST_UNTRACKED inline bool meet_group(Lane& self, Group& group, const Collective& call) {
+  if (group.came == 0) {
+    group.meeting = call;
+    group.calls_before = self.group.calls;
+  } else if (!(group.meeting == call)) {
+    const Collective& other = group.meeting;
+    fail(self, "group divergence: this lane calls %s (%d) at %s:%d while %d of %d lanes wait in %s (%d) at %s:%d",
+         name_of(call.kind), call.immediate, call.where.base_name(), call.where.line, group.came, group_lanes,
+         name_of(other.kind), other.immediate, other.where.base_name(), other.where.line);
+  } else if (group.calls_before != self.group.calls) {
+    fail(self, "group divergence: %s at %s:%d after %lld group_mma calls of this lane and %lld of others",
+         name_of(call.kind), call.where.base_name(), call.where.line, static_cast<long long>(self.group.calls),
+         static_cast<long long>(group.calls_before));
+  }
+  ++group.came;
+  const int number = group.number;
+  if (!meet(self, call)) return false;
+  if (group.came == group_lanes) return true;
+  self.wave->in_group = &self;
+  while (group.number == number) stop(self);
+  self.wave->in_group = nullptr;
+  complete(self);
+  return false;
+}
+
+TILEWAVE_HOST_UNTRACKED inline void complete_group(Lane& self, Group& group) {
+  Cluster& cluster = *self.cluster;
+  group.came = 0;
+  ++group.number;
+  const int first = self.wave->slot - self.wave->index % group_waves;
+  for (int w = first; w < first + group_waves; ++w) {
+    Wave& wave = *cluster.wave[w];
+    if (wave.in_group == nullptr) continue;
+    wave.ready |= wave.in_group->bit();
+    cluster.runnable |= WaveSet{1} << w;
+  }
+  complete(self);
+}
+
+TILEWAVE_HOST_UNTRACKED inline void wait_for_batches(int pending, Where where) {
+  Lane& self = *current_lane;
+  Group& group = group_of(self, "group_mma_wait", where);
+  const std::int64_t target = self.group.batches - pending;
+  if (meet_group(self, group, {CollectiveKind::group_mma_wait, pending, where})) {
+    if (target > group.batches_awaited) {
+      perform(self, group, target);
+      group.batches_awaited = target;
+    }
+    complete_group(self, group);
+  }
+  // What the group's lanes did before the products is before what any of them does from now on.
+  for (; self.group.awaited < target; ++self.group.awaited) order_acquire(&group.batch_at(self.group.awaited).ordered);
+}
+
+TILEWAVE_HOST_UNTRACKED inline bool vote_in_group(CollectiveKind kind, bool predicate, Where where) {
+  Lane& self = *current_lane;
+  Group& group = group_of(self, name_of(kind), where);
+  const int parity = group.number % 2;
+  if (group.came == 0) group.votes[parity] = false;
+  if (predicate) group.votes[parity] = true;
+  order_release(&group.ordered[parity]);
+  if (meet_group(self, group, {kind, 0, where})) complete_group(self, group);
+  order_acquire(&group.ordered[parity]);
+  return group.votes[parity];
+}
+
+/// Reads this lane's share of an operand where ThreadSanitizer sees it. Each wave reads all of it.
+inline void touch([[maybe_unused]] const GroupOperand& operand, [[maybe_unused]] int rows) {
+#if defined(TILEWAVE_HOST_TSAN)
+  const Lane& self = *current_lane;
+  for (int i = self.index; i < 2 * rows; i += self.wave->lanes) {
+    const auto* const words = reinterpret_cast<const volatile std::uint64_t*>(piece_of(operand, i / 2, i % 2));
+    (void)words[0];
+    (void)words[1];
+  }
+#endif
+}
+
+TILEWAVE_HOST_UNTRACKED inline bool post_matrices(const Chunk* row, const std::uint32_t* words, int count,
+                                                  Where where) {
+  Lane& self = *current_lane;
+  Wave& wave = *self.wave;
+  if (self.index < 8 * count) {
+    if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) bad_access(self, row, 16, where);
+    if (!in_shared(self, row, 16)) {
+      fail(self, "a row of store_matrices is not in shared memory at %s:%d", where.base_name(), where.line);
+    }
+    wave.posted[wave.parity][self.index] =
+        static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(row) - wave.block->shared);
+  }
+  for (int m = 0; m < count; ++m) wave.dealt[self.index][m] = words[m];
+  if (!meet(self, {CollectiveKind::store_matrices, count, where})) return false;
+  order_acquire(&wave.ordered[wave.parity]);
+  self.cluster->counters.lds_stores_bytes += 8 * 16 * count;
+  return true;
+}
+/// Row r of matrix m as the lanes' words give it.
+TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(int m, int r) {
+  Vec<std::uint16_t, 8> row;
+  for (int i = 0; i < 8; ++i) {
+    row.data[i] = static_cast<std::uint16_t>(current_lane->wave->dealt[4 * i + r / 2][m] >> 16 * (r % 2));
+  }
+  return row;
+}
+
+}  // namespace detail
+
+/// The chips that have these: GroupBackend says what they do.
+template <ArchId Id>
+struct Groups {};
+
+template <>
+struct Groups<ArchId::sm90> {
+  /// Products are performed when they are waited for, in the random schedule also as soon as the last lane has ended
+  /// their batch, in f32 with ascending k (the chip's fp8 products keep fewer bits). Until then the accumulator's
+  /// registers hold NaN, and a kernel that writes to them or to the registers of operand a fails.
+  template <DType type, int columns>
+  static void group_mma(const GroupOperand& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
+    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(columns == 8 || columns == 16);
+    detail::call_mma({.kind = GroupCall::Kind::mma, .type = type, .columns = columns, .a = a, .b = b, .where = where},
+                     nullptr, acc.data);
+    detail::touch(a, group_rows);
+    detail::touch(b, columns);
+  }
+  template <DType type, int columns>
+  static void group_mma(const Chunk& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
+    static_assert(is_16_bits(type) && (columns == 8 || columns == 16));
+    detail::call_mma(
+        {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
+        acc.data);
+    detail::touch(b, columns);
+  }
+  /// The registers of a are read until the wait.
+  template <DType type, int columns>
+  static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
+
+  static void group_mma_begin(Where where = {}) { detail::call_begin(where); }
+  static void group_mma_end(Where where = {}) { detail::call_end(where); }
+  template <int pending>
+  static void group_mma_wait(Where where = {}) {
+    static_assert(pending >= 0);
+    detail::wait_for_batches(pending, where);
+  }
+  /// Stores are seen by whom a barrier orders behind them, with or without this.
+  static void shared_written() {}
+
+  static void group_barrier(Where where = {}) {
+    (void)detail::vote_in_group(CollectiveKind::group_barrier, false, where);
+  }
+  static bool group_any(bool predicate, Where where = {}) {
+    return detail::vote_in_group(CollectiveKind::group_any, predicate, where);
+  }
+
+  template <int count>
+  static void store_matrices(Chunk* row, const Vec<std::uint32_t, count>& words, Where where = {}) {
+    static_assert(count == 2 || count == 4);
+    if (!detail::post_matrices(row, words.data, count, where)) return;
+    for (int lane = 0; lane < 8 * count; ++lane) {
+      const Vec<std::uint16_t, 8> stored = detail::dealt_row(lane / 8, lane % 8);
+      std::memcpy(detail::posted_row(lane), &stored, sizeof(stored));
+    }
+    detail::finish_matrices();
+  }
+
+ private:
+  static constexpr bool is_16_bits(DType type) { return type == DType::bf16 || type == DType::f16; }
+};
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

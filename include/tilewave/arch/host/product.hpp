@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT
+// The matrix products of a wave group (GroupBackend), from their calls until somebody waits for them: what the lanes
+// must call alike, the accumulators kept aside meanwhile, and the arithmetic.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <bit>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/dense.hpp"
+#include "tilewave/arch/host/mbarrier.hpp"
+
+namespace tilewave::host {
+
+inline constexpr int group_waves = 4, group_lanes = 128, group_rows = 64;
+
+/// What the lanes of a group call alike: the n-th call of one is held against the n-th of the others.
+struct GroupCall {
+  enum class Kind : std::uint8_t { begin, mma, end };
+  Kind kind;
+  bool registers = false;  // hold operand a
+  DType type{};
+  int columns = 0;
+  int accumulator = 0;  // index in Group
+  GroupOperand a{}, b{};
+  Where where{};
+  friend constexpr bool operator==(const GroupCall&, const GroupCall&) = default;
+
+  int k() const { return is_fp8(type) ? 32 : 16; }
+};
+
+/// In mapped memory, of which only the pages in use are real.
+struct Group {
+  static constexpr int max_calls = 256, max_batches = 64, max_accumulators = 64;  // that nobody has waited for yet
+  static constexpr std::uint32_t poison = ~0u;  // bits, a NaN, of the registers of an accumulator under way
+
+  struct Call {
+    GroupCall call;
+    int lanes;  // that made it
+  };
+  struct Batch {
+    std::int64_t end;  // number of the call behind its last
+    char ordered;      // names the happens-before edges of its products
+  };
+  struct Accumulator {
+    int products;  // yet to be added; 0: free
+    int columns;
+    float* place[group_lanes];  // the registers; null until the lane has made its first call
+    alignas(64) float tile[group_rows * 16];
+  };
+  struct Operand {
+    const Chunk* place[group_lanes];
+    Chunk held[group_lanes];  // as of the call
+  };
+
+  // A call that all lanes make together.
+  int came;    // lanes that wait in `meeting`
+  int number;  // of the next
+  Collective meeting;
+  std::int64_t calls_before;  // that each lane has made alone
+  bool votes[2];
+  char ordered[2];  // as in Wave
+  // Calls that they make alone: running numbers, of which the arrays hold the last.
+  std::int64_t calls, calls_done;
+  std::int64_t batches, batches_done, batches_awaited;
+  Batch batch[max_batches];
+  int accumulators;                         // of which some is under way
+  alignas(64) float left[group_rows * 32];  // the operands of a product, dense: [64, k], [k, columns]
+  alignas(64) float right[32 * 16];
+  Call call[max_calls];
+  Accumulator accumulator[max_accumulators];
+  Operand operand[max_calls];
+
+  TILEWAVE_HOST_UNTRACKED Call& call_at(std::int64_t n) { return call[n % max_calls]; }
+  TILEWAVE_HOST_UNTRACKED Batch& batch_at(std::int64_t n) { return batch[n % max_batches]; }
+
+  /// Before a block.
+  TILEWAVE_HOST_UNTRACKED void restart() {
+    came = number = 0;
+    calls = calls_done = batches = batches_done = batches_awaited = 0;
+    while (accumulators > 0) accumulator[--accumulators].products = 0;
+  }
+};
+
+namespace detail {
+
+TILEWAVE_HOST_UNTRACKED inline int index_in_group(const Lane& lane) {
+  return lane.wave->index % group_waves * (group_lanes / group_waves) + lane.index;
+}
+
+/// Row and first column of accumulator elements i, i + 1 (i even) of a lane of the group.
+struct GroupElement {
+  int row, column;
+};
+TILEWAVE_HOST_UNTRACKED constexpr GroupElement group_element(int lane, int i) {
+  return {16 * (lane / 32) + lane % 32 / 4 + 4 * (i & 2), 8 * (i / 4) + 2 * (lane % 4)};
+}
+
+/// The lane's accumulator goes aside.
+TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, float* place) {
+  aside.place[lane] = place;
+  for (int i = 0; i < aside.columns / 2; i += 2) {
+    const GroupElement e = group_element(lane, i);
+    float* const to = aside.tile + e.row * aside.columns + e.column;
+    to[0] = place[i];
+    to[1] = place[i + 1];
+    place[i] = place[i + 1] = std::bit_cast<float>(Group::poison);
+  }
+}
+
+TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside, Where where) {
+  for (int lane = 0; lane < group_lanes; ++lane) {
+    float* const place = aside.place[lane];
+    for (int i = 0; i < aside.columns / 2; i += 2) {
+      if (std::bit_cast<std::uint32_t>(place[i]) != Group::poison ||
+          std::bit_cast<std::uint32_t>(place[i + 1]) != Group::poison) {
+        fail(self, "lane %d of the group wrote to the accumulator of the group_mma at %s:%d before waiting for it",
+             lane, where.base_name(), where.line);
+      }
+      const GroupElement e = group_element(lane, i);
+      const float* const from = aside.tile + e.row * aside.columns + e.column;
+      place[i] = from[0];
+      place[i + 1] = from[1];
+    }
+  }
+}
+
+/// Operand a of registers as dense rows.
+TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, const GroupCall& call,
+                                                     const Group::Operand& operand) {
+  for (int lane = 0; lane < group_lanes; ++lane) {
+    if (std::memcmp(operand.place[lane], &operand.held[lane], sizeof(Chunk)) != 0) {
+      fail(self,
+           "lane %d of the group changed the registers of operand a of the group_mma at %s:%d before waiting for it",
+           lane, call.where.base_name(), call.where.line);
+    }
+    float wide[8];
+    widen(call.type, &operand.held[lane], wide);
+    for (int i = 0; i < 4; ++i) {
+      const int row = 16 * (lane / 32) + lane % 32 / 4 + 8 * (i % 2), k = 8 * (i / 2) + 2 * (lane % 4);
+      group.left[row * 16 + k] = wide[2 * i];
+      group.left[row * 16 + k + 1] = wide[2 * i + 1];
+    }
+  }
+}
+
+TILEWAVE_HOST_UNTRACKED inline const std::byte* piece_of(const GroupOperand& operand, int row, int piece) {
+  return static_cast<const std::byte*>(operand.at) + row / 8 * operand.eight_rows + row % 8 * 16 +
+         piece * operand.next_piece;
+}
+
+TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int64_t number) {
+  const GroupCall& call = group.call_at(number).call;
+  Group::Accumulator& acc = group.accumulator[call.accumulator];
+  const int k = call.k();
+  if (call.registers) {
+    spread_registers(self, group, call, group.operand[number % Group::max_calls]);
+  } else {
+    for (int row = 0; row < group_rows; ++row) {
+      for (int piece = 0; piece < 2; ++piece) {
+        widen(call.type, piece_of(call.a, row, piece), group.left + row * k + piece * k / 2);
+      }
+    }
+  }
+  for (int column = 0; column < call.columns; ++column) {
+    for (int piece = 0; piece < 2; ++piece) {
+      float wide[16];
+      const int count = widen(call.type, piece_of(call.b, column, piece), wide);
+      for (int i = 0; i < count; ++i) group.right[(piece * count + i) * call.columns + column] = wide[i];
+    }
+  }
+  if (k == 16) {
+    call.columns == 8 ? multiply_dense<group_rows, 8, 16>(group.left, group.right, acc.tile)
+                      : multiply_dense<group_rows, 16, 16>(group.left, group.right, acc.tile);
+  } else {
+    call.columns == 8 ? multiply_dense<group_rows, 8, 32>(group.left, group.right, acc.tile)
+                      : multiply_dense<group_rows, 16, 32>(group.left, group.right, acc.tile);
+  }
+  LaunchCounters& counters = self.cluster->counters;
+  ++counters.group_mma;
+  counters.lds_loads_bytes += 32 * (call.columns + (call.registers ? 0 : group_rows));
+  if (--acc.products != 0) return;
+  give_accumulator(self, acc, call.where);
+  while (group.accumulators > 0 && group.accumulator[group.accumulators - 1].products == 0) --group.accumulators;
+}
+
+/// The products of all batches before number `batches`.
+TILEWAVE_HOST_UNTRACKED inline void perform(Lane& self, Group& group, std::int64_t batches) {
+  for (; group.batches_done < batches; ++group.batches_done) {
+    for (; group.calls_done < group.batch_at(group.batches_done).end; ++group.calls_done) {
+      if (group.call_at(group.calls_done).call.kind == GroupCall::Kind::mma) multiply(self, group, group.calls_done);
+    }
+  }
+}
+
+/// Nobody can run, ever: says so if a wave waits for others of its group.
+TILEWAVE_HOST_UNTRACKED inline void report_groups(Lane& self) {
+  for (int w = 0; w < self.cluster->waves(); ++w) {
+    const Wave& wave = *self.cluster->wave[w];
+    if (wave.in_group == nullptr) continue;
+    const Group& group = wave.block->group[wave.index / group_waves];
+    fail(self,
+         "nobody can go on: block %lld wave %d waits in %s at %s:%d, to which %d of the %d lanes of its group came",
+         static_cast<long long>(wave.block->id), wave.index, name_of(group.meeting.kind),
+         group.meeting.where.base_name(), group.meeting.where.line, group.came, group_lanes);
+  }
+}
+
+/// The block's last lane returns.
+TILEWAVE_HOST_UNTRACKED inline void check_groups(Lane& self) {
+  const Block& block = *self.wave->block;
+  for (int g = 0; g < self.cluster->block_waves / group_waves; ++g) {
+    Group& group = block.group[g];
+    if (group.batches == group.batches_awaited && group.calls == group.calls_done) continue;
+    const GroupCall& last = group.call_at(group.calls - 1).call;
+    fail(self, "the block ends with %lld batches of group_mma that nobody waited for, the last call at %s:%d",
+         static_cast<long long>(group.batches - group.batches_awaited), last.where.base_name(), last.where.line);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER
