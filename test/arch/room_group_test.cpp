@@ -1,72 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Matrix products, barriers and votes of wave groups, in the rooms that have them, against plain loops. All sums are of
+// Matrix products of wave groups, in the rooms that have them, against plain loops. All sums are of
 // small integers, so exact in any order.
 #include <cstdint>
-#include <cstring>
-#include <random>
 #include <vector>
 
-#include "test/arch/room.hpp"
+#include "test/arch/group_room.hpp"
 
 namespace tilewave::test {
 namespace {
-
-constexpr int group_lanes = 128, rows = 64;  // of a group, of its products
-
-std::uint32_t code_of(DType type, float value) {
-  return type == DType::bf16 ? f32_to_bf16(value) : type == DType::f16 ? f32_to_f16(value) : f32_to_fp8(type, value);
-}
-
-using Matrix = std::vector<float>;  // row by row
-
-Matrix random_integers(int count, int limit, unsigned seed) {
-  std::mt19937 random(seed);
-  Matrix values(count);
-  for (float& v : values) v = static_cast<float>(static_cast<int>(random() % (2 * limit + 1)) - limit);
-  return values;
-}
-
-/// Appends the elements in the order given, as `type`.
-void append(std::vector<std::uint32_t>& words, DType type, const Matrix& values) {
-  const std::size_t per_word = 4 / size_of(type);
-  for (std::size_t i = 0; i < values.size(); i += per_word) {
-    std::uint32_t word = 0;
-    for (std::size_t e = 0; e < per_word; ++e) word |= code_of(type, values[i + e]) << 8 * size_of(type) * e;
-    words.push_back(word);
-  }
-}
-void append(std::vector<std::uint32_t>& words, const Matrix& values) {
-  for (const float v : values) words.push_back(__builtin_bit_cast(std::uint32_t, v));
-}
-
-/// What a lane knows of its place in the group.
-template <class B>
-struct Place {
-  int lane = B::lane_id(), wave = B::wave_id() % 4, group = B::wave_id() / 4;
-  int id = 32 * wave + lane;
-
-  TILEWAVE_DEVICE int row(int i) const { return 16 * wave + lane / 4 + 4 * (i & 2); }
-  TILEWAVE_DEVICE int column(int i) const { return 8 * (i / 4) + 2 * (lane % 4) + i % 2; }
-  /// Operand a as registers hold it, of a matrix with rows of `pitch` words (of two elements), from word `first` on.
-  TILEWAVE_DEVICE Chunk registers(const std::uint32_t* matrix, int pitch, int first) const {
-    Chunk a;
-    TILEWAVE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int a_row = 16 * wave + lane / 4 + 8 * (i % 2);
-      a[i] = B::load(matrix + a_row * pitch + first + 4 * (i / 2) + lane % 4);
-    }
-    return a;
-  }
-};
-
-/// The two pieces of each of `count` rows (32 bytes each in `from`) go where `to` wants them.
-template <class B>
-TILEWAVE_DEVICE void place_operand(const GroupOperand& to, const std::uint32_t* from, int count, int id) {
-  if (id >= 2 * count) return;
-  const int row = id / 2, piece = id % 2;
-  auto* const at = static_cast<char*>(const_cast<void*>(to.at)) + row / 8 * to.eight_rows + row % 8 * 16;
-  B::store(reinterpret_cast<Chunk*>(at + piece * to.next_piece), B::load(reinterpret_cast<const Chunk*>(from) + id));
-}
 
 // --- one product -----------------------------------------------------------------------------------------------------
 
@@ -141,12 +82,8 @@ struct Problems {
     append(in, type, a);
     append(in, type, b);
     append(in, acc);
-    const std::size_t k = a.size() / rows, columns = acc.size() / rows;
-    for (std::size_t i = 0; i < acc.size(); ++i) {
-      float sum = acc[i];
-      for (std::size_t e = 0; e < k; ++e) sum += a[i / columns * k + e] * b[i % columns * k + e];
-      expected.push_back(sum);
-    }
+    const Matrix sums = product(a, b, a.size() / rows);
+    for (std::size_t i = 0; i < acc.size(); ++i) expected.push_back(acc[i] + sums[i]);
   }
 };
 
@@ -204,8 +141,187 @@ struct CheckProducts {
   }
 };
 
+// --- batches ---------------------------------------------------------------------------------------------------------
+
+/// x = 2 first b, y = second b + first b: the first is taken while the second is under way, to which a third adds.
+template <class B>
+struct BatchesKernel {
+  using Room = B;
+  static constexpr int columns = 8, k = 16, block_threads = group_lanes, waves_per_simd = 1;
+  static constexpr int a_words = rows * k / 2, problem_words = 2 * a_words + columns * k / 2;
+  struct Args {
+    const std::uint32_t* in;  // [grid, problem_words]: first, second, b
+    float* out;               // [grid, 2, rows, columns]
+  };
+  struct Shared {
+    Chunk first[128], b[16];
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const Place<B> me;
+    const std::uint32_t* const in = args.in + B::block_id() * problem_words;
+    const GroupOperand first{shared.first, 256, 128}, b{shared.b, 128, 128};
+    place_operand<B>(first, in, rows, me.id);
+    place_operand<B>(b, in + 2 * a_words, columns, me.id);
+    B::shared_written();
+    B::group_barrier();
+    const Chunk second = me.registers(in + a_words, 8, 0);
+    Vec<float, 4> x{}, y{};
+    B::group_mma_begin();
+    B::template group_mma<DType::bf16, columns>(first, b, x);
+    B::template group_mma<DType::bf16, columns>(first, b, x);
+    B::group_mma_end();
+    B::group_mma_begin();
+    B::template group_mma<DType::bf16, columns>(second, b, y);
+    B::group_mma_end();
+    B::template group_mma_wait<1>();
+    float* const out = args.out + B::block_id() * 2 * rows * columns;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 4; ++i) B::store(out + me.row(i) * columns + me.column(i), x[i]);
+    B::group_mma_begin();
+    B::template group_mma<DType::bf16, columns>(first, b, y);
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 4; ++i) B::store(out + (rows + me.row(i)) * columns + me.column(i), y[i]);
+  }
+};
+
+struct CheckBatches {
+  template <class B>
+  void operator()() const {
+    if constexpr (GroupBackend<B>) {
+      using K = BatchesKernel<B>;
+      constexpr int blocks = 5;
+      std::vector<std::uint32_t> in;
+      Matrix expected;
+      for (unsigned block = 0; block < blocks; ++block) {
+        const Matrix first = random_integers(rows * K::k, 8, 3 * block),
+                     second = random_integers(rows * K::k, 8, 3 * block + 1),
+                     b = random_integers(K::columns * K::k, 8, 3 * block + 2);
+        for (const Matrix* m : {&first, &second, &b}) append(in, DType::bf16, *m);
+        const Matrix x = product(first, b, K::k), y = product(second, b, K::k);
+        for (const float v : x) expected.push_back(2 * v);
+        for (std::size_t i = 0; i < x.size(); ++i) expected.push_back(x[i] + y[i]);
+      }
+      CHECK((run_kernel<K>(blocks, in, expected.size(), -1.0f) == expected));
+    }
+  }
+};
+
+// --- the chained pair ------------------------------------------------------------------------------------------------
+
+/// scores^T = K Q^T, rounded and stored as operand b of out^T = V^T P^T. K comes from shared memory, V from there or
+/// from registers.
+template <class B, DType element, int width, bool from_registers>
+struct ChainKernel {
+  using Room = B;
+  static constexpr DType type = element;
+  static constexpr int columns = width, size = 64;  // of the head; also the tokens
+  static constexpr int block_threads = group_lanes, waves_per_simd = 1, steps = size / 16, pieces = 2 * steps;
+  static constexpr int matrix_words = size * size / 2, problem_words = 2 * matrix_words + columns * size / 2;
+  struct Args {
+    const std::uint32_t* in;  // [grid, problem_words]: K [tokens, size], V^T [size, tokens], Q [columns, size]
+    float* out;               // [grid, size, columns]
+  };
+  struct Shared {
+    Chunk keys[pieces][size], values[pieces][size], queries[pieces][columns], p[pieces][columns];
+  };
+
+  template <int count>
+  TILEWAVE_DEVICE static void fill(Chunk (&to)[pieces][count], const std::uint32_t* from, int id) {
+    for (int i = id; i < pieces * count; i += group_lanes) {
+      B::store(&to[i % pieces][i / pieces], B::load(reinterpret_cast<const Chunk*>(from) + i));
+    }
+  }
+  template <int count>
+  TILEWAVE_DEVICE static GroupOperand step_of(const Chunk (&matrix)[pieces][count], int step) {
+    return {matrix[2 * step], 128, count * 16};
+  }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const Place<B> me;
+    const std::uint32_t* const in = args.in + B::block_id() * problem_words;
+    fill(shared.keys, in, me.id);
+    fill(shared.values, in + matrix_words, me.id);
+    fill(shared.queries, in + 2 * matrix_words, me.id);
+    B::shared_written();
+    B::group_barrier();
+    Vec<float, columns / 2> scores{}, out{};
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int s = 0; s < steps; ++s) {
+      B::template group_mma<type, columns>(step_of(shared.keys, s), step_of(shared.queries, s), scores);
+    }
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+
+    // Matrix 2 j + h: queries 8 j .. as rows, tokens 16 wave + 8 h ..
+    Vec<std::uint32_t, columns / 4> words;
+    TILEWAVE_UNROLL
+    for (int m = 0; m < columns / 4; ++m) {
+      const float low = scores[2 * m], high = scores[2 * m + 1];
+      words[m] = type == DType::f16 ? B::pack_f16(low, high) : B::pack_bf16(low, high);
+    }
+    const int matrix = me.lane / 8 % (columns / 4);
+    B::template store_matrices<columns / 4>(&shared.p[2 * me.wave + matrix % 2][matrix / 2 * 8 + me.lane % 8], words);
+    B::shared_written();
+    B::group_barrier();
+
+    Chunk values[steps];
+    TILEWAVE_UNROLL
+    for (int s = 0; s < steps; ++s) values[s] = me.registers(in + matrix_words, size / 2, 8 * s);
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int s = 0; s < steps; ++s) {
+      if constexpr (from_registers) {
+        B::template group_mma<type, columns>(values[s], step_of(shared.p, s), out);
+      } else {
+        B::template group_mma<type, columns>(step_of(shared.values, s), step_of(shared.p, s), out);
+      }
+    }
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < columns / 2; ++i) {
+      B::store(args.out + (B::block_id() * size + me.row(i)) * columns + me.column(i), out[i]);
+    }
+  }
+};
+
+/// Scores are at most 64, exact in either type.
+template <class K>
+int wrong_chains() {
+  constexpr int blocks = 4;
+  std::vector<std::uint32_t> in;
+  Matrix expected;
+  for (unsigned block = 0; block < blocks; ++block) {
+    const Matrix keys = random_integers(K::size * K::size, 1, 3 * block),
+                 values = random_integers(K::size * K::size, 4, 3 * block + 1),
+                 queries = random_integers(K::columns * K::size, 1, 3 * block + 2);
+    for (const Matrix* m : {&keys, &values, &queries}) append(in, K::type, *m);
+    const Matrix out = product(values, product(queries, keys, K::size), K::size);
+    expected.insert(expected.end(), out.begin(), out.end());
+  }
+  return run_kernel<K>(blocks, in, expected.size(), -1.0f) == expected ? 0 : 1;
+}
+
+struct CheckChains {
+  template <class B>
+  void operator()() const {
+    if constexpr (GroupBackend<B>) {
+      CHECK(wrong_chains<ChainKernel<B, DType::bf16, 8, false>>() == 0);
+      CHECK(wrong_chains<ChainKernel<B, DType::bf16, 16, true>>() == 0);
+      CHECK(wrong_chains<ChainKernel<B, DType::f16, 8, true>>() == 0);
+      CHECK(wrong_chains<ChainKernel<B, DType::f16, 16, false>>() == 0);
+    }
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a group multiplies operands in shared memory and in registers") { AllRooms::each(CheckProducts{}); }
+TEST_CASE("batches of a group's products end in order") { AllRooms::each(CheckBatches{}); }
+TEST_CASE("the accumulators of one group product feed the next") { AllRooms::each(CheckChains{}); }
 
 }  // namespace tilewave::test

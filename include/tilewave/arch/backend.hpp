@@ -173,24 +173,25 @@ concept StagedBackend = Backend<B> &&
 
 /// A staged room whose waves also multiply in groups: four waves each, from a multiple of four on in their block. What
 /// is called group_ is called by all lanes of a group in the same order (group-uniform control flow):
-///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8 or 16, both
-///               operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32: two pieces.
-///               Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row 16 w + l / 4 + 8 h, column
-///               8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk (bf16 and f16 only): word i
-///               holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low half and the next in the high
+///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8 or 16,
+///               both operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32: two
+///               pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row 16 w + l / 4 + 8 h,
+///               column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk (bf16 and f16
+///               only): word i holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low half and the
+///               next in its high half
 ///   batches     group_mma_begin() before the first product, and again after registers that one takes were written;
-///               group_mma_end() makes the products since then one batch; group_mma_wait<pending>() returns when at most
-///               `pending` batches are under way. Only then do accumulators hold their sums, and only then may the
-///               registers of a (which must still exist) and shared memory change. Products of several batches may add
-///               to the same acc
+///               group_mma_end() makes the products since then one batch; group_mma_wait<pending>() returns when at
+///               most `pending` batches are under way. Only then do accumulators hold their sums, and only then may
+///               the registers of a (a variable that must still exist) and shared memory change. Products of several
+///               batches may add to the same acc
 ///   visibility  shared_written(): what this lane has stored to shared memory will be seen by copy_bulk and group_mma,
 ///               behind a barrier that follows
 ///   sync        group_barrier() for the group's lanes; group_any(predicate): the same, and whether the predicate is
 ///               true in any of them
 ///   fragments   store_matrices<count>(row, words) by all lanes of a wave, count 2 or 4: 8 x 8 matrices of 2-byte
 ///               elements, transposed on the way. Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8, lanes
-///               from 8 count on at anything; element e = 0 (low half), 1 of words[m] of lane l becomes element l / 4 of
-///               row 2 (l % 4) + e of matrix m
+///               from 8 count on at anything; element e = 0 (low half), 1 of words[m] of lane l becomes element l / 4
+///               of row 2 (l % 4) + e of matrix m
 template <class B>
 concept GroupBackend = StagedBackend<B> &&
     requires(GroupOperand operand, const Chunk& a, Chunk* row, Vec<float, 4>& acc, Vec<float, 8>& wide_acc,
