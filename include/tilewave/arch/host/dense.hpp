@@ -18,7 +18,8 @@
 namespace tilewave::host::detail {
 
 /// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending, f32; right and acc aligned to 16 bytes. Some rows
-/// at a time: their accumulators stay in registers, vectorised along c.
+/// at a time: their accumulators stay in registers, vectorised along c. (Not TILEWAVE_UNROLL, which g++ leaves alone:
+/// this is where emulated kernels spend their time.)
 template <int rows, int columns, int k>
 TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const float* right, float* acc) {
   constexpr int width = 4, vectors = columns / width, step = 8 / vectors;
@@ -28,15 +29,15 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const floa
   Lanes* const acc_lanes = reinterpret_cast<Lanes*>(acc);
   for (int r = 0; r < rows; r += step) {
     Lanes sum[step * vectors];
-    TILEWAVE_UNROLL
+#pragma GCC unroll 8
     for (int i = 0; i < step * vectors; ++i) sum[i] = acc_lanes[r * vectors + i];
     for (int j = 0; j < k; ++j) {
-      TILEWAVE_UNROLL
+#pragma GCC unroll 8
       for (int i = 0; i < step * vectors; ++i) {
         sum[i] += left[(r + i / vectors) * k + j] * right_lanes[j * vectors + i % vectors];
       }
     }
-    TILEWAVE_UNROLL
+#pragma GCC unroll 8
     for (int i = 0; i < step * vectors; ++i) acc_lanes[r * vectors + i] = sum[i];
   }
 }

@@ -209,16 +209,14 @@ TILEWAVE_HOST_UNTRACKED inline void report_groups(Lane& self) {
   }
 }
 
-/// The block's last lane returns.
-TILEWAVE_HOST_UNTRACKED inline void check_groups(Lane& self) {
-  const Block& block = *self.wave->block;
-  for (int g = 0; g < self.cluster->block_waves / group_waves; ++g) {
-    Group& group = block.group[g];
-    if (group.batches == group.batches_awaited && group.calls == group.calls_done) continue;
-    const GroupCall& last = group.call_at(group.calls - 1).call;
-    fail(self, "the block ends with %lld batches of group_mma that nobody waited for, the last call at %s:%d",
-         static_cast<long long>(group.batches - group.batches_awaited), last.where.base_name(), last.where.line);
-  }
+/// The lane returns, and with it the registers that products under way would write to.
+TILEWAVE_HOST_UNTRACKED inline void check_batches(Lane& self) {
+  if (self.group.awaited == self.group.batches && !self.group.open) return;
+  Group& group = self.wave->block->group[self.wave->index / group_waves];
+  const Where where = group.call_at(self.group.calls - 1).call.where;
+  fail(self, "this lane returned with %lld batches of group_mma that it has not waited for%s, the last call at %s:%d",
+       static_cast<long long>(self.group.batches - self.group.awaited),
+       self.group.open ? " and one without an end" : "", where.base_name(), where.line);
 }
 
 }  // namespace detail

@@ -250,13 +250,11 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
     fail(self, "wave divergence: this lane returned while %d of %d lanes wait in %s at %s:%d", wave.arrived, wave.lanes,
          name_of(other.kind), other.where.base_name(), other.where.line);
   }
+  detail::check_batches(self);
   cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
   order_release(&cluster.ended);
   wave.returned |= self.bit();
-  if (++wave.block->returned == cluster.block_lanes) {
-    detail::check_copies(self);
-    detail::check_groups(self);
-  }
+  if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);
   if (++cluster.returned == cluster.lanes()) {
     switch_fiber(self.stack.fiber, cluster.main);
   } else {
