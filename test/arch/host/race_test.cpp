@@ -245,6 +245,50 @@ struct InitKernel {
   }
 };
 
+/// A group's product: who stores its operands, who overwrites them, and what a wait for it does not order.
+enum class GroupFault { none, multiplies_before_stored, overwrites_before_wait, reads_behind_wait, reads_other_waves };
+
+template <GroupFault fault>
+struct GroupKernel {
+  using B = Sm90;
+  static constexpr int block_threads = host::group_lanes;
+  struct Args {
+    float* values;  // [grid, block_threads]
+  };
+  struct Shared {
+    Chunk a[128], b[16], row[4][16];
+    float values[block_threads];
+  };
+  static void run(const Args& args, Shared& shared) {
+    const int lane = B::lane_id(), wave = B::wave_id(), other = (id<B>() + 77) % block_threads;
+    shared.a[other] = {};
+    if (id<B>() < 16) shared.b[id<B>()] = {};
+    if (fault != GroupFault::multiplies_before_stored) B::group_barrier();
+    Vec<float, 4> acc{};
+    B::group_mma_begin();
+    B::group_mma<DType::bf16, 8>({shared.a, 256, 128}, {shared.b, 0, 128}, acc);
+    B::group_mma_end();
+    if (fault == GroupFault::overwrites_before_wait) shared.a[other] = {};
+    shared.values[id<B>()] = 1;
+    B::group_mma_wait<0>();
+    if (fault == GroupFault::none) shared.a[(other + 32) % 128] = {};  // read by all waves
+    if (fault == GroupFault::reads_behind_wait) acc[0] += shared.values[other];
+    B::store_matrices<2>(&shared.row[wave][lane % 16], {{1, 1}});
+    if (fault != GroupFault::reads_other_waves) B::group_barrier();
+    acc[0] += static_cast<float>(shared.row[(wave + 1) % 4][lane % 16][0]);
+    args.values[B::block_id() * block_threads + id<B>()] = acc[0];
+  }
+};
+
+template <class, bool right>
+using StoresThenMultiplies = GroupKernel<right ? GroupFault::none : GroupFault::multiplies_before_stored>;
+template <class, bool right>
+using WaitsThenOverwrites = GroupKernel<right ? GroupFault::none : GroupFault::overwrites_before_wait>;
+template <class, bool right>
+using WaitIsNoBarrier = GroupKernel<right ? GroupFault::none : GroupFault::reads_behind_wait>;
+template <class, bool right>
+using StoresMatrices = GroupKernel<right ? GroupFault::none : GroupFault::reads_other_waves>;
+
 struct Seen {
   int reports = 0;
   std::string text;
@@ -320,6 +364,14 @@ TEST_CASE("ThreadSanitizer reports races around mbarriers, and nothing else") {
   SECTION("a stage said to be empty before it is read") { check<Sm90, ReadsThenArrives>(); }
   SECTION("written before the wave arrives") { check<Sm90, PhaseKernel>(); }
   SECTION("initialised for the block") { check<Sm90, InitKernel>(); }
+}
+
+TEST_CASE("ThreadSanitizer reports races around group products, and nothing else") {
+  if (!host::under_tsan) return skip_test("needs -fsanitize=thread");
+  SECTION("operands without a barrier before the product") { check<Sm90, StoresThenMultiplies>(); }
+  SECTION("operands overwritten before the wait") { check<Sm90, WaitsThenOverwrites>(); }
+  SECTION("the wait taken for a barrier") { check<Sm90, WaitIsNoBarrier>(); }
+  SECTION("stored matrices") { check<Sm90, StoresMatrices>(); }
 }
 
 }  // namespace tilewave::test
