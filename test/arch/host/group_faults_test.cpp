@@ -38,6 +38,7 @@ enum class Fault {
   accumulator_written,
   accumulator_of_other_shape,
   registers_changed,
+  operand_not_seen,
   operand_misaligned,
   operand_in_global,
   operand_beyond_shared,
@@ -195,6 +196,13 @@ struct FaultyKernel {
         if (odd) registers[3] = 1;
         end_and_wait();
         break;
+      case Fault::operand_not_seen:
+        B::store_matrices<2>(&s.b[0][B::lane_id() % 16], {});
+        if (!odd) B::shared_written();  // lane 5 of wave 1
+        B::group_barrier();
+        B::group_mma<DType::bf16, 8>(a, b, x);
+        end_and_wait();
+        break;
       case Fault::operand_misaligned: B::group_mma<DType::bf16, 8>({&s.a[0][1][2], 256, 128}, b, x); break;
       case Fault::operand_in_global: B::group_mma<DType::bf16, 8>({args.in, 256, 128}, b, x); break;
       case Fault::operand_beyond_shared: B::group_mma<DType::bf16, 8>(a, {&s.b[1][1], 0, 128}, x); break;
@@ -293,6 +301,9 @@ TEST_CASE("registers of a group product under way that change are reported") {
 }
 
 TEST_CASE("operands and stores of a group that hardware cannot address are reported") {
+  check_fault<Fault::operand_not_seen>(
+      {"group_mma at",
+       "wave 1 lane 5 has stored byte 4176 of shared memory, of operand b, but not called shared_written"});
   check_fault<Fault::operand_misaligned>({"operand a at", "no multiples of 16"});
   check_fault<Fault::operand_in_global>({"operand a is not in shared memory"});
   check_fault<Fault::operand_beyond_shared>({"operand b is not in shared memory"});

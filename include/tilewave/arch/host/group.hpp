@@ -69,6 +69,25 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const GroupOperand
   }
 }
 
+/// Fails if a lane has stored a row that lies in the operand, and not said so to the unit that reads it.
+TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const GroupOperand& operand, const char* name, int rows,
+                                               Where where) {
+  const Block& block = *self.wave->block;
+  if (block.unseen == 0) return;
+  for (int id = 0; id < self.cluster->block_lanes; ++id) {
+    const Wave& wave = *self.cluster->wave[block.rank * self.cluster->block_waves + id / self.wave->lanes];
+    const Lane& lane = *wave.lane[id % wave.lanes];
+    for (int i = 0; i < 2 * rows * lane.unseen.count; ++i) {
+      if (piece_of(operand, i / 2 % rows, i % 2) != lane.unseen.row[i / (2 * rows)]) continue;
+      fail(self,
+           "group_mma at %s:%d: wave %d lane %d has stored byte %d of shared memory, of operand %s, but not called "
+           "shared_written since",
+           where.base_name(), where.line, wave.index, lane.index,
+           static_cast<int>(lane.unseen.row[i / (2 * rows)] - block.shared), name);
+    }
+  }
+}
+
 /// This lane makes `call`, its next one of the group.
 TILEWAVE_HOST_UNTRACKED inline void say(Lane& self, Group& group, const GroupCall& call) {
   const std::int64_t number = self.group.calls++;
@@ -123,6 +142,8 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, flo
   if (first) {
     if (!call.registers) check_operand(self, call.a, "a", group_rows, call.where);
     check_operand(self, call.b, "b", call.columns, call.where);
+    if (!call.registers) check_seen(self, call.a, "a", group_rows, call.where);
+    check_seen(self, call.b, "b", call.columns, call.where);
     call.accumulator = found >= 0 ? found : new_accumulator(self, group, call);
   } else {
     const int theirs = group.call_at(number).call.accumulator;
@@ -265,6 +286,10 @@ TILEWAVE_HOST_UNTRACKED inline bool post_matrices(const Chunk* row, const std::u
     }
     wave.posted[wave.parity][self.index] =
         static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(row) - wave.block->shared);
+    if (self.unseen.count < remembered_rows) {
+      self.unseen.row[self.unseen.count++] = reinterpret_cast<const std::byte*>(row);
+      ++wave.block->unseen;
+    }
   }
   for (int m = 0; m < count; ++m) wave.dealt[self.index][m] = words[m];
   if (!meet(self, {CollectiveKind::store_matrices, count, where})) return false;
@@ -272,6 +297,12 @@ TILEWAVE_HOST_UNTRACKED inline bool post_matrices(const Chunk* row, const std::u
   self.cluster->counters.lds_stores_bytes += 8 * 16 * count;
   return true;
 }
+TILEWAVE_HOST_UNTRACKED inline void forget_unseen() {
+  Lane& self = *current_lane;
+  self.wave->block->unseen -= self.unseen.count;
+  self.unseen.count = 0;
+}
+
 /// Row r of matrix m as the lanes' words give it.
 TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(int m, int r) {
   Vec<std::uint16_t, 8> row;
@@ -320,8 +351,8 @@ struct Groups<ArchId::sm90> {
     static_assert(pending >= 0);
     detail::wait_for_batches(pending, where);
   }
-  /// Stores are seen by whom a barrier orders behind them, with or without this.
-  static void shared_written() {}
+  /// Only what store_matrices has stored is missed by group_mma without it: plain stores are not known to the room.
+  static void shared_written() { detail::forget_unseen(); }
 
   static void group_barrier(Where where = {}) {
     (void)detail::vote_in_group(CollectiveKind::group_barrier, false, where);

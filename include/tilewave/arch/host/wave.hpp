@@ -109,6 +109,8 @@ struct AsyncQueue {
   std::uint32_t committed = 0;       // groups
 };
 
+inline constexpr int remembered_rows = 16;
+
 struct Wave;
 struct Block;
 struct Cluster;
@@ -128,6 +130,10 @@ struct alignas(64) Lane {
     std::int64_t calls = 0, batches = 0, awaited = 0;  // made in this block; batches ended, waited for
     bool open = false;                                 // between begin and end
   } group;
+  struct {
+    const std::byte* row[remembered_rows];
+    int count = 0;
+  } unseen;  // rows of store_matrices since the lane last called shared_written; of more, the first
 
   TILEWAVE_HOST_UNTRACKED std::uint64_t bit() const { return std::uint64_t{1} << index; }
 };
@@ -184,6 +190,7 @@ struct Block : Meeting {
   BulkCopy* copy = nullptr;  // [max_bulk_copies]
   int copies = 0;            // that nobody has waited for yet
   Group* group = nullptr;    // [waves / 4]
+  int unseen = 0;            // rows, of all lanes
 };
 
 /// A cluster in the making. `kernel` runs the body of one lane.

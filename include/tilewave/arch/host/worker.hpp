@@ -125,7 +125,7 @@ class Worker {
     for (int b = 0; b < cluster_.blocks; ++b) {
       Block& block = cluster_.block[b];
       block.id = id * cluster_.blocks + b;
-      block.arrived = block.returned = block.number = 0;
+      block.arrived = block.returned = block.number = block.unseen = 0;
       detail::drop_copies(block);
       for (int g = 0; g < cluster_.block_waves / group_waves; ++g) block.group[g].restart();
     }
@@ -156,6 +156,7 @@ class Worker {
       lane.index = i % request.wave_lanes;
       lane.agreements = 0;
       lane.group = {};
+      lane.unseen.count = 0;
       lane.queue.first = lane.queue.end = lane.queue.committed = 0;
       lane.wave->lane[lane.index] = &lane;
     }
