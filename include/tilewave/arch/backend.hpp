@@ -29,11 +29,12 @@ struct Mailbox {
 };
 
 /// A matrix in shared memory as group_mma reads it, in pieces of 16 bytes along k: piece p of row r lies at
-/// at + r / 8 * eight_rows + r % 8 * 16 + p * next_piece. `at` is aligned to 16 bytes; both strides, in bytes, are
-/// multiples of 16 in [0, 2^18).
+/// at + offset + r / 8 * eight_rows + r % 8 * 16 + p * next_piece. `at` is aligned to 16 bytes; offset and strides, in
+/// bytes, are multiples of 16 in [0, 2^18). What products have in common belongs to `at`.
 struct GroupOperand {
   const void* at;
   int eight_rows, next_piece;
+  int offset = 0;
 
   friend constexpr bool operator==(const GroupOperand&, const GroupOperand&) = default;
 };
@@ -72,7 +73,8 @@ struct GroupOperand {
 ///   cluster     cluster_rank() of the block in its cluster; remote(p, rank): where the shared object *p of this block
 ///               is in block `rank` of the cluster. cluster_arrive() and cluster_wait(), in turn, are the halves of a
 ///               barrier for all its lanes; one must lie before the first remote access, since a block may begin late,
-///               and one behind the last. A cluster of one block is the block.
+///               and one behind the last. A cluster of one block is the block. cluster_arrive_relaxed() releases
+///               nothing that the lane wrote: for who is done reading
 ///               open<count>(boxes), then cluster_wait() before the first post: mailboxes of this block.
 ///               post(box, p, rank, v): *p, in the shared memory of block `rank`, becomes v, which its `box` counts;
 ///               collect(box, posts, turn), called by every lane: returns when those `posts` are there which are the
@@ -133,6 +135,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::wait_for_previous() } -> std::same_as<void>;
   { B::barrier() } -> std::same_as<void>;
   { B::cluster_arrive() } -> std::same_as<void>;
+  { B::cluster_arrive_relaxed() } -> std::same_as<void>;
   { B::cluster_wait() } -> std::same_as<void>;
   { B::cluster_rank() } -> std::same_as<int>;
   { B::remote(out, 0) } -> std::same_as<float*>;
@@ -157,10 +160,12 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
 ///   fragments   load_matrices(row) by all lanes of a wave: four 8 x 8 matrices of 2-byte elements in shared memory.
 ///               Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8; word m of its result is the 4 bytes at
 ///               offset 4 (l % 4) of row l / 4 of matrix m
+///   cluster     post(box, p, rank, v) also of four floats, aligned to 16 bytes, as four posts
 ///   hints       prefetch(p): device memory at p will be read soon
 template <class B>
 concept StagedBackend = Backend<B> &&
-    requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, std::uint32_t bytes) {
+    requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, std::uint32_t bytes,
+             Mailbox* box, Vec<float, 4>* four) {
   { B::mbarrier_init(mbarrier, 1) } -> std::same_as<void>;
   { B::mbarrier_ready() } -> std::same_as<void>;
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
@@ -168,14 +173,15 @@ concept StagedBackend = Backend<B> &&
   { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;
+  { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
 };
 
 /// A staged room whose waves also multiply in groups: four waves each, from a multiple of four on in their block. What
 /// is called group_ is called by all lanes of a group in the same order (group-uniform control flow):
-///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8 or 16,
-///               both operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32: two
-///               pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row 16 w + l / 4 + 8 h,
+///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8,
+///               16, 32 or 64, both operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32 (up to 16
+///               columns): two pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row 16 w + l / 4 + 8 h,
 ///               column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk (bf16 and f16
 ///               only): word i holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low half and the
 ///               next in its high half

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -72,10 +73,10 @@ inline bool takes(const PagedAttentionEntry& e, const PagedAttentionProblem& p) 
   const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e.policy) : 1;
   return paged_attention_takes(p, e.policy, facts_of(e.arch), splits).ok();
 }
-/// So many splits, or what the entry can do: a balanced one cuts by itself, a staged one has no more than a cluster's.
+/// So many splits, or what the entry can do: a balanced one cuts by itself, a staged one into 1, 2, 4 or 8.
 inline int splits_for(const PagedAttentionEntry& e, int wanted) {
   if (e.policy.balanced()) return 1;
-  return e.policy.staged() ? std::min(wanted, facts_of(e.arch).max_cluster_blocks) : wanted;
+  return e.policy.staged() ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, max_staged_splits))) : wanted;
 }
 
 /// The tokens a block, a wave and a lane advance by.

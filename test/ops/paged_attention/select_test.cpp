@@ -56,7 +56,7 @@ TEST_CASE("every spec of an architecture has entries, each different, none above
   CHECK(archs().size() == (bench::emulated_device ? 3 : 1));
 }
 
-TEST_CASE("select takes the smallest entry that holds all rows, else the largest") {
+TEST_CASE("select takes the staged plan of least cost, else the smallest entry that holds all rows or the largest") {
   if (too_slow_here()) return;
   for (const ArchId arch : archs())
     for (const PagedAttentionSpec& spec : paged_attention_specs(arch))
@@ -68,11 +68,18 @@ TEST_CASE("select takes the smallest entry that holds all rows, else the largest
         CHECK(plan.entry->arch == arch);
         CHECK(plan.entry->spec == spec);
         const int chosen = plan.entry->policy.block_rows(), rows = group * mtp;
-        const bool staged = arch == ArchId::sm90 && spec.head_size <= 128 && spec.quant != QuantMode::per_token;
+        const bool staged = arch == ArchId::sm90 && spec.head_size <= 128;
         CHECK(plan.entry->policy.staged() == staged);
         each_entry([&](const PagedAttentionEntry& e) {
-          if (e.arch != arch || !(e.spec == spec) || e.policy.balanced()) return;
-          if (e.policy.staged() != plan.entry->policy.staged()) return;
+          if (e.arch != arch || !(e.spec == spec)) return;
+          if (staged && e.policy.staged()) {
+            const auto cost = [&](const PagedAttentionEntry& of, int splits) {
+              return paged_attention_staged_cost(p, of.policy, facts_of(arch), splits);
+            };
+            for (int splits = 1; splits <= (e.policy.balanced() ? 1 : max_staged_splits); splits *= 2)
+              CHECK(cost(*plan.entry, plan.num_splits) <= cost(e, splits));
+          }
+          if (staged || e.policy.balanced()) return;
           const int other = e.policy.block_rows();
           CHECK((chosen >= rows ? other < rows || other >= chosen : other <= chosen));
         });
@@ -135,8 +142,10 @@ TEST_CASE("clusters share a context while that gives idle SMs work, and few long
     };
     CHECK(plan_of(1, 64).num_splits == 1);
     CHECK(plan_of(3, 1027).num_splits == 8);
-    CHECK(plan_of(128, 8192).num_splits == 2);
-    CHECK(plan_of(512, 8192).num_splits == 1);
+    const PagedAttentionPlan one_an_sm = plan_of(128, 8192), several_an_sm = plan_of(512, 8192);
+    CHECK(one_an_sm.num_splits == 1);
+    CHECK(several_an_sm.num_splits == 1);
+    CHECK(one_an_sm.entry->lds_bytes > 2 * several_an_sm.entry->lds_bytes * 9 / 10);  // deep: the SM's whole memory
     CHECK_FALSE(plan_of(512, 8192).entry->policy.balanced());
     CHECK(plan_of(4, 131072).entry->policy.balanced());
   }

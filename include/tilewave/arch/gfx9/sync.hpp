@@ -16,6 +16,7 @@ struct Sync {
   }
   /// CDNA has no clusters: each is one block.
   TILEWAVE_DEVICE static void cluster_arrive() {}
+  TILEWAVE_DEVICE static void cluster_arrive_relaxed() {}
   TILEWAVE_DEVICE static void cluster_wait() { barrier(); }
   template <int count>
   TILEWAVE_DEVICE static void open(Mailbox*) {}

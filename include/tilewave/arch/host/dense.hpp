@@ -22,22 +22,22 @@ namespace tilewave::host::detail {
 /// this is where emulated kernels spend their time.)
 template <int rows, int columns, int k>
 TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const float* right, float* acc) {
-  constexpr int width = 4, vectors = columns / width, step = 8 / vectors;
+  constexpr int width = 4, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
   typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
   static_assert(columns % width == 0 && rows % step == 0);
   const Lanes* const right_lanes = reinterpret_cast<const Lanes*>(right);
   Lanes* const acc_lanes = reinterpret_cast<Lanes*>(acc);
   for (int r = 0; r < rows; r += step) {
     Lanes sum[step * vectors];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < step * vectors; ++i) sum[i] = acc_lanes[r * vectors + i];
     for (int j = 0; j < k; ++j) {
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int i = 0; i < step * vectors; ++i) {
         sum[i] += left[(r + i / vectors) * k + j] * right_lanes[j * vectors + i % vectors];
       }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < step * vectors; ++i) acc_lanes[r * vectors + i] = sum[i];
   }
 }

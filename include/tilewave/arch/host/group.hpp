@@ -45,25 +45,27 @@ TILEWAVE_HOST_UNTRACKED inline Described describe(const Lane& self, const GroupC
   }
   char a[60] = "in registers";
   if (!call.registers) {
-    std::snprintf(a, sizeof(a), "at byte %d + (%d, %d)", byte(call.a), call.a.eight_rows, call.a.next_piece);
+    std::snprintf(a, sizeof(a), "at byte %d + (%d, %d)", byte(call.a) + call.a.offset, call.a.eight_rows,
+                  call.a.next_piece);
   }
   const std::string_view type = name_of(call.type);
   std::snprintf(d.text, sizeof(d.text), "group_mma<%.*s, %d> at %s:%d of a %s and b at byte %d + (%d, %d)",
                 static_cast<int>(type.size()), type.data(), call.columns, call.where.base_name(), call.where.line, a,
-                byte(call.b), call.b.eight_rows, call.b.next_piece);
+                byte(call.b) + call.b.offset, call.b.eight_rows, call.b.next_piece);
   return d;
 }
 
 TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const GroupOperand& operand, const char* name, int rows,
                                                   Where where) {
   constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes, PTX ISA, "matrix descriptor format"
-  const auto good = [](int stride) { return stride >= 0 && stride < stride_end && stride % 16 == 0; };
+  const auto good = [](int bytes) { return bytes >= 0 && bytes < stride_end && bytes % 16 == 0; };
   if (reinterpret_cast<std::uintptr_t>(operand.at) % 16 != 0 || !good(operand.eight_rows) ||
-      !good(operand.next_piece)) {
-    fail(self, "group_mma at %s:%d: operand %s at %p with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",
-         where.base_name(), where.line, name, operand.at, operand.eight_rows, operand.next_piece);
+      !good(operand.next_piece) || !good(operand.offset)) {
+    fail(self,
+         "group_mma at %s:%d: operand %s at %p + %d with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",
+         where.base_name(), where.line, name, operand.at, operand.offset, operand.eight_rows, operand.next_piece);
   }
-  const int bytes = (rows / 8 - 1) * operand.eight_rows + operand.next_piece + 8 * 16;
+  const int bytes = operand.offset + (rows / 8 - 1) * operand.eight_rows + operand.next_piece + 8 * 16;
   if (!in_shared(self, operand.at, static_cast<std::size_t>(bytes))) {
     fail(self, "group_mma at %s:%d: operand %s is not in shared memory", where.base_name(), where.line, name);
   }
@@ -326,7 +328,7 @@ struct Groups<ArchId::sm90> {
   template <DType type, int columns>
   static void group_mma(const GroupOperand& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
     static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
-    static_assert(columns == 8 || columns == 16);
+    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64);
     detail::call_mma({.kind = GroupCall::Kind::mma, .type = type, .columns = columns, .a = a, .b = b, .where = where},
                      nullptr, acc.data);
     detail::touch(a, group_rows);
@@ -334,7 +336,7 @@ struct Groups<ArchId::sm90> {
   }
   template <DType type, int columns>
   static void group_mma(const Chunk& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) && (columns == 8 || columns == 16));
+    static_assert(is_16_bits(type) && (columns == 8 || columns == 16 || columns == 32 || columns == 64));
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
         acc.data);

@@ -70,10 +70,12 @@ struct Lanes {
     return reinterpret_cast<T*>(bytes + blocks_on * static_cast<std::ptrdiff_t>(cluster.shared_bytes));
   }
 
-  /// Block `rank` is told a value, and its mailbox counts it.
-  static void post(Mailbox& box, float* shared, int rank, float value) {
+  /// Block `rank` is told a value, or four, and its mailbox counts them.
+  template <class T>
+  static void post(Mailbox& box, T* shared, int rank, const T& value) {
     *remote(shared, rank) = value;
-    __atomic_fetch_add(&remote(&box, rank)->state, 1, __ATOMIC_RELAXED);  // lanes of several blocks post at a time
+    constexpr int count = sizeof(T) / sizeof(float);
+    __atomic_fetch_add(&remote(&box, rank)->state, count, __ATOMIC_RELAXED);  // lanes of several blocks post at a time
   }
 
   /// The value of `lane`, which may differ from lane to lane and must exist.

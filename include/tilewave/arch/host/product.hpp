@@ -15,7 +15,7 @@
 
 namespace tilewave::host {
 
-inline constexpr int group_waves = 4, group_lanes = 128, group_rows = 64;
+inline constexpr int group_waves = 4, group_lanes = 128, group_rows = 64, max_group_columns = 64;
 
 /// What the lanes of a group call alike: the n-th call of one is held against the n-th of the others.
 struct GroupCall {
@@ -49,7 +49,7 @@ struct Group {
     int products;  // yet to be added; 0: free
     int columns;
     float* place[group_lanes];  // the registers; null until the lane has made its first call
-    alignas(64) float tile[group_rows * 16];
+    alignas(64) float tile[group_rows * max_group_columns];
   };
   struct Operand {
     const Chunk* place[group_lanes];
@@ -69,7 +69,7 @@ struct Group {
   Batch batch[max_batches];
   int accumulators;                         // of which some is under way
   alignas(64) float left[group_rows * 32];  // the operands of a product, dense: [64, k], [k, columns]
-  alignas(64) float right[32 * 16];
+  alignas(64) float right[32 * max_group_columns];
   Call call[max_calls];
   Accumulator accumulator[max_accumulators];
   Operand operand[max_calls];
@@ -148,8 +148,14 @@ TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, c
 }
 
 TILEWAVE_HOST_UNTRACKED inline const std::byte* piece_of(const GroupOperand& operand, int row, int piece) {
-  return static_cast<const std::byte*>(operand.at) + row / 8 * operand.eight_rows + row % 8 * 16 +
+  return static_cast<const std::byte*>(operand.at) + operand.offset + row / 8 * operand.eight_rows + row % 8 * 16 +
          piece * operand.next_piece;
+}
+
+template <int columns>
+TILEWAVE_HOST_UNTRACKED inline void multiply_columns(Group& group, int k, float* tile) {
+  k == 16 ? multiply_dense<group_rows, columns, 16>(group.left, group.right, tile)
+          : multiply_dense<group_rows, columns, 32>(group.left, group.right, tile);
 }
 
 TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int64_t number) {
@@ -172,12 +178,11 @@ TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int6
       for (int i = 0; i < count; ++i) group.right[(piece * count + i) * call.columns + column] = wide[i];
     }
   }
-  if (k == 16) {
-    call.columns == 8 ? multiply_dense<group_rows, 8, 16>(group.left, group.right, acc.tile)
-                      : multiply_dense<group_rows, 16, 16>(group.left, group.right, acc.tile);
-  } else {
-    call.columns == 8 ? multiply_dense<group_rows, 8, 32>(group.left, group.right, acc.tile)
-                      : multiply_dense<group_rows, 16, 32>(group.left, group.right, acc.tile);
+  switch (call.columns) {
+    case 8: multiply_columns<8>(group, k, acc.tile); break;
+    case 16: multiply_columns<16>(group, k, acc.tile); break;
+    case 32: multiply_columns<32>(group, k, acc.tile); break;
+    default: multiply_columns<64>(group, k, acc.tile);
   }
   LaunchCounters& counters = self.cluster->counters;
   ++counters.group_mma;

@@ -17,6 +17,7 @@ struct Sync {
   static void barrier(Where where = {}) { block_barrier(*current_lane, where); }
   /// The two halves of the same for all lanes of the cluster.
   static void cluster_arrive() { arrive_in_cluster(*current_lane); }
+  static void cluster_arrive_relaxed() { cluster_arrive(); }
   static void cluster_wait(Where where = {}) { wait_for_cluster(*current_lane, where); }
 
   /// Mailboxes count; to collect is a barrier of the cluster after which the count must be right, since hardware would

@@ -11,11 +11,11 @@
 
 namespace tilewave::sm90 {
 
-struct Backend : Memory, Lanes, Mma, Sync, Launch {
+struct Backend : Memory, Lanes, Mma, Group, Sync, Launch {
   static constexpr ArchFacts facts = sm90_facts;
   static constexpr AtomFacts atom = sm90_atom;
 };
-static_assert(tilewave::StagedBackend<Backend>);
+static_assert(tilewave::GroupBackend<Backend>);
 
 }  // namespace tilewave::sm90
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mma.sync m16n8k16 as the chained atom: ROWS is the A operand, KV is B. The portable path of this chip, not its peak.
+// mma.sync m16n8k16 as the chained atom: ROWS is the A operand, KV is B. wgmma as the product of a wave group.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -8,23 +8,167 @@
 
 namespace tilewave::sm90 {
 
+/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma.
+template <DType type>
+struct MmaTypes;
+template <>
+struct MmaTypes<DType::bf16> {
+  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0";
+};
+template <>
+struct MmaTypes<DType::f16> {
+  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0";
+};
+template <>
+struct MmaTypes<DType::fp8_e4m3fn> {
+  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1";
+};
+
 struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_atom.kv_per_lane> {
   TILEWAVE_DEVICE static Accumulator mma(KvOperand kv, RowsOperand rows, Accumulator acc) {
-    // A registers alternate between the lane's two rows: (r0, k low), (r1, k low), (r0, k high), (r1, k high).
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(rows[0]), "r"(rows[2]), "r"(rows[1]), "r"(rows[3]), "r"(kv[0]), "r"(kv[1]));
-    return acc;
+    return of_types<DType::bf16>(kv, rows, acc);
   }
   TILEWAVE_DEVICE static Accumulator mma_f16(KvOperand kv, RowsOperand rows, Accumulator acc) {
+    return of_types<DType::f16>(kv, rows, acc);
+  }
+
+ private:
+  template <DType type>
+  TILEWAVE_DEVICE static Accumulator of_types(KvOperand kv, RowsOperand rows, Accumulator acc) {
+    // A registers alternate between the lane's two rows: (r0, k low), (r1, k low), (r0, k high), (r1, k high).
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
+        "mma.sync.aligned.m16n8k16.row.col.f32.%10.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "r"(rows[0]), "r"(rows[2]), "r"(rows[1]), "r"(rows[3]), "r"(kv[0]), "r"(kv[1]));
+        : "r"(rows[0]), "r"(rows[2]), "r"(rows[1]), "r"(rows[3]), "r"(kv[0]), "r"(kv[1]), "C"(MmaTypes<type>::names));
     return acc;
+  }
+};
+
+/// Products of a wave group: wgmma with B, and A where it is not in registers, straight from shared memory.
+struct Group {
+  template <DType type, int columns>
+  TILEWAVE_DEVICE static void group_mma(GroupOperand a, GroupOperand b, Vec<float, columns / 2>& acc) {
+    const std::uint64_t a_at = descriptor(a), b_at = descriptor(b);
+    if constexpr (columns == 8) {
+      asm volatile("wgmma.mma_async.sync.aligned.m64n8%7.f32.%6 {%0, %1, %2, %3}, %4, %5, %8;"
+                   : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+                   : "l"(a_at), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+                     "C"(MmaTypes<type>::plain));
+    } else if constexpr (columns == 16) {
+      asm volatile(
+          "wgmma.mma_async.sync.aligned.m64n16%11.f32.%10 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, "
+          "0, 0;"
+          : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+            "+f"(acc[7])
+          : "l"(a_at), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::plain));
+    } else if constexpr (columns == 32) {
+      asm volatile(
+          "wgmma.mma_async.sync.aligned.m64n32%19.f32.%18 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+          "%12, %13, %14, %15}, %16, %17, %20;"
+          : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+            "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
+            "+f"(acc[14]), "+f"(acc[15])
+          : "l"(a_at), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::plain));
+    } else {
+      static_assert(columns == 64);
+      asm volatile(
+          "wgmma.mma_async.sync.aligned.m64n64%35.f32.%34 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+          "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
+          "%31}, %32, %33, %36;"
+          : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+            "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
+            "+f"(acc[14]), "+f"(acc[15]), "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]),
+            "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
+            "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
+          : "l"(a_at), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::plain));
+    }
+  }
+
+  template <DType type, int columns>
+  TILEWAVE_DEVICE static void group_mma(const Chunk& a, GroupOperand b, Vec<float, columns / 2>& acc) {
+    const std::uint64_t b_at = descriptor(b);
+    if constexpr (columns == 8) {
+      asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
+                   : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+    } else if constexpr (columns == 16) {
+      asm volatile(
+          "wgmma.mma_async.sync.aligned.m64n16k16.f32.%13 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, "
+          "%11}, %12, 1, 1, 1, 0;"
+          : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+            "+f"(acc[7])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+    } else if constexpr (columns == 32) {
+      asm volatile(
+          "wgmma.mma_async.sync.aligned.m64n32k16.f32.%21 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+          "%12, %13, %14, %15}, {%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
+          : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+            "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
+            "+f"(acc[14]), "+f"(acc[15])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+    } else {
+      static_assert(columns == 64);
+      asm volatile(
+          "wgmma.mma_async.sync.aligned.m64n64k16.f32.%37 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+          "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
+          "%31}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+          : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+            "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
+            "+f"(acc[14]), "+f"(acc[15]), "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]),
+            "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
+            "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+    }
+  }
+
+  TILEWAVE_DEVICE static void group_mma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+  TILEWAVE_DEVICE static void group_mma_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+  template <int pending>
+  TILEWAVE_DEVICE static void group_mma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+  }
+  TILEWAVE_DEVICE static void shared_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+  /// Barrier 0 is the block's.
+  TILEWAVE_DEVICE static void group_barrier() {
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / 128) : "memory");
+  }
+  TILEWAVE_DEVICE static bool group_any(bool predicate) {
+    std::uint32_t any;
+    asm volatile(
+        "{ .reg .pred mine, all;\n"
+        "  setp.ne.u32 mine, %1, 0;\n"
+        "  barrier.cta.red.or.pred all, %2, 128, mine;\n"
+        "  selp.u32 %0, 1, 0, all; }"
+        : "=r"(any)
+        : "r"(std::uint32_t{predicate}), "r"(1 + threadIdx.x / 128)
+        : "memory");
+    return any != 0;
+  }
+
+  template <int count>
+  TILEWAVE_DEVICE static void store_matrices(Chunk* row, const Vec<std::uint32_t, count>& words) {
+    const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
+    if constexpr (count == 2) {
+      asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(words[0]),
+                   "r"(words[1])
+                   : "memory");
+    } else {
+      static_assert(count == 4);
+      asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]),
+                   "r"(words[1]), "r"(words[2]), "r"(words[3])
+                   : "memory");
+    }
+  }
+
+ private:
+  /// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
+  /// k-major: its leading dimension is from one 16 bytes of k to the next, its stride from eight rows to the next.
+  TILEWAVE_DEVICE static std::uint64_t descriptor(GroupOperand m) {
+    // Shifted apart, so that all products of a loop share what depends on `at`.
+    const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) >> 4;
+    const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
+    return std::uint64_t(m.eight_rows >> 4) << 32 | low;
   }
 };
 

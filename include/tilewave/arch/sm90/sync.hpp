@@ -11,6 +11,9 @@ struct Sync {
   TILEWAVE_DEVICE static void barrier() { __syncthreads(); }
   /// Arrival releases and the wait acquires, by default.
   TILEWAVE_DEVICE static void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
+  TILEWAVE_DEVICE static void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  }
   TILEWAVE_DEVICE static void cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
   /// An mbarrier counts in 64 bits what the PTX ISA calls pending arrivals and transactions (bytes).
@@ -59,7 +62,7 @@ struct Sync {
       asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncwarp();
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+    cluster_arrive_relaxed();
   }
   TILEWAVE_DEVICE static void post(Mailbox& box, float* shared, int rank, float value) {
     asm volatile(
@@ -69,6 +72,16 @@ struct Sync {
         "  st.async.shared::cluster.mbarrier::complete_tx::bytes.f32 [there], %3, [box]; }" ::"r"(
             shared_address(shared)),
         "r"(shared_address(&box)), "r"(rank), "f"(value)
+        : "memory");
+  }
+  TILEWAVE_DEVICE static void post(Mailbox& box, Vec<float, 4>* shared, int rank, const Vec<float, 4>& value) {
+    asm volatile(
+        "{ .reg .b32 there, box;\n"
+        "  mapa.shared::cluster.u32 there, %0, %2;\n"
+        "  mapa.shared::cluster.u32 box, %1, %2;\n"
+        "  st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [there], {%3, %4, %5, %6}, [box]; }" ::"r"(
+            shared_address(shared)),
+        "r"(shared_address(&box)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
         : "memory");
   }
   TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int turn) {

@@ -16,6 +16,8 @@ namespace tilewave {
 
 /// Most splits of one sequence's context.
 inline constexpr int max_splits = 128;
+/// Most splits that a staged entry takes: the blocks of a cluster, which merge through shared memory.
+inline constexpr int max_staged_splits = 8;
 /// Most query tokens of a sequence in one call.
 inline constexpr int max_mtp = 8;
 

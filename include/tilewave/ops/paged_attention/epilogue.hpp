@@ -92,7 +92,7 @@ struct PagedAttentionEpilogue {
     L::each_row([&](int t, int r) {
       const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
       if (row >= a.rows) return;
-      const auto query = L::query_row(a, at, row);
+      const auto query = query_row(a, at, row);
       const std::int64_t lse_at = query.out_row * a.num_q_heads + query.head;
       const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
       float scale = sum == 0.0f ? 0.0f : v_scale / sum;

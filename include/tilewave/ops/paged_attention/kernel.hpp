@@ -122,7 +122,7 @@ struct PagedAttentionDecode {
   TILEWAVE_DEVICE static void load_q_row(const Args& a, const Place& at, int lane, std::int32_t row, int r,
                                          RowsOperand* q) {
     const bool valid = row < a.rows;
-    const auto query = L::query_row(a, at, valid ? row : 0);
+    const auto query = query_row(a, at, valid ? row : 0);
     const auto* row_start =
         static_cast<const std::uint16_t*>(a.q) + query.out_row * a.q_row_stride + query.head * a.q_head_stride;
     constexpr int words = L::atom.k_per_lane / 2;

@@ -201,7 +201,7 @@ inline Status check_staged(const PagedAttentionProblem& p) {
 }  // namespace detail
 
 /// Whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what only
-/// this policy refuses; bad_value for num_splits outside [1, max_splits], a cluster's blocks if staged, 1 if balanced,
+/// this policy refuses; bad_value for num_splits outside [1, max_splits], but 1, 2, 4 or 8 if staged, 1 if balanced,
 /// or not paged_attention_fixed_splits of a batch-invariant call.
 inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                     const ArchFacts& facts, int num_splits) {
@@ -212,8 +212,9 @@ inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedA
     if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
     if (num_splits != 1) return {StatusCode::bad_value, "a balanced entry takes one split"};
   }
-  if (policy.staged() && num_splits > facts.max_cluster_blocks) {
-    return {StatusCode::bad_value, "a staged entry takes as many splits as a cluster has blocks"};
+  if (policy.staged() && (num_splits < 1 || num_splits > min_of(max_staged_splits, facts.max_cluster_blocks) ||
+                          (num_splits & (num_splits - 1)) != 0)) {
+    return {StatusCode::bad_value, "a staged entry takes 1, 2, 4 or 8 splits"};
   }
   if (num_splits < 1 || num_splits > max_splits) return {StatusCode::bad_value, "num_splits must be 1 to 128"};
   if (p.split_tokens > 0 && num_splits != paged_attention_fixed_splits(p, policy)) {

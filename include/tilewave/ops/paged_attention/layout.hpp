@@ -8,6 +8,7 @@
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
 #include "tilewave/ops/paged_attention/paged_kv.hpp"
+#include "tilewave/ops/paged_attention/place.hpp"
 
 namespace tilewave {
 
@@ -93,33 +94,13 @@ struct PagedAttentionLayout {
     typename Kv::Pages pages;                      // looked up for the next cursor
   };
 
-  /// What this block and wave are.
-  struct Place {
-    std::int32_t sequence, kv_head, first_row;  // first_row: of this wave, in [0, mtp * group)
-    std::int32_t wave_row, wave_token;
-    std::int32_t first, end;            // attended tokens [first, end)
-    std::int32_t begin, tiles;          // this wave's first token and number of tiles
-    std::int32_t full_first, full_end;  // tiles inside are visible to every row
-    bool beyond_table;
-    std::int32_t slot;  // of the partial result; -1: the result is whole
-  };
+  using Place = PagedAttentionPlace;
 
   /// B::lane_id(). In a balanced block what is told by it alone would be worked out once and held in registers through
   /// the steady loop of every piece of work.
   TILEWAVE_DEVICE static int lane_id() {
     if constexpr (P.balanced()) return B::settle(B::lane_id());
     return B::lane_id();
-  }
-
-  /// What a query row of the block's kv head is: a head of one of the sequence's new tokens.
-  struct QueryRow {
-    std::int32_t token, head;
-    std::int64_t out_row;  // of Q, out and lse
-  };
-  TILEWAVE_DEVICE static QueryRow query_row(const PagedAttentionArgs& a, const Place& at, std::int32_t row) {
-    const std::int32_t token = a.group.quotient(row);
-    return {token, at.kv_head * a.group.divisor + row - token * a.group.divisor,
-            at.sequence * std::int64_t{a.mtp} + token};
   }
 
   /// Row r of tile t, before its first token. `row` may be past the last.

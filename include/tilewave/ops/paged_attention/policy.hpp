@@ -34,7 +34,7 @@ struct PagedAttentionPrefetch {
 enum class PagedAttentionSchedule : int { even, balanced };
 
 struct PagedAttentionPolicy {
-  int row_tiles = 1;  // 16-row tiles of queries one wave holds
+  int row_tiles = 1;  // of queries one wave holds: tiles of 16 rows, in a staged entry of 8
   PagedAttentionWaves waves{};
   PagedAttentionPrefetch prefetch{};
   bool q_shared = false;  // keep Q fragments in LDS instead of registers
@@ -48,14 +48,12 @@ struct PagedAttentionPolicy {
   /// Waves that compute.
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
   /// Query rows one block holds.
-  TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return 16 * row_tiles * waves.rows; }
+  TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return (staged() ? 8 : 16) * row_tiles * waves.rows; }
   /// Tokens that a schedule deals in: a block's, or a stage's.
-  TILEWAVE_HOST_DEVICE constexpr int work_tokens(const PagedAttentionSpec& s) const {
-    return staged() ? prefetch.stage_tokens : block_tokens(s);
-  }
+  TILEWAVE_HOST_DEVICE constexpr int work_tokens(const PagedAttentionSpec& s) const { return block_tokens(s); }
   /// Tokens a block advances by: every wave takes four 16-byte units of V, one per lane group.
   TILEWAVE_HOST_DEVICE constexpr int block_tokens(const PagedAttentionSpec& s) const {
-    return waves.tokens * AtomFacts::groups * s.unit();
+    return staged() ? prefetch.stage_tokens : waves.tokens * AtomFacts::groups * s.unit();
   }
 };
 
@@ -74,16 +72,15 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
   const ValueTiles values = value_tiles(a, s);
   const int per_tile = 2 * p.prefetch.slices;
-  if (p.staged() && (s.values != ValueLayout::dim_major || s.head_size % (AtomFacts::groups * s.unit()) != 0 ||
-                     s.head_size / a.kv % AtomFacts::groups != 0 || p.prefetch.slices != 1 ||
-                     p.block_tokens(s) % p.prefetch.stage_tokens != 0 ||
-                     p.prefetch.stage_tokens % (AtomFacts::groups * s.unit()) != 0))
-    return false;
+  if (p.staged()) {  // a wave group, products of 64 rows: see staged_kernel.hpp
+    return s.values == ValueLayout::dim_major && s.head_size % 64 == 0 && p.waves == PagedAttentionWaves{1, 4} &&
+           (p.row_tiles == 1 || (p.row_tiles % 2 == 0 && p.row_tiles <= 8)) && p.prefetch.slices == 1 &&
+           p.prefetch.stages >= 1 && p.prefetch.stage_tokens % 64 == 0;
+  }
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&
          k_chunks % p.prefetch.slices == 0 && values.count / values.width % p.prefetch.slices == 0 &&
-         p.prefetch.stages >= 1 &&
-         (p.staged() || per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
+         p.prefetch.stages >= 1 && (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
 }
 
 }  // namespace tilewave

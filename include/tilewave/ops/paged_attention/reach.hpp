@@ -2,7 +2,7 @@
 // Which tokens of a sequence decode attends.
 #pragma once
 
-#include "tilewave/ops/paged_attention/args.hpp"
+#include "tilewave/ops/paged_attention/place.hpp"
 
 namespace tilewave {
 
@@ -32,9 +32,8 @@ struct PagedAttentionReach {
     return of(a, B::load(a.context_lengths + sequence), stage_tokens).stages;
   }
 
-  /// What a place (PagedAttentionLayout) knows of it.
-  template <class Place>
-  TILEWAVE_DEVICE void tell(const PagedAttentionArgs& a, Place& at) const {
+  /// What a place knows of it.
+  TILEWAVE_DEVICE void tell(const PagedAttentionArgs& a, PagedAttentionPlace& at) const {
     at.first = first;
     at.end = end;
     at.beyond_table = beyond_table;

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "tilewave/ops/paged_attention/cost.hpp"
 #include "tilewave/ops/paged_attention/launch.hpp"
 
 namespace tilewave {
@@ -33,52 +34,61 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
   return specs;
 }
 
+/// Policies in the order of paged_attention_policies.
+struct PagedAttentionPolicies {
+  std::array<PagedAttentionPolicy, 8> list{};
+  int count = 0;
+  constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
+  constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr const PagedAttentionPolicy* begin() const { return list.data(); }
+  constexpr const PagedAttentionPolicy* end() const { return list.data() + count; }
+  constexpr std::size_t size() const { return count; }
+};
+
 namespace detail {
 
-/// By rising number of query rows a block holds: 16, 32, 64. All claim two waves per SIMD, so a lane has 256 registers
-/// (255 on sm90) for outputs, Q and the KV ring.
-constexpr std::array<PagedAttentionPolicy, 3> register_policies(ArchId arch, const PagedAttentionSpec& s) {
+/// By rising number of query rows a block holds: 16, 32, 64; where staged entries serve most problems, 16 alone. All
+/// claim two waves per SIMD, so a lane has 256 registers (255 on sm90) for outputs, Q and the KV ring.
+constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAttentionSpec& s, bool staged) {
   const bool wide = s.head_size == 256, narrow = s.head_size == 64, fp8 = is_fp8(s.kv);
   // Not const: g++ 12 keeps the const of a copied member in the identity of a template argument, and the kernel that
   // nvcc registered is then not the one that is launched.
   PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
+  PagedAttentionPolicies policies;
   if (arch == ArchId::sm90) {
     // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8,
     // whose tile is 64 tokens of scores, keeps half a tile in flight.
     PagedAttentionPrefetch prefetch = wide             ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
                                       : narrow || !fp8 ? one_tile
                                                        : PagedAttentionPrefetch{2, 2};
-    PagedAttentionPolicy widest =
-        s.head_size == 128 && !fp8
-            ? PagedAttentionPolicy{.row_tiles = 2, .waves = {2, 2}, .prefetch = {4, 4}, .q_shared = true}
-            : PagedAttentionPolicy{.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true};
-    return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true},
-             {.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true},
-             widest}};
+    policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true});
+    if (staged) return policies;
+    policies.add({.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true});
+    policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true});
+    return policies;
   }
   if (wide) {
-    return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = {2, 2}},
-             {.row_tiles = 1, .waves = {2, 2}, .prefetch = {2, 2}},
-             {.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}}}};
+    policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = {2, 2}});
+    policies.add({.row_tiles = 1, .waves = {2, 2}, .prefetch = {2, 2}});
+    policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}});
+    return policies;
   }
   PagedAttentionPrefetch one_row_tile = s.quant == QuantMode::per_token ? one_tile : PagedAttentionPrefetch{1, 4};
-  return {{{.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile},
-           {.row_tiles = 2, .waves = {1, 4}, .prefetch = one_tile, .q_shared = fp8},
-           {.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8}}};
+  policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile});
+  policies.add({.row_tiles = 2, .waves = {1, 4}, .prefetch = one_tile, .q_shared = fp8});
+  policies.add({.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8});
+  return policies;
 }
 
-/// 16 or 32 query rows through shared memory, where the room has bulk copies: two blocks an SM and 96 KiB of KV in
-/// flight in each. For 16 rows two waves keep up with head_size 128, four with 64 and its smaller loads.
-constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows) {
-  const bool narrow = s.head_size == 64, four_waves = rows > 16 || narrow;
-  const int token_waves = four_waves && rows == 16 ? 4 : 2, stage_tokens = 32 * token_waves * (is_fp8(s.kv) ? 2 : 1);
-  const int stage_bytes = 2 * stage_tokens * s.head_size * size_of(s.kv);
-  PagedAttentionPrefetch prefetch{.slices = 1, .stages = 96 * 1024 / stage_bytes, .stage_tokens = stage_tokens};
-  return {.row_tiles = 1,
-          .waves = {rows / 16, token_waves},
-          .prefetch = prefetch,
-          .q_shared = rows > 16,
-          .waves_per_simd = four_waves ? 3 : 2};
+/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups. Two blocks an SM with 96
+/// KiB of KV on its way in each; `deep`: one with twice that, for problems that leave SMs idle.
+constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, bool deep = false) {
+  // 32 KiB a stage; probabilities of 32 rows and 128 tokens would leave no room for a second block.
+  const int bytes_per_token = 2 * s.head_size * size_of(s.kv);
+  const int stage_tokens = min_of((deep ? 64 : 32) * 1024 / bytes_per_token, deep || rows < 32 ? 256 : 64);
+  PagedAttentionPrefetch prefetch{
+      .slices = 1, .stages = (deep ? 192 : 96) * 1024 / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
+  return {.row_tiles = rows / 8, .waves = {1, 4}, .prefetch = prefetch, .waves_per_simd = deep ? 2 : 3};
 }
 
 constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
@@ -88,28 +98,20 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 
 }  // namespace detail
 
-/// Policies in the order of paged_attention_policies.
-struct PagedAttentionPolicies {
-  std::array<PagedAttentionPolicy, 6> list{};
-  int count = 0;
-  constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
-  constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const PagedAttentionPolicy* begin() const { return list.data(); }
-  constexpr const PagedAttentionPolicy* end() const { return list.data() + count; }
-  constexpr std::size_t size() const { return count; }
-};
-
-/// The policies of a spec: those straight to registers by rising query rows, the smallest of them balanced, then the
+/// The policies of a spec: those straight to registers by rising query rows, the smallest of them balanced, or the
 /// staged ones.
 constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
-  PagedAttentionPolicies policies;
-  for (const PagedAttentionPolicy& policy : detail::register_policies(arch, s)) policies.add(policy);
   const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
-  if (!staged) policies.add(detail::balanced(policies.list[0]));
-  if (staged) {
-    policies.add(detail::staged_policy(s, 16));
-    policies.add(detail::staged_policy(s, 32));
-    policies.add(detail::balanced(detail::staged_policy(s, 16)));
+  PagedAttentionPolicies policies = detail::register_policies(arch, s, staged);
+  if (!staged) {
+    policies.add(detail::balanced(policies.list[0]));
+    return policies;
+  }
+  for (const int rows : {8, 16, 32}) policies.add(detail::staged_policy(s, rows));
+  for (const int rows : {8, 16}) {
+    // fp8 has the arithmetic of bf16 for half the bytes: it fills an SM with two blocks.
+    if (!is_fp8(s.kv)) policies.add(detail::staged_policy(s, rows, true));
+    policies.add(detail::balanced(detail::staged_policy(s, rows)));
   }
   return policies;
 }
@@ -166,36 +168,6 @@ inline std::string name_of(const PagedAttentionPlan& plan) {
   return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
 }
 
-/// Splits of a problem, from capacities only. Batch-invariant: paged_attention_fixed_splits. Else those that keep the
-/// chip busy: the number that minimises modelled time. The unit is one block tile while memory is not yet the limit. A
-/// round of blocks costs its tiles, stretched once more than 90 % of the resident blocks compete for memory, plus a
-/// start and merge; more than one split adds the combine launch. (Constants fitted to the decode sweep on an H200,
-/// 2026-11-21.)
-inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
-                                  const ArchFacts& facts) {
-  if (p.split_tokens > 0) return paged_attention_fixed_splits(p, policy);
-  constexpr double saturation = 0.9, block_cost = 1.5, combine_cost = 1.5, combine_cost_per_split = 1.0 / 8;
-  const std::int64_t base = paged_attention_grid(p, policy, 1);
-  const std::int64_t resident =
-      std::int64_t{facts.compute_units} * facts.simds_per_cu * policy.waves_per_simd / policy.waves_per_block();
-  const std::int64_t tiles =
-      max_of<std::int64_t>(1, ceil_div<std::int64_t>(paged_attention_attended(p), policy.block_tokens(p.spec)));
-  int best = 1;
-  double best_cost = std::numeric_limits<double>::max();
-  for (int splits = 1; splits <= max_splits && splits <= tiles; ++splits) {
-    const double rounds = static_cast<double>(ceil_div(base * splits, resident));
-    const double busy = static_cast<double>(min_of(base * splits, resident)) / static_cast<double>(resident);
-    const double tile_cost = max_of(1.0, busy / saturation);
-    const double cost = rounds * (static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile_cost + block_cost) +
-                        (splits > 1 ? combine_cost + combine_cost_per_split * splits : 0.0);
-    if (cost < best_cost) {
-      best_cost = cost;
-      best = splits;
-    }
-  }
-  return best;
-}
-
 /// Workspace bytes of a plan. At the same capacities never more, whatever the lengths.
 inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, const PagedAttentionPlan& plan) {
   return paged_attention_workspace_size(p, plan.entry->policy, facts_of(plan.entry->arch), plan.num_splits);
@@ -203,65 +175,63 @@ inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p
 
 namespace detail {
 
-/// Order of the candidates that take a problem: staged before straight to registers, but with scales per token, whose V
-/// is bound by the way to bf16 and has more lanes to convert it without stages; an entry for all query rows of a
-/// kv head before one that needs several blocks for them; then few rows before many, or many before few.
+/// Order of the entries straight to registers: one for all query rows of a kv head before one that needs several blocks
+/// for them; then few rows before many, or many before few.
 inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
   const int block_rows = e.policy.block_rows();
-  const bool staged_first = e.spec.quant != QuantMode::per_token;
-  return (e.policy.staged() == staged_first ? 0 : 4096) + (block_rows >= rows ? block_rows : 2048 - block_rows);
+  return block_rows >= rows ? block_rows : 2048 - block_rows;
 }
 
-/// Blocks of the clusters that share a context; 0: better balanced over the chip, as few long contexts are. A cluster
-/// doubles while that gives idle SMs work, or fills the chip. (Measured on an H200, docs/performance.md.)
-inline int staged_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy, const ArchFacts& facts) {
-  constexpr int most = 8;
-  const std::int64_t items = paged_attention_grid(p, policy, 1), resident = paged_attention_workers(policy, facts);
-  const std::int64_t stages = ceil_div<std::int64_t>(paged_attention_attended(p), policy.work_tokens(p.spec));
-  // Four waves keep up with an SM's share of bf16.
-  const bool one_fills = policy.waves.rows > 1 && !is_fp8(p.spec.kv);
-  const std::int64_t useful = one_fills ? facts.compute_units : resident;
-  std::int64_t splits = 1;
-  while (2 * splits <= most && 2 * splits <= stages && 2 * items * splits <= useful &&
-         (2 * items * splits <= facts.compute_units || 20 * items * splits >= 9 * useful)) {
-    splits *= 2;
+/// The cheapest of plans, by a cost that each caller chooses.
+struct CheapestPlan {
+  PagedAttentionPlan plan;
+  double cost = std::numeric_limits<double>::max();
+  void offer(const PagedAttentionEntry& e, int splits, double its_cost) {
+    if (its_cost >= cost) return;
+    plan = {&e, splits};
+    cost = its_cost;
   }
-  const bool few_blocks = 4 * items * splits<3 * facts.compute_units, long_context = stages> 32 * splits;
-  return few_blocks && long_context ? 0 : static_cast<int>(splits);
-}
+};
 
 }  // namespace detail
 
-/// Pick the entry and the splits for a problem: among the candidates of its spec that take it, the smallest that holds
-/// all query rows of a kv head, else the largest; balanced if the problem asks for it. Errors: those of
-/// paged_attention_check, or no_matching_entry.
+/// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
+/// asks for it, else the staged plan of least modelled time, else, straight to registers, the smallest entry that holds
+/// all query rows of a kv head or the largest. Errors: those of paged_attention_check, or no_matching_entry.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan) {
   plan = {};
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
-  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
-  const PagedAttentionEntry *even = nullptr, *balanced = nullptr;
-  for (const PagedAttentionEntry* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e->policy) : 1;
-    if (!paged_attention_takes(p, e->policy, facts, splits).ok()) continue;
-    const PagedAttentionEntry*& best = e->policy.balanced() ? balanced : even;
-    if (best == nullptr || detail::rank_of(*e, rows) < detail::rank_of(*best, rows)) best = e;
-  }
   if (p.balanced && p.split_tokens > 0) {
     return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
   }
-  const PagedAttentionEntry* best = p.balanced || even == nullptr ? balanced : even;
-  if (best == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
-  if (best->policy.balanced()) {
-    plan = {best, 1};
-  } else if (best->policy.staged()) {
-    const int splits = detail::staged_splits(p, best->policy, facts);
-    plan = {splits == 0 && balanced != nullptr ? balanced : best, max_of(splits, 1)};
-  } else {
-    plan = {best, paged_attention_splits(p, best->policy, facts)};
+  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
+  detail::CheapestPlan staged, balanced, registers;
+  for (const PagedAttentionEntry* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    const auto takes = [&](int splits) { return paged_attention_takes(p, e->policy, facts, splits).ok(); };
+    const double rank = detail::rank_of(*e, rows);
+    if (e->policy.balanced()) {
+      if (!takes(1)) continue;
+      balanced.offer(*e, 1, e->policy.staged() ? paged_attention_staged_cost(p, e->policy, facts, 1) : rank);
+    } else if (e->policy.staged()) {
+      for (int splits = 1; splits <= max_staged_splits; splits *= 2) {
+        if (takes(splits)) staged.offer(*e, splits, paged_attention_staged_cost(p, e->policy, facts, splits));
+      }
+    } else if (const int splits = paged_attention_splits(p, e->policy, facts); takes(splits)) {
+      registers.offer(*e, splits, rank);
+    }
   }
+  if (staged.plan.entry != nullptr && balanced.cost < staged.cost) staged = balanced;
+  const detail::CheapestPlan& best = p.balanced                        ? balanced
+                                     : staged.plan.entry != nullptr    ? staged
+                                     : registers.plan.entry != nullptr ? registers
+                                                                       : balanced;
+  if (best.plan.entry == nullptr) {
+    return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
+  }
+  plan = best.plan;
   return {};
 }
 

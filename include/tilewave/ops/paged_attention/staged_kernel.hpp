@@ -1,320 +1,364 @@
 // SPDX-License-Identifier: MIT
-// Paged-attention decode through shared memory, for rooms that copy in bulk. A block is `waves` that compute and one
-// that fetches: it keeps a ring of stages, `stage_tokens` of K and V each, full with copies that take whole pieces of a
-// page, so that nothing but the ring's size bounds the bytes in flight. A wave takes every waves.tokens-th tile of its
-// block, reads fragments with load_matrices, and is otherwise the wave of kernel.hpp. Grid: clusters that share one
-// (sequence, kv head, row group) and merge through shared memory, or persistent blocks that share all stages of the
-// batch evenly (Work). LDS plan: the ring, then what the epilogue exchanges. Bound: KV bytes over memory bandwidth.
+// Paged-attention decode through shared memory, for rooms with bulk copies and wave-group products. A block is a wave
+// group that computes and one wave that fetches: it keeps a ring of stages, `stage_tokens` of K and V each, full with
+// copies that take whole pieces of a page, so that nothing but the ring's size bounds the bytes in flight. The group
+// multiplies K and V where they lie; queries and probabilities lie beside them, scores and outputs are in registers
+// (staged_layout.hpp). Grid: clusters that share one (sequence, kv head, row group) and merge through shared memory, or
+// persistent blocks that share all stages of the batch evenly (Work). LDS plan: the ring, Q, probabilities, what waves
+// and blocks tell each other. Bound: KV bytes over memory bandwidth.
 #pragma once
 
-#include "tilewave/ops/paged_attention/cluster_merge.hpp"
-#include "tilewave/ops/paged_attention/epilogue.hpp"
-#include "tilewave/ops/paged_attention/layout.hpp"
-#include "tilewave/ops/paged_attention/online_softmax.hpp"
-#include "tilewave/ops/paged_attention/stages.hpp"
+#include "tilewave/ops/paged_attention/scores.hpp"
+#include "tilewave/ops/paged_attention/staged_epilogue.hpp"
 
 namespace tilewave {
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionStagedDecode {
   using Room = B;
-  using L = PagedAttentionLayout<B, S, P>;
+  using L = PagedAttentionStagedLayout<B, S, P>;
   using Args = PagedAttentionArgs;
-  using Kv = typename L::Kv;
-  using Map = typename L::Map;
+  using Place = PagedAttentionPlace;
   using State = typename L::State;
-  using Scores = typename L::Scores;
-  using RowsOperand = typename L::RowsOperand;
-  using Epilogue = PagedAttentionEpilogue<L>;
-  using Merge = PagedAttentionClusterMerge<L>;
+  using Products = typename L::Products;
+  using Epilogue = PagedAttentionStagedEpilogue<L>;
   using Work = PagedAttentionWork<L>;
   using Stages = PagedAttentionStages<L>;
   using Stage = typename Stages::Stage;
   using Ring = typename Stages::Ring;
+  using Shared = typename L::Shared;
+  using Probabilities = Chunk[L::stage_tokens / 8][L::rows];
+  using Sums = float[L::eights][2];
 
-  static constexpr int compute_waves = P.waves_per_block();
-  static constexpr int block_threads = (compute_waves + 1) * L::lanes;
+  static constexpr int block_threads = L::group_lanes + L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
-  static constexpr int stages = P.prefetch.stages, stage_tokens = P.prefetch.stage_tokens;
-  static constexpr int stage_waves = stage_tokens / L::wave_tokens;  // token waves that share a stage
-  static constexpr int wave_groups = L::token_waves / stage_waves;   // that take stages in turn
-  static_assert(sizeof(typename Merge::Shares) <= sizeof(Stages));
-  static_assert(stage_waves >= 1 && wave_groups >= 1 && stage_tokens % L::wave_tokens == 0);
-
-  struct Shared {
-    Stages ring;
-    typename L::Shared merge;
-    typename B::Mbarrier joined;
-  };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t wave = B::wave_id();
     Work work(a);
-    if (B::block_lane_id() == 0) {
-      for (int i = 0; i < stages; ++i) {
-        B::mbarrier_init(&shared.ring.full[i], 1);
-        B::mbarrier_init(&shared.ring.empty[i], compute_waves);
-      }
-      B::mbarrier_init(&shared.joined, compute_waves);
-      B::mbarrier_ready();
-    }
+    if (B::block_lane_id() == 0) shared.ring.begin();
+    if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     B::barrier();
     if constexpr (P.balanced()) B::launch_next();
-    Ring ring;
-    if (wave == compute_waves) {
+    Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
+    if (wave == L::waves) {
       for (; work.more(); work.next()) shared.ring.fetch(a, work, ring);
-      if (!P.balanced() && a.cluster > 1) Merge::accompany();
+      Epilogue::accompany(a, shared);
       return;
     }
-    int joins = 0;
-    const auto join = [&] {
-      B::mbarrier_arrive(&shared.joined);
-      B::mbarrier_wait(&shared.joined, joins++ % 2);
-    };
     for (; work.more(); work.next()) {
-      const typename L::Place at = work.place(wave);
+      const Place at = work.place(0);
       State s;
-      set_up(a, at, s, shared, join);
-      if (work.stages() > 0) consume(a, at, work, ring, s, shared);
-      if (!P.balanced() && a.cluster > 1) {
-        Merge::run(a, at, s, shared.merge, *reinterpret_cast<typename Merge::Shares*>(&shared.ring.stage[0]));
-      } else {
-        Epilogue::run(a, at, s, shared.merge, join);
-      }
+      set_up(a, at, s, shared);
+      consume(a, at, work, ring, s, shared);
+      Epilogue::run(a, at, s, shared);
     }
   }
 
  private:
-  // ---- the waves that compute
+  TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
+  TILEWAVE_DEVICE static int group_lane() { return B::block_lane_id(); }
 
-  template <class Join>
-  TILEWAVE_DEVICE static void set_up(const Args& a, const typename L::Place& at, State& s, Shared& shared, Join join) {
-    const int lane = B::lane_id();
+  TILEWAVE_DEVICE static void set_up(const Args& a, const Place& at, State& s, Shared& shared) {
+    constexpr int pieces = S.head_size / 8;  // 16 bytes of a row
+    constexpr int count = ceil_div(L::rows * pieces, L::group_lanes);
+    Chunk chunks[count] = {};
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::row_tiles; ++t) {
-      RowsOperand q[L::q_operands];
-      TILEWAVE_UNROLL
-      for (int r = 0; r < L::rows_per_lane; ++r) {
-        const std::int32_t row = at.first_row + t * L::atom_rows + Map::row(lane, r);
-        L::begin_row(a, at, s, t, r, row);
-        load_q_row(a, at, row, r, q);
-        if constexpr (L::scales_q) s.q_scale[t][r] = scale_q_row(r, q);
-      }
-      TILEWAVE_UNROLL
-      for (int i = 0; i < L::q_operands; ++i) {
-        if constexpr (P.q_shared) {
-          if (at.wave_token == 0)
-            shared.merge.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
-        } else {
-          s.q[t][i] = q[i];
-        }
-      }
-      TILEWAVE_UNROLL
-      for (int d = 0; d < L::out_tiles; ++d) s.out[t][d] = Scores{};
-    }
-    if constexpr (P.q_shared) join();
-  }
-
-  static constexpr int q_words = L::atom.k_per_lane / 2;  // of one row of an operand
-
-  /// Row r of the lane's Q operands, in the order in which load_matrices deals out a unit of K: x / 4 dimensions to
-  /// each lane group. Rows past the end are zero.
-  TILEWAVE_DEVICE static void load_q_row(const Args& a, const typename L::Place& at, std::int32_t row, int r,
-                                         RowsOperand* q) {
-    const bool valid = row < a.rows;
-    const auto query = L::query_row(a, at, valid ? row : 0);
-    const auto* row_start =
-        static_cast<const std::uint16_t*>(a.q) + query.out_row * a.q_row_stride + query.head * a.q_head_stride;
-    constexpr int dealt = L::unit / AtomFacts::groups;
-    using Dealt = Vec<std::uint32_t, dealt / 2>;
-    TILEWAVE_UNROLL
-    for (int unit = 0; unit < S.head_size / L::unit; ++unit) {
-      Dealt d{};
-      if (valid) {
-        d = B::load(reinterpret_cast<const Dealt*>(row_start + unit * L::unit + dealt * Map::group(B::lane_id())));
-      }
-      TILEWAVE_UNROLL
-      for (int w = 0; w < dealt / 2; ++w) {
-        const int word = unit * (dealt / 2) + w;
-        q[word / q_words][r * q_words + word % q_words] = d[w];
+    for (int i = 0; i < count; ++i) {
+      const int row = (i * L::group_lanes + group_lane()) / pieces, piece = group_lane() % pieces;
+      if (row < L::rows && at.first_row + row < a.rows) {
+        const QueryRow query = query_row(a, at, at.first_row + row);
+        chunks[i] =
+            B::load(reinterpret_cast<const Chunk*>(static_cast<const std::uint16_t*>(a.q) +
+                                                   query.out_row * a.q_row_stride + query.head * a.q_head_stride) +
+                    piece);
       }
     }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count; ++i) {
+      const int row = (i * L::group_lanes + group_lane()) / pieces, piece = group_lane() % pieces;
+      if (row >= L::rows) break;  // whole waves
+      Chunk& q = chunks[i];
+      if constexpr (L::scales_q) {
+        const float scale = scale_q_row(q);
+        if (piece == 0) shared.q_scale[row] = scale;
+      }
+      if constexpr (L::widened) {  // as units of K are dealt out
+        auto* low = reinterpret_cast<Vec<std::uint32_t, 2>*>(&shared.q[piece / 2 * 2][row]) + piece % 2;
+        auto* high = reinterpret_cast<Vec<std::uint32_t, 2>*>(&shared.q[piece / 2 * 2 + 1][row]) + piece % 2;
+        *low = {{q[0], q[2]}};
+        *high = {{q[1], q[3]}};
+      } else {
+        shared.q[piece][row] = q;
+      }
+    }
+    B::shared_written();
+    B::group_barrier();
+    const float k_scale = a.scale_log2 * L::common_scale(a, a.k_scale, at.kv_head);
+    L::each_row([&](int j, int e) {
+      const int row = L::query_of(lane(), j, e);
+      const QueryRow query = query_row(a, at, min_of(at.first_row + row, a.rows - 1));
+      s.causal_end[j][e] = at.end - a.mtp + 1 + query.token;
+      s.row_max[j][e] = L::minus_infinity;
+      s.row_sum[j][e] = 0.0f;
+      s.factor[j][e] = L::scales_q ? k_scale * shared.q_scale[row] : k_scale;
+      if constexpr (S.alibi) s.slope[j][e] = B::load(a.alibi_slopes + query.head) * log2_e;
+    });
+    TILEWAVE_UNROLL
+    for (int d = 0; d < L::out_tiles; ++d) s.out[d] = {};
   }
 
-  /// Row r from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it is still exact:
-  /// returns the power of two it was divided by.
-  TILEWAVE_DEVICE static float scale_q_row(int r, RowsOperand* q) {
+  /// A row of Q, a chunk a lane, from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it
+  /// is still exact: returns the power of two it was divided by.
+  TILEWAVE_DEVICE static float scale_q_row(Chunk& q) {
     std::uint32_t top = 0;  // exponent and mantissa order magnitudes, as integers
-    const auto each_word = [&](auto f) {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < L::q_operands; ++i) {
-        TILEWAVE_UNROLL
-        for (int w = 0; w < q_words; ++w) f(q[i][r * q_words + w]);
-      }
-    };
-    each_word([&](std::uint32_t word) { top = max_of(top, max_of(word & 0x7fff0000u, word << 16 & 0x7fff0000u)); });
-    top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 1)));
-    top = max_of(top, B::shuffle_xor(top, Map::lane_of(0, 2)));
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) top = max_of(top, max_of(q[w] & 0x7fff0000u, q[w] << 16 & 0x7fff0000u));
+    TILEWAVE_UNROLL
+    for (int mask = 1; mask < S.head_size / 8; mask *= 2) top = max_of(top, B::shuffle_xor(top, mask));
     const std::uint32_t exponent = min_of(max_of(top >> 23, 15u), 254u);  // of zeros and infinities, any
     const float factor = __builtin_bit_cast(float, (127 + 14 + 127 - exponent) << 23);
-    each_word([&](std::uint32_t& word) {
-      word = B::pack_f16(__builtin_bit_cast(float, word << 16) * factor,
-                         __builtin_bit_cast(float, word & 0xffff0000u) * factor);
-    });
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      q[w] = B::pack_f16(__builtin_bit_cast(float, q[w] << 16) * factor,
+                         __builtin_bit_cast(float, q[w] & 0xffff0000u) * factor);
+    }
     return __builtin_bit_cast(float, (exponent - 14) << 23);
   }
 
-  TILEWAVE_DEVICE static void consume(const Args& a, const typename L::Place& at, const Work& work, Ring& ring,
-                                      State& s, Shared& shared) {
-    const Kv kv(a);
-    const float k_scale = a.scale_log2 * L::common_scale(a, a.k_scale, at.kv_head);
-    const std::int32_t group = at.wave_token / stage_waves, offset = at.wave_token % stage_waves * L::wave_tokens;
-    const int lane = B::lane_id(), matrix = lane / 8, row = lane % 8;
-
-    // Rows of the matrices that this lane points at, as byte offsets in a stage: K by 16 tokens, V for dimension 0.
-    std::int32_t k_row[L::wave_tokens / 16];
-    TILEWAVE_UNROLL
-    for (int q = 0; q < L::wave_tokens / 16; ++q) {
-      constexpr int c = L::kv_per_lane, tiles = 16 / L::atom_kv;
-      const std::int32_t token = offset + L::token_of(row / c, q * tiles * c + row % c);
-      const std::int32_t in_segment = token & (a.segment - 1);
-      k_row[q] = (token - in_segment) * S.head_size * size_of(S.kv) + matrix * a.segment * 16 + in_segment * 16;
-    }
-    const std::int32_t k_step = AtomFacts::groups * a.segment * 16;
-    const std::int32_t v_row = (offset / L::unit + matrix) * S.head_size * 16 + row * 16;
-
+  TILEWAVE_DEVICE static void consume(const Args& a, const Place& at, const Work& work, Ring& ring, State& s,
+                                      Shared& shared) {
+    const std::int32_t beyond = Epilogue::first_beyond(work.stages());
     for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance()) {
-      // All waves see every phase of every stage: one that missed a phase would take it for the next but one.
+      if (i == beyond && L::clustered(a)) Epilogue::tell_places_are_free();
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
-      const std::int32_t token = work.token(i) + offset;
-      Stage& stage = shared.ring.stage[ring.slot];
-      if (i % wave_groups == group && token < at.end && token + L::wave_tokens > at.first) {
-        const bool edge = token < at.full_first || token + L::wave_tokens > at.full_end;
-        Scores scores[L::row_tiles][L::score_tiles] = {};
-        multiply_k(at, s, shared, reinterpret_cast<const char*>(stage.k), k_row, k_step, scores);
-        RowsOperand probabilities[L::row_tiles][L::steps];
-        if constexpr (Kv::per_token) load_scales(stage, offset, kv, s);
-        OnlineSoftmax<L>::run(kv, at, token, edge, k_scale, s, scores, probabilities);
-        const char* v = reinterpret_cast<const char*>(stage.v) + v_row;
-        if (edge) {
-          multiply_v<true>(kv, at, token, s, v, probabilities);
-        } else {
-          multiply_v<false>(kv, at, token, s, v, probabilities);
-        }
+      const std::int32_t token = work.token(i);
+      Stage& stage = shared.ring.stage[ring.place()];
+      // A wave may be at the next tile's probabilities while another's products still read this one's.
+      auto& p = shared.p[i % 2];
+      const bool edge = token < at.full_first || token + L::stage_tokens > at.full_end;
+      Products scores[L::tiles] = {};
+      multiply_k(a, stage, shared, scores);
+      bool exceeds = soften(a, at, token, edge, stage, s, scores);
+      if (edge) drop_unattended(at, token, stage);
+      // The vote is also the barrier behind which all probabilities are there.
+      Sums sums;
+      for (;; exceeds = false) {
+        exponentiate(at, token, stage, s, scores, p, sums);
+        B::shared_written();
+        if (!B::group_any(exceeds)) break;
+        raise_maximum(s, scores, shared);
       }
+      L::each_row([&](int j, int e) { s.row_sum[j][e] += sums[j][e]; });
+      multiply_v(stage, p, s);
       B::mbarrier_arrive(&shared.ring.empty[ring.slot]);
     }
+    if (work.stages() <= beyond && L::clustered(a)) Epilogue::tell_places_are_free();
   }
 
-  TILEWAVE_DEVICE static void load_scales(const Stage& stage, std::int32_t offset, const Kv& kv, State& s) {
+  /// Step `step`, of 16 elements of k, of a matrix with 8 of them of all `rows` in a row: of rows from `first` on.
+  template <int rows>
+  TILEWAVE_DEVICE static GroupOperand operand(const Chunk (*pieces)[rows], int step, int first = 0) {
+    return {pieces, 8 * 16, rows * 16, (2 * step * rows + first) * 16};
+  }
+
+  /// Through registers, so that a wave's 16 tokens may lie anywhere; pages of 16 tokens are then copied whole.
+  TILEWAVE_DEVICE static void multiply_k(const Args& a, const Stage& stage, const Shared& shared,
+                                         Products (&scores)[L::tiles]) {
+    Chunk k[L::tiles][L::steps];
+    const int matrix = lane() / 8;
     TILEWAVE_UNROLL
-    for (int i = 0; i < Kv::scale_words; ++i) {
-      const std::int32_t token = offset + L::token_of(kv.group, kv.position + i * L::atom_kv);
-      s.cursors[0].k_scale[i] = B::load(&stage.k_scale[token]);
-      s.cursors[0].v_scale[i] = B::load(&stage.v_scale[token]);
-    }
-  }
-
-  /// Groups of four chunks keep their loads a group ahead of the products, and four chains of products apart.
-  static constexpr int width = 4;
-  using Group = Chunk[width];
-
-  TILEWAVE_DEVICE static void multiply_k(const typename L::Place& at, const State& s, const Shared& shared,
-                                         const char* k, const std::int32_t* k_row, std::int32_t k_step,
-                                         Scores (&scores)[L::row_tiles][L::score_tiles]) {
-    constexpr int per_16 = 16 / L::atom_kv, per_u = L::score_tiles / width;  // score tiles of 16 tokens; groups
-    static_assert(L::score_tiles % width == 0);
-    Group ring[2];
-    const auto load = [&](int n, Group& group) {
+    for (int tile = 0; tile < L::tiles; ++tile) {
+      const std::int32_t token = 64 * tile + 16 * B::wave_id() + L::token_of(lane() % 8 * 4, matrix % 2);
+      const std::int32_t in_segment = token & (a.segment - 1);
+      const Chunk* row = stage.k + (token - in_segment) * (S.head_size / L::unit) + in_segment + matrix / 2 * a.segment;
+      constexpr int loads = S.head_size / L::unit / 2;
       TILEWAVE_UNROLL
-      for (int i = 0; i < width; ++i) {
-        const int u = n / per_u, tile = n % per_u * width + i;
-        const std::int32_t inside = 16 * L::token_of(0, L::kv_per_lane * (tile % per_16));
-        group[i] = B::load_matrices(reinterpret_cast<const Chunk*>(k + k_row[tile / per_16] + u * k_step + inside));
-      }
-    };
-    constexpr int groups = L::k_units * per_u;
-    load(0, ring[0]);
-    static_for<groups>([&](auto group) {
-      constexpr int n = group;
-      if constexpr (n + 1 < groups) load(n + 1, ring[(n + 1) % 2]);
-      TILEWAVE_UNROLL
-      for (int step = 0; step < L::steps; ++step) {
-        RowsOperand q[L::row_tiles];
-        TILEWAVE_UNROLL
-        for (int t = 0; t < L::row_tiles; ++t) {
-          const int i = n / per_u * L::steps + step;
-          if constexpr (P.q_shared) {
-            q[t] = shared.merge.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][B::lane_id()];
-          } else {
-            q[t] = s.q[t][i];
-          }
+      for (int i = 0; i < loads; ++i) {
+        const Chunk units = B::load_matrices(row + 2 * i * a.segment);
+        if constexpr (L::widened) {
+          widen<L::k_type>(units, &k[tile][2 * i]);
+        } else {
+          k[tile][i] = units;
         }
-        TILEWAVE_UNROLL
-        for (int i = 0; i < width; ++i) {
-          const auto kv = operand<L::k_type>(ring[n % 2][i], step);
-          TILEWAVE_UNROLL
-          for (int t = 0; t < L::row_tiles; ++t) {
-            Scores& to = scores[t][n % per_u * width + i];
-            to = mma_of<B, L::k_type>(kv, q[t], to);
-          }
-        }
-      }
-    });
-  }
-
-  template <bool edge>
-  TILEWAVE_DEVICE static void multiply_v(const Kv& kv, const typename L::Place& at, std::int32_t token, State& s,
-                                         const char* v, const RowsOperand (&probabilities)[L::row_tiles][L::steps]) {
-    static_assert(L::out_tiles % width == 0);
-    // Word m of a chunk is tokens x * m + (x / 4) * group ... of the wave's tile, of any head dimension.
-    Chunk attended{};
-    if constexpr (edge) {
-      TILEWAVE_UNROLL
-      for (int m = 0; m < 4; ++m) {
-        attended[m] = attended_mask<S>(token + L::unit * m + L::unit / AtomFacts::groups * kv.group, at.first, at.end);
       }
     }
-    Group ring[2];
-    const auto load = [&](int n, Group& group) {
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int tile = 0; tile < L::tiles; ++tile) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < width; ++i) {
-        group[i] = B::load_matrices(reinterpret_cast<const Chunk*>(v + (n * width + i) * L::atom_kv * 16));
-        if constexpr (edge) {
-          TILEWAVE_UNROLL
-          for (int m = 0; m < 4; ++m) group[i][m] &= attended[m];
-        }
-      }
-    };
-    constexpr int groups = L::out_tiles / width;
-    load(0, ring[0]);
-    static_for<groups>([&](auto group) {
-      constexpr int n = group;
-      if constexpr (n + 1 < groups) load(n + 1, ring[(n + 1) % 2]);
-      TILEWAVE_UNROLL
-      for (int step = 0; step < L::steps; ++step) {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < width; ++i) {
-          const auto words = operand<L::v_type>(ring[n % 2][i], step);
-          TILEWAVE_UNROLL
-          for (int t = 0; t < L::row_tiles; ++t) {
-            Scores& to = s.out[t][n * width + i];
-            to = mma_of<B, L::v_type>(words, probabilities[t][step], to);
-          }
-        }
-      }
-    });
+      for (int step = 0; step < L::steps; ++step)
+        B::template group_mma<L::k_type, L::rows>(k[tile][step], operand(shared.q, step), scores[tile]);
+    }
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
   }
 
-  /// Step `step` of a chunk: two of its words, or one widened.
+  TILEWAVE_DEVICE static void multiply_v(const Stage& stage, const Probabilities& p, State& s) {
+    constexpr int v_steps = 4 * L::tiles;  // of 16 tokens
+    Chunk v[L::widened ? L::out_tiles : 1][v_steps];
+    if constexpr (L::widened) {
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::out_tiles; ++d) {
+        const int row = 64 * d + 16 * B::wave_id() + lane() % 16;
+        TILEWAVE_UNROLL
+        for (int unit = 0; unit < v_steps; unit += 2)
+          widen<L::v_type>(B::load_matrices(&stage.v[unit + lane() / 16][row]), &v[d][unit]);
+      }
+    }
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int d = 0; d < L::out_tiles; ++d) {
+      TILEWAVE_UNROLL
+      for (int step = 0; step < v_steps; ++step) {
+        if constexpr (L::widened) {
+          B::template group_mma<L::v_type, L::rows>(v[d][step], operand(p, step), s.out[d]);
+        } else {
+          B::template group_mma<L::v_type, L::rows>(operand(stage.v, step, 64 * d), operand(p, step), s.out[d]);
+        }
+      }
+    }
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+  }
+
+  /// Two units of 16 fp8 elements of the wave's 16 rows as operands of 16-bit elements: matrices are rows 0 to 7, then
+  /// 8 to 15 of the product, of the first unit, then of the second.
   template <DType type>
-  TILEWAVE_DEVICE static typename B::KvOperand operand(const Chunk& chunk, int step) {
-    if constexpr (is_fp8(S.kv) && type == DType::f16) {
-      return B::widen_fp8_to_f16(chunk[step]);
-    } else if constexpr (is_fp8(S.kv)) {
-      return B::widen_fp8(chunk[step]);
-    } else {
-      return {chunk[2 * step], chunk[2 * step + 1]};
+  TILEWAVE_DEVICE static void widen(const Chunk& fp8, Chunk* operands) {
+    TILEWAVE_UNROLL
+    for (int unit = 0; unit < 2; ++unit) {
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        Vec<std::uint32_t, 2> words;
+        if constexpr (type == DType::f16) {
+          words = B::widen_fp8_to_f16(fp8[2 * unit + h]);
+        } else {
+          words = B::widen_fp8(fp8[2 * unit + h]);
+        }
+        operands[unit][h] = words[0];
+        operands[unit][2 + h] = words[1];
+      }
+    }
+  }
+
+  /// From products to masked scores in log2 units. Whether one exceeds the reference maximum by more than the slack.
+  TILEWAVE_DEVICE static bool soften(const Args& a, const Place& at, std::int32_t token, bool edge, const Stage& stage,
+                                     const State& s, Products (&scores)[L::tiles]) {
+    bool exceeds = false;
+    each_token([&](int tile, int h, std::int32_t in_stage) {
+      const std::int32_t here = token + in_stage;
+      const float k_scale = L::per_token && attended(at, here) ? B::load(&stage.k_scale[in_stage]) : 0.0f;
+      L::each_row([&](int j, int e) {
+        float& score = L::value(scores[tile], j, h, e);
+        score *= L::per_token ? s.factor[j][e] * k_scale : s.factor[j][e];
+        if constexpr (S.soft_cap) score = a.cap_log2 * tanh_of<B>(score);
+        const std::int32_t behind = s.causal_end[j][e] - 1 - here;  // tokens back from the row's own
+        if constexpr (S.alibi) score -= s.slope[j][e] * static_cast<float>(behind);
+        if (edge && static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(a.window))
+          score = L::minus_infinity;
+        exceeds = exceeds || score > s.row_max[j][e] + L::max_slack;
+      });
+    });
+    return exceeds;
+  }
+  /// Scales of cache slots outside the attended tokens may be anything, and 0 * NaN is NaN.
+  TILEWAVE_DEVICE static bool attended(const Place& at, std::int32_t token) {
+    return token >= at.first && token < at.end;
+  }
+
+  /// Probabilities into shared memory, and what they sum up to in this lane.
+  TILEWAVE_DEVICE static void exponentiate(const Place& at, std::int32_t token, const Stage& stage, const State& s,
+                                           const Products (&scores)[L::tiles], Probabilities& p, Sums& sums) {
+    L::each_row([&](int j, int e) { sums[j][e] = 0.0f; });
+    std::uint32_t words[L::tiles][L::eights][2];
+    each_token([&](int tile, int h, std::int32_t in_stage) {
+      const float v_scale = L::per_token && attended(at, token + in_stage) ? B::load(&stage.v_scale[in_stage]) : 0.0f;
+      TILEWAVE_UNROLL
+      for (int j = 0; j < L::eights; ++j) {
+        float x[2];
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 2; ++e) {
+          const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];  // nothing visible yet
+          x[e] = B::exp2(L::value(scores[tile], j, h, e) - maximum);
+          sums[j][e] += x[e];
+          if constexpr (L::per_token) x[e] *= v_scale;
+        }
+        words[tile][j][h] = L::v_type == DType::f16 ? B::pack_f16(x[0], x[1]) : B::pack_bf16(x[0], x[1]);
+      }
+    });
+    // Matrices are eight tokens h of eight query rows.
+    TILEWAVE_UNROLL
+    for (int tile = 0; tile < L::tiles; ++tile) {
+      Chunk* eight = p[8 * tile + 2 * B::wave_id() + lane() / 8 % 2];
+      if constexpr (L::eights == 1) {
+        B::template store_matrices<2>(&eight[lane() % 8],
+                                      Vec<std::uint32_t, 2>{{words[tile][0][0], words[tile][0][1]}});
+      } else {
+        TILEWAVE_UNROLL
+        for (int j = 0; j < L::eights; j += 2) {
+          const Vec<std::uint32_t, 4> four{
+              {words[tile][j][0], words[tile][j][1], words[tile][j + 1][0], words[tile][j + 1][1]}};
+          B::template store_matrices<4>(&eight[8 * (j + lane() / 16) + lane() % 8], four);
+        }
+      }
+    }
+  }
+
+  /// Call f(tile, h, in_stage) for every token of the lane.
+  template <class F>
+  TILEWAVE_DEVICE static void each_token(F f) {
+    const int first = 16 * B::wave_id();
+    TILEWAVE_UNROLL
+    for (int tile = 0; tile < L::tiles; ++tile) {
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) f(tile, h, 64 * tile + first + L::token_of(lane(), h));
+    }
+  }
+
+  TILEWAVE_DEVICE static void raise_maximum(State& s, const Products (&scores)[L::tiles], Shared& shared) {
+    const int wave = B::wave_id();
+    L::each_row([&](int j, int e) {
+      float most = L::minus_infinity;
+      TILEWAVE_UNROLL
+      for (int tile = 0; tile < L::tiles; ++tile) {
+        TILEWAVE_UNROLL
+        for (int h = 0; h < 2; ++h) most = L::larger(most, L::value(scores[tile], j, h, e));
+      }
+      most = L::over_tokens(most, L::larger);
+      if (lane() / 4 == 0) shared.of_wave[L::query_of(lane(), j, e)][wave] = most;
+    });
+    B::group_barrier();
+    L::each_row([&](int j, int e) {
+      const auto maxima = B::load(reinterpret_cast<const Vec<float, 4>*>(shared.of_wave[L::query_of(lane(), j, e)]));
+      float raised = s.row_max[j][e];
+      TILEWAVE_UNROLL
+      for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w]);
+      const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[j][e] - raised);
+      s.row_max[j][e] = raised;
+      s.row_sum[j][e] *= factor;
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::out_tiles; ++d) {
+        TILEWAVE_UNROLL
+        for (int h = 0; h < 2; ++h) L::value(s.out[d], j, h, e) *= factor;
+      }
+    });
+  }
+
+  /// Zero V of tokens that nobody attends: cache slots may hold anything, and 0 * NaN is NaN.
+  TILEWAVE_DEVICE static void drop_unattended(const Place& at, std::int32_t token, Stage& stage) {
+    constexpr int units = L::stage_tokens / L::unit;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < units * S.head_size / L::group_lanes; ++i) {
+      const int chunk = i * L::group_lanes + group_lane();
+      const std::int32_t from = token + chunk / S.head_size * L::unit;
+      if (from + L::unit <= at.first || from >= at.end) (&stage.v[0][0])[chunk] = {};
+    }
+    for (const std::int32_t border : {at.first, at.end}) {
+      const std::int32_t in_stage = border - token, unit = in_stage / L::unit;
+      if (in_stage <= 0 || in_stage >= L::stage_tokens || in_stage % L::unit == 0) continue;
+      for (int d = group_lane(); d < S.head_size; d += L::group_lanes)
+        zero_outside<S>(stage.v[unit][d], token + unit * L::unit, at.first, at.end);
     }
   }
 };

@@ -6,26 +6,33 @@
 
 namespace tilewave {
 
-/// L is a PagedAttentionLayout. Lives in shared memory.
+/// L is a PagedAttentionStagedLayout. Lives in shared memory.
 template <class L>
 struct PagedAttentionStages {
   using B = typename L::Room;
-  using Kv = typename L::Kv;
   using Work = PagedAttentionWork<L>;
 
   static constexpr PagedAttentionSpec spec = L::spec;
   static constexpr int stages = L::policy.prefetch.stages, stage_tokens = L::policy.prefetch.stage_tokens;
-  static constexpr int stage_chunks = stage_tokens * spec.head_size / L::unit;
 
   struct Stage {
-    Chunk k[stage_chunks];  // [segments][D / x][segment][x], a segment being the tokens that lie together in a page
-    Chunk v[stage_chunks];  // [stage_tokens / x][D][x]
-    float k_scale[Kv::per_token ? stage_tokens : 4];
-    float v_scale[Kv::per_token ? stage_tokens : 4];
+    Chunk k[stage_tokens * spec.head_size / L::unit];  // [segments][D / x][segment], a segment lying together in a page
+    Chunk v[stage_tokens / L::unit][spec.head_size];
+    float k_scale[L::per_token ? stage_tokens : 4];
+    float v_scale[L::per_token ? stage_tokens : 4];
   };
   /// Where a wave stands in the ring.
   struct Ring {
-    int slot = 0, round = 0;
+    int slot = 0, round = 0;  // of the barriers
+    int shift = 0;            // of the stages against their barriers
+
+    /// Whose `count` stages end in the last place: the first is free while the others are still read.
+    TILEWAVE_DEVICE static Ring ending_last(std::int32_t count) {
+      Ring ring;
+      ring.shift = (stages - count % stages) % stages;
+      return ring;
+    }
+    TILEWAVE_DEVICE int place() const { return slot + shift < stages ? slot + shift : slot + shift - stages; }
     TILEWAVE_DEVICE void advance() {
       if (++slot < stages) return;
       slot = 0;
@@ -36,66 +43,94 @@ struct PagedAttentionStages {
   Stage stage[stages];
   typename B::Mbarrier full[stages], empty[stages];
 
-  /// The wave that fetches: fills the stages of one segment, each as soon as it is free.
+  /// By one lane of the block, before its first barrier.
+  TILEWAVE_DEVICE void begin() {
+    for (int i = 0; i < stages; ++i) {
+      B::mbarrier_init(&full[i], 1);
+      B::mbarrier_init(&empty[i], L::waves);
+    }
+    B::mbarrier_ready();
+  }
+
+  /// The wave that fetches: fills the stages of one piece of work, each as soon as it is free. Lanes look up the pages
+  /// of the next segments, one each, a round of them ahead.
   TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, Ring& at) {
     const int lane = B::lane_id();
-    const std::int32_t segments = stage_tokens >> a.segment_shift, pieces = a.pieces.divisor;
-    const auto page_of = [&](std::int32_t stage) {  // lane s < segments looks up segment s
-      const std::int32_t token = min_of(work.token(stage) + min_of(lane, segments - 1) * a.segment, work.end() - 1);
+    const std::int32_t segments = stage_tokens >> a.segment_shift;
+    const auto pages_from = [&](std::int32_t segment) {
+      const std::int32_t token = min_of(work.token(0) + (segment + lane) * a.segment, work.end() - 1);
       return B::load(work.table() + a.block_size.quotient(max_of(token, work.first())));
     };
-    std::int32_t page = work.stages() > 0 ? page_of(0) : 0;
-    for (std::int32_t i = 0; i < work.stages(); ++i, at.advance()) {
-      const std::int32_t page_now = page, token = work.token(i);
-      if (i + 1 < work.stages()) page = page_of(i + 1);
+    const Piece first_piece = piece_of(a, work, lane);
+    std::int32_t pages = 0, next_pages = work.stages() > 0 ? pages_from(0) : 0;
+    for (std::int32_t i = 0, ahead = 0; i < work.stages(); ++i, ahead += segments, at.advance()) {
+      const std::int32_t token = work.token(i);
+      if (ahead % L::lanes == 0) {
+        pages = next_pages;
+        next_pages = pages_from(ahead + L::lanes);
+      }
       // Segments with no token to attend are left as they are: their scores are masked, their V zeroed.
       const std::int32_t from = max_of(work.first() - token, 0) >> a.segment_shift;
       const std::int32_t to = min_of((work.end() - token + a.segment - 1) >> a.segment_shift, segments);
-      Stage& here = stage[at.slot];
+      auto* here = reinterpret_cast<char*>(&stage[at.place()]);
       typename B::Mbarrier* landed = &full[at.slot];
       B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
       B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
-      for (std::int32_t n = 0; n < ceil_div((to - from) * pieces, L::lanes); ++n) {
-        const std::int32_t piece = n * L::lanes + lane;
-        const std::int32_t segment = min_of(from + a.pieces.quotient(piece), segments - 1);
-        const std::int32_t its_page = B::shuffle(page_now, segment);
-        if (piece < (to - from) * pieces)
-          copy_piece(a, work, here, landed, segment, its_page, token + segment * a.segment, a.pieces.remainder(piece));
+      for (std::int32_t index = lane; index - lane < segments * a.pieces.divisor; index += L::lanes) {
+        const Piece piece = index == lane ? first_piece : piece_of(a, work, index);
+        const std::int32_t page = B::shuffle(pages, ahead % L::lanes + min_of(piece.segment, segments - 1));
+        if (piece.segment < from || piece.segment >= to) continue;
+        const std::int32_t in_page =
+            a.segment == a.block_size.divisor ? 0 : a.block_size.remainder(token + piece.segment * a.segment);
+        B::copy_bulk(here + piece.in_stage, piece.page_0 + page * piece.page_bytes + in_page * piece.token_bytes,
+                     piece.bytes, landed);
       }
     }
   }
 
  private:
-  TILEWAVE_DEVICE static void copy_piece(const PagedAttentionArgs& a, const Work& work, Stage& stage,
-                                         typename B::Mbarrier* full, std::int32_t segment, std::int32_t page,
-                                         std::int32_t token, std::int32_t piece) {
-    constexpr int element = size_of(spec.kv);
-    const std::int32_t in_page = token - a.block_size.quotient(token) * a.block_size.divisor;
-    const std::int32_t segment_bytes = a.segment * spec.head_size * element;
-    if (piece < a.k_pieces.divisor) {
-      const std::int32_t bytes = a.k_pieces.quotient(segment_bytes);
-      const auto* from =
-          static_cast<const char*>(a.k) + element * (page * a.k_strides.page + work.kv_head() * a.k_strides.head +
-                                                     piece * a.k_strides.unit + in_page * std::int64_t{L::unit});
-      B::copy_bulk(reinterpret_cast<char*>(stage.k) + segment * segment_bytes + piece * bytes, from, bytes, full);
-      return;
+  /// What one copy takes: contiguous bytes of a segment.
+  struct Piece {
+    const char* page_0;  // where it would be in page 0, of the page's first token
+    std::int64_t page_bytes, token_bytes;
+    std::int32_t segment, in_stage, bytes;
+  };
+  /// Piece `index` of a stage; of a segment beyond the last if there are not so many.
+  TILEWAVE_DEVICE static Piece piece_of(const PagedAttentionArgs& a, const Work& work, std::int32_t index) {
+    constexpr std::int64_t element = size_of(spec.kv);
+    const std::int32_t segment_bytes = a.segment * spec.head_size * static_cast<std::int32_t>(element);
+    Piece piece;
+    piece.segment = a.pieces.quotient(index);
+    std::int32_t n = index - piece.segment * a.pieces.divisor;
+    if (n < a.k_pieces.divisor) {
+      piece.bytes = a.k_pieces.quotient(segment_bytes);
+      piece.in_stage = piece.segment * segment_bytes + n * piece.bytes;
+      piece.page_0 =
+          static_cast<const char*>(a.k) + element * (work.kv_head() * a.k_strides.head + n * a.k_strides.unit);
+      piece.page_bytes = element * a.k_strides.page;
+      piece.token_bytes = element * L::unit;
+      return piece;
     }
-    piece -= a.k_pieces.divisor;
-    if constexpr (Kv::per_token) {
-      if (piece >= a.v_pieces.divisor) {
-        const bool of_k = piece == a.v_pieces.divisor;
-        const float* from = (of_k ? a.k_scale : a.v_scale) + page * a.scale_page_stride +
-                            work.kv_head() * a.scale_head_stride + in_page;
-        B::copy_bulk((of_k ? stage.k_scale : stage.v_scale) + segment * a.segment, from,
-                     a.segment * static_cast<std::int32_t>(sizeof(float)), full);
-        return;
+    n -= a.k_pieces.divisor;
+    if constexpr (L::per_token) {
+      if (n >= a.v_pieces.divisor) {
+        const bool of_k = n == a.v_pieces.divisor;
+        piece.bytes = a.segment * static_cast<std::int32_t>(sizeof(float));
+        piece.in_stage = static_cast<std::int32_t>(of_k ? offsetof(Stage, k_scale) : offsetof(Stage, v_scale)) +
+                         piece.segment * piece.bytes;
+        piece.page_0 =
+            reinterpret_cast<const char*>((of_k ? a.k_scale : a.v_scale) + work.kv_head() * a.scale_head_stride);
+        piece.page_bytes = sizeof(float) * a.scale_page_stride;
+        piece.token_bytes = sizeof(float);
+        return piece;
       }
     }
-    const std::int32_t bytes = a.v_pieces.quotient(segment_bytes);
-    const auto* from =
-        static_cast<const char*>(a.v) + element * (page * a.v_strides.page + work.kv_head() * a.v_strides.head +
-                                                   (in_page / L::unit + piece) * a.v_strides.unit);
-    B::copy_bulk(reinterpret_cast<char*>(stage.v) + segment * segment_bytes + piece * bytes, from, bytes, full);
+    piece.bytes = a.v_pieces.quotient(segment_bytes);
+    piece.in_stage = static_cast<std::int32_t>(offsetof(Stage, v)) + piece.segment * segment_bytes + n * piece.bytes;
+    piece.page_0 = static_cast<const char*>(a.v) + element * (work.kv_head() * a.v_strides.head + n * a.v_strides.unit);
+    piece.page_bytes = element * a.v_strides.page;
+    piece.token_bytes = element * a.v_strides.unit / L::unit;
+    return piece;
   }
 };
 

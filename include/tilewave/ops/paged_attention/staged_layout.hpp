@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// The constants, registers and shared memory of a staged decode kernel: what a lane of its wave group holds.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/paged_attention/stages.hpp"
+
+namespace tilewave {
+
+/// Both products have 64 rows of the cache's side, tokens of K or dimensions of V, and a column a query row:
+///   scores [tokens][rows] = K Q^T,   out [head_size][rows] = V^T P^T
+/// so that a wave has 16 of every 64 tokens, then of every 64 dimensions, and a lane the same query rows in both. Of
+/// every eight query rows j it holds two, e; of its wave's 16 tokens or dimensions two, h.
+template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
+struct PagedAttentionStagedLayout {
+  static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec");
+  using Room = B;
+  using Place = PagedAttentionPlace;
+  static constexpr PagedAttentionSpec spec = S;
+  static constexpr PagedAttentionPolicy policy = P;
+
+  static constexpr int waves = 4, lanes = B::facts.wave_lanes, group_lanes = waves * lanes;
+  static constexpr int unit = S.unit(), head_size = S.head_size;
+  static constexpr int stage_tokens = P.prefetch.stage_tokens, tiles = stage_tokens / 64, out_tiles = head_size / 64;
+  static constexpr int rows = P.block_rows(), eights = rows / 8;
+  static constexpr int steps = head_size / 16;  // of 16 dimensions
+  // What Work asks of a layout: this one's waves do not differ in rows or tokens.
+  static constexpr int block_rows = rows, wave_tokens = stage_tokens, block_tokens = stage_tokens, token_waves = 1,
+                       row_tiles = 1, atom_rows = rows;
+
+  static constexpr bool per_token = S.quant == QuantMode::per_token;
+  // fp8 goes by way of f16, one instruction a pair on sm90, and through registers. Rows of Q are brought into its range
+  // by a power of two, and only a token's own scale of V could leave it.
+  static constexpr bool widened = is_fp8(S.kv);
+  static constexpr DType k_type = widened ? DType::f16 : S.q;
+  static constexpr DType v_type = widened && !per_token ? DType::f16 : S.value_type();
+  static constexpr bool scales_q = k_type != S.q;
+
+  static constexpr float minus_infinity = -__builtin_inff();
+  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
+  // 2^8, and the steady loop needs a vote instead of exchanges.
+  static constexpr float max_slack = 8.0f;
+
+  using Products = Vec<float, rows / 2>;
+
+  struct Shared {
+    PagedAttentionStages<PagedAttentionStagedLayout> ring;
+    Chunk q[head_size / 8][rows];        // 16 bytes of a row, in the order in which K has its dimensions
+    Chunk p[2][stage_tokens / 8][rows];  // probabilities of eight tokens, in the order in which V has them; a stage's
+    alignas(16) float of_wave[rows][waves];  // maxima, at the end sums
+    float q_scale[scales_q ? rows : 1];      // that rows of Q were divided by
+    Mailbox mailbox;                         // of what other blocks of the cluster send
+  };
+
+  struct State {
+    Products out[out_tiles];               // not yet divided by the sum
+    float row_max[eights][2];              // the group's reference, log2 units; -inf before the first token
+    float row_sum[eights][2];              // this lane's tokens only
+    float factor[eights][2];               // from products to log2 units
+    std::int32_t causal_end[eights][2];    // first token the row may not see
+    float slope[S.alibi ? eights : 1][2];  // of ALiBi, in log2 units
+  };
+
+  /// Whether several blocks merge their parts of a context.
+  TILEWAVE_DEVICE static bool clustered(const PagedAttentionArgs& a) { return !P.balanced() && a.cluster > 1; }
+
+  /// The lane's token, of its wave's 16, or its dimension.
+  TILEWAVE_DEVICE static int row_of(int lane, int h) { return lane / 4 + 8 * h; }
+  /// Widened units are dealt out two elements a lane and half: element 4 c + 2 h + e of a unit is the product's
+  /// 8 h + 2 c + e.
+  TILEWAVE_DEVICE static int token_of(int lane, int h) {
+    const int row = lane / 4;
+    return widened ? row / 2 * 4 + row % 2 + 2 * h : row + 8 * h;
+  }
+  /// The query row of the block that column e of the lane's eight j is.
+  TILEWAVE_DEVICE static int query_of(int lane, int j, int e) { return 8 * j + 2 * (lane % 4) + e; }
+
+  TILEWAVE_DEVICE static float& value(Products& p, int j, int h, int e) { return p[4 * j + 2 * h + e]; }
+  TILEWAVE_DEVICE static float value(const Products& p, int j, int h, int e) { return p[4 * j + 2 * h + e]; }
+
+  /// Call f(j, e) for every query row of the lane.
+  template <class F>
+  TILEWAVE_DEVICE static void each_row(F f) {
+    TILEWAVE_UNROLL
+    for (int j = 0; j < eights; ++j) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 2; ++e) f(j, e);
+    }
+  }
+
+  /// Combine a value over the lanes that share a query row.
+  template <class F>
+  TILEWAVE_DEVICE static float over_tokens(float x, F combine) {
+    TILEWAVE_UNROLL
+    for (int mask = 4; mask < lanes; mask *= 2) x = combine(x, B::shuffle_xor(x, mask));
+    return x;
+  }
+  TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
+  TILEWAVE_DEVICE static float sum(float x, float y) { return x + y; }
+
+  TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {
+    if constexpr (S.out == DType::f16) {
+      return B::pack_f16(low, high);
+    } else {
+      return B::round_bf16(low, high);
+    }
+  }
+  TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
+    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
+    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
+    return 1.0f;
+  }
+};
+
+}  // namespace tilewave
