@@ -165,8 +165,9 @@ struct Group {
   /// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
   /// k-major: its leading dimension is from one 16 bytes of k to the next, its stride from eight rows to the next.
   TILEWAVE_DEVICE static std::uint64_t descriptor(GroupOperand m) {
-    // Shifted apart, so that all products of a loop share what depends on `at`.
-    const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) >> 4;
+    // In a cluster the block's number stands above the address. The offset is added apart, so that all products of a
+    // loop share what depends on `at`.
+    const std::uint32_t at = (static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) & 0x3ffff) >> 4;
     const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
     return std::uint64_t(m.eight_rows >> 4) << 32 | low;
   }

@@ -18,15 +18,10 @@ struct PagedAttentionStagedEpilogue {
   using State = typename L::State;
   using Products = typename L::Products;
 
-  static constexpr int pieces = L::head_size / 16;  // piece n, dimensions 16 n ..., is of wave n % 4
-  static constexpr int blocks = max_staged_splits;  // of a cluster
-  /// What the blocks of a cluster tell each block, {sum, sum, max, max} of two rows, and what they hand it: piece n goes
-  /// to block n % cluster, as its n / cluster-th, from `cluster` sources. It takes the first places of the ring.
-  struct Received {
-    Vec<float, 4> statistics[blocks][L::waves][L::eights][4];
-    Vec<float, 4> share[max_of(pieces, blocks)][L::eights][L::lanes];
-  };
+  using Received = typename L::Received;
+  static constexpr int pieces = L::pieces, blocks = max_staged_splits;
   using Stages = PagedAttentionStages<L>;
+  /// Of the ring, which what is received takes.
   static constexpr int places = ceil_div(int{sizeof(Received)}, int{sizeof(typename Stages::Stage)});
   static_assert(places <= Stages::stages);
   /// The stage, of `count`, before which nobody reads those places any more.
@@ -59,7 +54,7 @@ struct PagedAttentionStagedEpilogue {
       float total[2];
       TILEWAVE_UNROLL
       for (int e = 0; e < 2; ++e) {
-        const auto sums = B::load(reinterpret_cast<const Vec<float, 4>*>(shared.of_wave[L::query_of(lane, j, e)]));
+        const Vec<float, 4> sums = shared.of_wave[L::query_of(lane, j, e)];
         total[e] = sums[0] + sums[1] + sums[2] + sums[3];
       }
       const Finished rows = finish(a, at, j, s.row_max[j], total);
@@ -96,7 +91,7 @@ struct PagedAttentionStagedEpilogue {
   /// them, adds them up and writes them.
   TILEWAVE_DEVICE static void merge(const Args& a, const Place& at, const State& s, const float (&sum)[L::eights][2],
                                     typename L::Shared& shared) {
-    auto& received = *static_cast<Received*>(static_cast<void*>(&shared.ring.stage[0]));
+    auto& received = shared.ring.received;
     const int lane = B::lane_id(), wave = B::wave_id(), rank = B::cluster_rank();
     if (lane / 4 < a.cluster) {  // lanes that hold the same rows tell different blocks
       TILEWAVE_UNROLL

@@ -35,24 +35,34 @@ struct PagedAttentionStagedDecode {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t wave = B::wave_id();
-    Work work(a);
-    if (B::block_lane_id() == 0) shared.ring.begin();
-    if (L::clustered(a)) B::template open<1>(&shared.mailbox);
-    B::barrier();
     if constexpr (P.balanced()) B::launch_next();
+    if (L::clustered(a)) B::template open<1>(&shared.mailbox);
+    Work work(a);
     Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
     if (wave == L::waves) {
-      for (; work.more(); work.next()) shared.ring.fetch(a, work, ring);
+      // The first copies are on their way before the block's other waves are waited for.
+      shared.ring.begin();
+      bool alone = true;
+      const auto meet = [&] {
+        if (alone) B::barrier();
+        alone = false;
+      };
+      for (; work.more(); work.next()) shared.ring.fetch(a, work, ring, meet);
+      meet();
       Epilogue::accompany(a, shared);
       return;
     }
+    bool met = false;
     for (; work.more(); work.next()) {
       const Place at = work.place(0);
       State s;
       set_up(a, at, s, shared);
+      if (!met) B::barrier();
+      met = true;
       consume(a, at, work, ring, s, shared);
       Epilogue::run(a, at, s, shared);
     }
+    if (!met) B::barrier();
   }
 
  private:
@@ -330,7 +340,7 @@ struct PagedAttentionStagedDecode {
     });
     B::group_barrier();
     L::each_row([&](int j, int e) {
-      const auto maxima = B::load(reinterpret_cast<const Vec<float, 4>*>(shared.of_wave[L::query_of(lane(), j, e)]));
+      const Vec<float, 4> maxima = shared.of_wave[L::query_of(lane(), j, e)];
       float raised = s.row_max[j][e];
       TILEWAVE_UNROLL
       for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w]);

@@ -43,13 +43,20 @@ struct PagedAttentionStagedLayout {
 
   using Products = Vec<float, rows / 2>;
 
+  static constexpr int pieces = head_size / 16;  // piece n, dimensions 16 n ..., is of wave n % 4
+  /// What the blocks of a cluster tell each block at the end, {sum, sum, max, max} of two rows, and what they hand it:
+  /// piece n goes to block n % cluster, as its n / cluster-th, from `cluster` sources.
+  struct Received {
+    Vec<float, 4> statistics[max_staged_splits][waves][eights][4];
+    Vec<float, 4> share[max_of(pieces, max_staged_splits)][eights][lanes];
+  };
   struct Shared {
     PagedAttentionStages<PagedAttentionStagedLayout> ring;
     Chunk q[head_size / 8][rows];        // 16 bytes of a row, in the order in which K has its dimensions
     Chunk p[2][stage_tokens / 8][rows];  // probabilities of eight tokens, in the order in which V has them; a stage's
-    alignas(16) float of_wave[rows][waves];  // maxima, at the end sums
-    float q_scale[scales_q ? rows : 1];      // that rows of Q were divided by
-    Mailbox mailbox;                         // of what other blocks of the cluster send
+    Vec<float, waves> of_wave[rows];     // maxima, at the end sums
+    float q_scale[scales_q ? rows : 1];  // that rows of Q were divided by
+    Mailbox mailbox;                     // of what other blocks of the cluster send
   };
 
   struct State {

@@ -40,21 +40,28 @@ struct PagedAttentionStages {
     }
   };
 
-  Stage stage[stages];
+  union {
+    Stage stage[stages];
+    typename L::Received received;  // in the first places, when nobody reads them any more
+  };
   typename B::Mbarrier full[stages], empty[stages];
 
-  /// By one lane of the block, before its first barrier.
+  /// By the wave that fetches.
   TILEWAVE_DEVICE void begin() {
-    for (int i = 0; i < stages; ++i) {
-      B::mbarrier_init(&full[i], 1);
-      B::mbarrier_init(&empty[i], L::waves);
+    if (B::lane_id() == 0) {
+      for (int i = 0; i < stages; ++i) {
+        B::mbarrier_init(&full[i], 1);
+        B::mbarrier_init(&empty[i], L::waves);
+      }
+      B::mbarrier_ready();
     }
-    B::mbarrier_ready();
+    (void)B::any(false);  // the wave is together again, behind what one lane did
   }
 
   /// The wave that fetches: fills the stages of one piece of work, each as soon as it is free. Lanes look up the pages
-  /// of the next segments, one each, a round of them ahead.
-  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, Ring& at) {
+  /// of the next segments, one each, a round of them ahead. `begun` is called when the first stage is on its way.
+  template <class Begun>
+  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, Ring& at, Begun begun) {
     const int lane = B::lane_id();
     const std::int32_t segments = stage_tokens >> a.segment_shift;
     const auto pages_from = [&](std::int32_t segment) {
@@ -85,6 +92,7 @@ struct PagedAttentionStages {
         B::copy_bulk(here + piece.in_stage, piece.page_0 + page * piece.page_bytes + in_page * piece.token_bytes,
                      piece.bytes, landed);
       }
+      if (i == 0) begun();
     }
   }
 
