@@ -49,7 +49,8 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double arithmetic =
       0.13 + 0.07 * eights + tiles * ((is_fp8(p.spec.kv) ? 0.38 : 0.25) * p.spec.head_size / 128 + 0.05 * eights);
   const double stage_bytes = 2.0 * policy.prefetch.stage_tokens * p.spec.head_size * size_of(p.spec.kv);
-  const std::int64_t resident = paged_attention_workers(policy, facts), items = paged_attention_grid(p, policy, 1);
+  const std::int64_t resident = paged_attention_workers(policy, facts),
+                     items = max_of<std::int64_t>(1, paged_attention_grid(p, policy, 1));
   const std::int64_t stages =
       max_of<std::int64_t>(1, ceil_div<std::int64_t>(paged_attention_attended(p), policy.prefetch.stage_tokens));
   const std::int64_t blocks = policy.balanced() ? min_of(resident, items * stages) : items * splits;
