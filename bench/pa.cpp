@@ -29,9 +29,9 @@ struct Options : ToolOptions {
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("--sweep", o.sweeps,
-                 "default, accuracy, decode, emulated, features, or a comma list (default: default)")
+                 "default, accuracy, decode, emulated, features, scaling, or a comma list (default: default)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated", "features"}));
+      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated", "features", "scaling"}));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
       ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")

@@ -33,6 +33,12 @@ struct KvPoolKey {
   std::uint64_t seed;
   friend constexpr bool operator==(const KvPoolKey&, const KvPoolKey&) = default;
 
+  /// Whether the first pages of such a pool are those of the other: neither place nor value depends on how many follow.
+  constexpr bool begins_with(KvPoolKey other) const {
+    const bool large_enough = num_pages >= other.num_pages;
+    other.num_pages = num_pages;
+    return large_enough && *this == other;
+  }
   std::size_t slots() const { return static_cast<std::size_t>(num_pages) * num_kv_heads * block_size; }
   std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }          // of K, and of V
   int common_scales() const { return quant == QuantMode::per_head ? num_kv_heads : 1; }  // not of tokens
@@ -70,10 +76,11 @@ class KvPool {
   const TwinBuffer& k_scale() const { return sides_[0].scales; }
   const TwinBuffer& v_scale() const { return sides_[1].scales; }
 
-  /// Make slots [0, used[page]) of every page hold their values and all others NaN, on the device as on the host.
+  /// Make slots [0, used[page]) of each of the first pages hold their values and all others of them NaN, on the device as
+  /// on the host. Pages past used.size() are left alone: a smaller case has no table that names them.
   void use(const std::vector<std::int32_t>& used) {
     std::vector<std::int64_t> changed;
-    for (std::int64_t page = 0; page < key_.num_pages; ++page) {
+    for (std::int64_t page = 0; page < std::ssize(used); ++page) {
       if (used[page] != used_[page]) changed.push_back(page);
     }
     const int heads = key_.num_kv_heads;
@@ -84,7 +91,7 @@ class KvPool {
         poison(side, page, static_cast<int>(i % heads), used[page], used_[page]);
       }
     });
-    used_ = used;
+    std::copy(used.begin(), used.end(), used_.begin());
     upload(changed);
   }
 
@@ -208,9 +215,13 @@ class KvPoolCache {
  public:
   explicit KvPoolCache(int threads, std::size_t budget = std::size_t{3} << 30) : threads_(threads), budget_(budget) {}
 
-  /// The pool of a case, holding exactly what `used` says (see KvPool::use). Valid until the next call.
+  /// The pool of a case, or failing that a larger one of its kind, holding what `used` says (see KvPool::use). Valid until
+  /// the next call.
   KvPool& get(const KvPoolKey& key, const std::vector<std::int32_t>& used) {
-    const auto hit = std::find_if(pools_.begin(), pools_.end(), [&](const KvPool& p) { return p.key() == key; });
+    auto hit = std::find_if(pools_.begin(), pools_.end(), [&](const KvPool& p) { return p.key() == key; });
+    if (hit == pools_.end()) {
+      hit = std::find_if(pools_.begin(), pools_.end(), [&](const KvPool& p) { return p.key().begins_with(key); });
+    }
     if (hit != pools_.end()) {
       pools_.splice(pools_.begin(), pools_, hit);
     } else {

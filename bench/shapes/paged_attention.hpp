@@ -2,20 +2,23 @@
 // The sweeps of bench_pa: which configs, in which order. The order is part of the CSV contract.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "bench/harness/device.hpp"
 #include "bench/harness/paged_attention_case.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace tilewave::bench {
 
-enum class Sweep : int { standard, accuracy, decode, emulated, features };
+enum class Sweep : int { standard, accuracy, decode, emulated, features, scaling };
 
-inline constexpr std::array all_sweeps{Sweep::standard, Sweep::accuracy, Sweep::decode, Sweep::emulated,
-                                       Sweep::features};
+inline constexpr std::array all_sweeps{Sweep::standard, Sweep::accuracy, Sweep::decode,
+                                       Sweep::emulated, Sweep::features, Sweep::scaling};
 
 constexpr std::string_view name_of(Sweep sweep) {
   switch (sweep) {
@@ -24,6 +27,7 @@ constexpr std::string_view name_of(Sweep sweep) {
     case Sweep::decode: return "decode";
     case Sweep::emulated: return "emulated";
     case Sweep::features: return "features";
+    case Sweep::scaling: return "scaling";
   }
   return "unknown";
 }
@@ -223,6 +227,38 @@ inline std::vector<PagedAttentionCase> features_sweep(ArchId arch) {
   return cases;
 }
 
+/// Steps of 1.5 and less (but 1 to 2), and sizes one past a full page, tile or wave of blocks, where a cliff would hide.
+inline constexpr std::array scaling_batches{1,  2,  3,  4,  6,  8,  12,  16,  17,  24,
+                                            32, 33, 48, 64, 65, 96, 128, 129, 192, 256};
+inline constexpr std::array scaling_contexts{128,   129,   192,   256,   384,   512,   768,   1000,  1024,
+                                             1025,  1536,  2048,  3072,  4096,  4097,  6144,  8192,  12288,
+                                             16384, 24576, 32768, 32769, 49152, 65536, 98304, 131072};
+
+/// KV bytes of the largest cell of the scaling sweep: what leaves room on a GPU and in its host's memory, which holds a
+/// copy; and what the emulated device can afford.
+inline constexpr std::int64_t scaling_kv_bytes = std::int64_t{1} << (emulated_device ? 22 : 36);
+
+/// How time grows with batch and context: 32 heads on 8, head_size 128, pages of 64 tokens, KV bf16 and fp8 (per tensor);
+/// cells with more than `most_kv_bytes` of attended K and V are left out. Largest first, so that all cells of a type use
+/// pages of the first one's pool.
+inline std::vector<PagedAttentionCase> scaling_sweep(ArchId arch, std::int64_t most_kv_bytes = scaling_kv_bytes) {
+  std::vector<PagedAttentionCase> cases;
+  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+    const auto first = cases.size();
+    const auto tokens = [](const PagedAttentionCase& c) { return std::int64_t{c.batch} * c.context_length; };
+    for (const int batch : scaling_batches)
+      for (const int context_length : scaling_contexts) {
+        const PagedAttentionCase c = decode_case(arch, {batch, {32, 8}, 128, context_length}, quant, 64, 1);
+        const std::int64_t token_bytes = std::int64_t{2} * c.num_kv_heads * c.head_size * size_of(c.kv);
+        if (tokens(c) * token_bytes <= most_kv_bytes) cases.push_back(c);
+      }
+    std::stable_sort(cases.begin() + first, cases.end(), [&](const PagedAttentionCase& a, const PagedAttentionCase& b) {
+      return a.num_pages() != b.num_pages() ? a.num_pages() > b.num_pages() : tokens(a) > tokens(b);
+    });
+  }
+  return cases;
+}
+
 inline std::vector<PagedAttentionCase> cases_of(Sweep sweep, ArchId arch) {
   switch (sweep) {
     case Sweep::standard: return standard_sweep(arch);
@@ -230,6 +266,7 @@ inline std::vector<PagedAttentionCase> cases_of(Sweep sweep, ArchId arch) {
     case Sweep::decode: return decode_sweep(arch);
     case Sweep::emulated: return emulated_sweep(arch);
     case Sweep::features: return features_sweep(arch);
+    case Sweep::scaling: return scaling_sweep(arch);
   }
   return {};
 }

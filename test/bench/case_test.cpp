@@ -4,8 +4,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "bench/harness/kv_pool.hpp"
 #include "bench/shapes/paged_attention.hpp"
 #include "test/catch_compat.hpp"
 
@@ -91,6 +93,40 @@ TEST_CASE("the emulated sweep holds every combination of classes, and larger con
     CAPTURE(dimension);
     CHECK(large[dimension] == values);
   }
+}
+
+TEST_CASE("the scaling sweep holds every cell up to its limit, each within the first pages of the cell before") {
+  const std::int64_t gpu_limit = std::int64_t{1} << 36;
+  const std::vector<PagedAttentionCase> cases = scaling_sweep(ArchId::gfx950, gpu_limit);
+  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+    CAPTURE(std::string(name_of(quant)));
+    std::set<std::pair<int, int>> cells;
+    std::vector<KvPoolKey> keys;
+    for (const PagedAttentionCase& c : cases) {
+      if (c.quant != quant) continue;
+      cells.insert({c.batch, c.context_length});
+      keys.push_back(pool_key_of(c));
+      REQUIRE(keys.front().begins_with(keys.back()));
+      REQUIRE(keys[keys.size() < 2 ? 0 : keys.size() - 2].num_pages >= keys.back().num_pages);
+    }
+    std::set<std::pair<int, int>> wanted;
+    for (const int batch : scaling_batches)
+      for (const int context : scaling_contexts) wanted.insert({batch, context});
+    CHECK(*wanted.begin() == std::pair(1, 128));
+    CHECK(*wanted.rbegin() == std::pair(256, 131072));
+    if (quant == QuantMode::none) {
+      for (const auto& too_large : {std::pair(129, 131072), std::pair(192, 98304), std::pair(192, 131072),
+                                    std::pair(256, 98304), std::pair(256, 131072)}) {
+        CHECK(wanted.erase(too_large) == 1);
+      }
+    }
+    CHECK(cells == wanted);
+    CHECK(keys.size() == cells.size());
+    CHECK(keys.front().bytes() - 2 * keys.front().scale_bytes() == static_cast<std::size_t>(gpu_limit));
+  }
+  const std::int64_t smallest = 128 * 2048;  // fp8, batch 1, context 128
+  CHECK(scaling_sweep(ArchId::gfx950, smallest).size() == 1);
+  CHECK(scaling_sweep(ArchId::gfx950, smallest - 1).empty());
 }
 
 TEST_CASE("lengths are the context, or spread from mtp to the context") {

@@ -61,6 +61,20 @@ class Csv(contract.Contract):
         self.assertIn("/distinct/", names[0])
         self.assertEqual(len(set(names)), len(names))
 
+    def test_the_scaling_sweep_is_cut_to_what_the_device_can_afford(self):
+        for arch in ARCHS:
+            names = run("--benchmark_list_tests", "--sweep=scaling", f"--arch={arch}").stdout.splitlines()
+            self.assertEqual(len(names), 26 + 44)  # 4 MiB of KV: 1024 tokens in bf16, 2048 in fp8
+            done = run("--benchmark_format=csv", "--sweep=scaling", f"--arch={arch}", "--every=9", "--check-pairs=3")
+            rows = self.check_rows(done)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual([row["name"] for row in rows], names[::9])
+            self.assertEqual({(row["num_q_heads"], row["num_kv_heads"], row["block_size"]) for row in rows},
+                             {("32", "8", "64")})
+            self.assertEqual({row["quant_mode"] for row in rows}, {"0", "1"})
+            self.assertTrue(all(float(row["bytes_ideal"]) < 1.1 * 2**22 for row in rows))
+            self.assertTrue(all(50000 <= int(row["config_id"]) < 50070 for row in rows))
+
     def test_a_config_of_two_sweeps_is_one_row(self):
         standard, emulated, both = (run("--benchmark_list_tests", f"--sweep={sweep}").stdout.splitlines()
                                     for sweep in ("default", "emulated", "default,emulated"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -156,6 +157,48 @@ TEST_CASE("a pool brought up to date equals a fresh one, byte for byte") {
   const KvPool& fresh = fresh_pools.get(pool_key_of(c), use(c));
   CHECK(same_pools(updated, fresh));
   CHECK(std::memcmp(fresh.k().host(), fresh.v().host(), fresh.k().bytes()) != 0);
+}
+
+/// Whether two calls find the same in the pages of a key, on the device and on the host.
+bool same_caches(const CaseTensors& a, const CaseTensors& b, const KvPoolKey& key) {
+  const auto on_device = [](const void* data, std::size_t bytes) {
+    std::vector<std::byte> copy(bytes);
+    if (bytes > 0) check_hip(hipMemcpy(copy.data(), data, bytes, hipMemcpyDeviceToHost), "copying from the device");
+    return copy;
+  };
+  const auto same = [&](const void* (*member)(const PagedAttentionProblem&), std::size_t bytes) {
+    return on_device(member(a.problem()), bytes) == on_device(member(b.problem()), bytes) &&
+           (bytes == 0 || std::memcmp(member(a.host_problem()), member(b.host_problem()), bytes) == 0);
+  };
+  return same([](const PagedAttentionProblem& p) -> const void* { return p.k; }, key.cache_bytes()) &&
+         same([](const PagedAttentionProblem& p) -> const void* { return p.v; }, key.cache_bytes()) &&
+         same([](const PagedAttentionProblem& p) -> const void* { return p.k_scale; }, key.scale_bytes()) &&
+         same([](const PagedAttentionProblem& p) -> const void* { return p.v_scale; }, key.scale_bytes());
+}
+
+TEST_CASE("a smaller case takes the first pages of a larger pool, and finds there what its own would hold") {
+  const QuantMode quant = GENERATE(QuantMode::none, QuantMode::per_tensor, QuantMode::per_token);
+  PagedAttentionCase large = small_case(quant == QuantMode::none ? DType::bf16 : DType::fp8_e4m3fn, quant);
+  large.batch = 30;
+  PagedAttentionCase small = large;
+  small.batch = 20;
+  small.context_length = 40;  // other lengths, fewer pages
+  REQUIRE(pool_key_of(large).begins_with(pool_key_of(small)));
+  REQUIRE_FALSE(pool_key_of(small).begins_with(pool_key_of(large)));
+  KvPoolCache pools(2), own(1);
+  const void* const place = CaseTensors(large, pools).problem().k;
+  {
+    const CaseTensors shared(small, pools), alone(small, own);
+    CHECK(shared.problem().k == place);
+    CHECK(shared.problem().num_pages == alone.problem().num_pages);
+    CHECK(same_caches(shared, alone, pool_key_of(small)));
+  }
+  // Shorter lengths: pages that the smaller case changed, and those it left alone, are brought up to date.
+  large.mtp = 1;
+  const CaseTensors again(large, pools), fresh(large, own);
+  CHECK(again.problem().k == place);
+  CHECK(pools.size() == 1);
+  CHECK(same_caches(again, fresh, pool_key_of(large)));
 }
 
 TEST_CASE("the pool cache stays within its budget and drops the oldest") {
