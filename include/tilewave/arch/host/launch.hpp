@@ -91,12 +91,6 @@ struct Launch {
   static constexpr bool is_this_pass = true;  // there is only one
   static constexpr bool emulated = true;
 
-  /// Clusters of a kernel that run at a time: few, so that small problems see blocks that stay.
-  template <class K>
-  static int resident_clusters(int) {
-    return 3;
-  }
-
   /// Runs K::run(args, shared) for every lane of `shape.grid` blocks and returns when all are done. Errors:
   ///   bad_extent     negative or too large grid, block differs from K::block_threads or is no whole number of waves
   ///   launch_failed  K::Shared exceeds the chip's shared memory, or a lane broke a rule of the room; the reason then

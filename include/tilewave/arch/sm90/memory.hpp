@@ -38,20 +38,6 @@ struct WindowAccesses : Accesses {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
                  : "memory");
   }
-  TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
-    auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-    // ptxas 13.0 makes an illegal instruction of a policy and a shared address with a part that all lanes have in
-    // common: it has one field for both. So that it sees none: there is no second block dimension.
-    asm("{ .reg .u32 zero;\n"
-        "  mov.u32 zero, %%tid.y;\n"
-        "  add.u32 %0, %0, zero; }"
-        : "+r"(address));
-    std::uint64_t evict_last;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(evict_last));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-                 "l"(evict_last)
-                 : "memory");
-  }
 };
 
 struct Memory : Accesses {

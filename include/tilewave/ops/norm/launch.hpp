@@ -70,7 +70,7 @@ Status norm_launch(const NormProblem& p, hipStream_t stream) {
                       .output = {p.out, p.scale, p.out_strides, p.scale_stride},
                       .eps = p.eps,
                       .per_column = 1.0f / static_cast<float>(p.columns)};
-  return launch_rows<Norm<B, S, P>, P>(args, stream);
+  return B::template launch<Norm<B, S, P>>(row_grid(P, p.rows), args, stream);
 }
 
 }  // namespace tilewave

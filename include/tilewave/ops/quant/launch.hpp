@@ -99,7 +99,7 @@ Status quant_launch(const QuantProblem& p, hipStream_t stream) {
       if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
     }
   }
-  return launch_rows<Quant<B, S, P>, P>(args, stream);
+  return B::template launch<Quant<B, S, P>>(row_grid(P, p.rows), args, stream);
 }
 
 }  // namespace tilewave

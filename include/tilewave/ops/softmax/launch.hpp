@@ -51,7 +51,7 @@ Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
                          .rows_per_length = FastDiv::by(p.rows_per_length),
                          .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
                          .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
-  return launch_rows<Softmax<B, S, P>, P>(args, stream);
+  return B::template launch<Softmax<B, S, P>>(row_grid(P, p.rows), args, stream);
 }
 
 }  // namespace tilewave
