@@ -10,11 +10,12 @@
 
 set(generated ${PROJECT_BINARY_DIR}/generated)
 
-# tilewave_op_entries(TARGET OP op NAME Name SPECS count [GROUP specs] [REGISTRY header]): the header, by default OP's registry.hpp, has
-# <op>_specs(arch), `count` of them, and <op>_entries<B, S> of <Name>Entry; all_<op>_entries() lists them by architecture
-# and spec. GROUP: specs of one source, where most of a source's time is its headers.
+# tilewave_op_entries(TARGET OP op NAME Name SPECS count [GROUP specs] [HOST_GROUP specs] [REGISTRY header]): the header, by default
+# OP's registry.hpp, has <op>_specs(arch), `count` of them, and <op>_entries<B, S> of <Name>Entry; all_<op>_entries() lists
+# them by architecture and spec. GROUP: specs of one source, since a second and more of each source's time is its headers and
+# the host room's scheduler; HOST_GROUP: in the host room, where a kernel of GPU rooms takes too long for it.
 function(tilewave_op_entries target)
-  cmake_parse_arguments(arg "" "OP;NAME;SPECS;GROUP;REGISTRY" "" ${ARGN})
+  cmake_parse_arguments(arg "" "OP;NAME;SPECS;GROUP;HOST_GROUP;REGISTRY" "" ${ARGN})
   set(op ${arg_OP})
   set(registry tilewave/ops/${op}/registry.hpp)
   if(arg_REGISTRY)
@@ -23,6 +24,9 @@ function(tilewave_op_entries target)
   set(group 1)
   if(arg_GROUP)
     set(group ${arg_GROUP})
+  endif()
+  if(arg_HOST_GROUP AND TILEWAVE_ROOM STREQUAL "host")
+    set(group ${arg_HOST_GROUP})
   endif()
   set(name ${arg_NAME})
   set(spec_count ${arg_SPECS})  # checked against <op>_specs() by the generated list
@@ -60,21 +64,21 @@ function(tilewave_op_entries target)
 endfunction()
 
 add_library(tilewave_pa_entries OBJECT)
-tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention SPECS 9)
+tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention SPECS 9 HOST_GROUP 3)
 add_library(tilewave_pa_feature_entries OBJECT)
-tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 10
+tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 10 HOST_GROUP 5
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
 add_library(tilewave_pa_wide_entries OBJECT EXCLUDE_FROM_ALL)  # SPECS: head sizes
 tilewave_op_entries(tilewave_pa_wide_entries OP paged_attention_wide NAME PagedAttention SPECS 7
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
 add_library(tilewave_pa_score_entries OBJECT)
-tilewave_op_entries(tilewave_pa_score_entries OP paged_attention_score NAME PagedAttention SPECS 4
+tilewave_op_entries(tilewave_pa_score_entries OP paged_attention_score NAME PagedAttention SPECS 4 HOST_GROUP 4
                     REGISTRY tilewave/ops/paged_attention/score_specs.hpp)
 add_library(tilewave_row_entries OBJECT)
-tilewave_op_entries(tilewave_row_entries OP attention_combine NAME AttentionCombine SPECS 7 GROUP 4)
-tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28 GROUP 4)
-tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24 GROUP 4)
-tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6 GROUP 2)
+tilewave_op_entries(tilewave_row_entries OP attention_combine NAME AttentionCombine SPECS 7 GROUP 4 HOST_GROUP 7)
+tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28 GROUP 4 HOST_GROUP 7)
+tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24 GROUP 4 HOST_GROUP 8)
+tilewave_op_entries(tilewave_row_entries OP softmax NAME Softmax SPECS 6 GROUP 2 HOST_GROUP 3)
 add_library(tilewave_memory_entries OBJECT)
 tilewave_op_entries(tilewave_memory_entries OP traffic NAME Traffic SPECS 4 GROUP 4 REGISTRY bench/harness/traffic.hpp)
 tilewave_op_entries(tilewave_memory_entries OP vec_add NAME VecAdd SPECS 3 GROUP 3)
