@@ -75,6 +75,10 @@ add_library(tilewave_pa_score_entries OBJECT)
 tilewave_op_entries(tilewave_pa_score_entries OP paged_attention_score NAME PagedAttention SPECS 4 HOST_GROUP 4
                     REGISTRY tilewave/ops/paged_attention/score_specs.hpp)
 add_library(tilewave_row_entries OBJECT)
+if(TILEWAVE_ROOM STREQUAL "host" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  # Their 1900 kernels compile in a quarter less time than with -O2 and run a tenth slower.
+  target_compile_options(tilewave_row_entries PRIVATE -O1 -finline-functions -finline-small-functions)
+endif()
 tilewave_op_entries(tilewave_row_entries OP attention_combine NAME AttentionCombine SPECS 7 GROUP 4 HOST_GROUP 7)
 tilewave_op_entries(tilewave_row_entries OP norm NAME Norm SPECS 28 GROUP 4 HOST_GROUP 7)
 tilewave_op_entries(tilewave_row_entries OP quant NAME Quant SPECS 24 GROUP 4 HOST_GROUP 8)
