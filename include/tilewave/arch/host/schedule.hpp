@@ -248,7 +248,6 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
     fail(self, "wave divergence: this lane returned while %d of %d lanes wait in %s at %s:%d", wave.arrived, wave.lanes,
          name_of(other.kind), other.where.base_name(), other.where.line);
   }
-  cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
   order_release(&cluster.ended);
   wave.returned |= self.bit();
   if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);

@@ -150,7 +150,6 @@ class Worker {
       lane.wave = cluster_.wave[i / request.wave_lanes];
       lane.index = i % request.wave_lanes;
       lane.agreements = 0;
-      lane.queue.first = lane.queue.end = lane.queue.committed = 0;
       lane.wave->lane[lane.index] = &lane;
     }
     // Fresh pages make TSan forget the accesses of the cluster before, which had this memory to itself.
