@@ -11,9 +11,9 @@ namespace tilewave {
 
 using NormEntry = RowEntry<NormSpec, NormProblem>;
 
-/// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others. The
-/// first 20 have every type, weight, output and kind: what the default build compiles, and benchmarks time. The rest are
-/// other combinations of these, built for the tests labelled full.
+/// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others.
+/// The first 20 have every type, weight, output and kind: the default build compiles them, benchmarks time 16. The rest
+/// are other combinations of these, built for the tests labelled full.
 constexpr std::array<NormSpec, 28> norm_specs(ArchId arch) {
   std::array<NormSpec, 28> specs{};
   const DType fp8 = facts_of(arch).fp8;
