@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # tilewave_use_room(TARGET): compile all sources of the target for TILEWAVE_ROOM, with that room's compiler and runtime.
+# tilewave_unoptimised(sources...): of this folder, in the host room: they take longer to optimise than they ever run.
 
 find_package(Threads REQUIRED)
 if(TILEWAVE_ROOM STREQUAL "host")
@@ -31,5 +32,11 @@ function(tilewave_use_room target)
     target_compile_options(${target} PRIVATE -std=c++20 -gencode=arch=compute_90a,code=sm_90a)
   else()
     tilewave_hip_target(${target} ${TILEWAVE_ROOM})
+  endif()
+endfunction()
+
+function(tilewave_unoptimised)
+  if(TILEWAVE_ROOM STREQUAL "host")
+    set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O0)
   endif()
 endfunction()

@@ -275,52 +275,6 @@ struct CheckReduce {
 
 // --- memory and sync -------------------------------------------------------------------------------------------------
 
-/// Two stages of async copies, the second still open while the first is read backwards by other waves.
-template <class B>
-struct CopyKernel {
-  using Room = B;
-  static constexpr int block_threads = 2 * B::facts.wave_lanes, waves_per_simd = 1;
-  struct Args {
-    const Chunk* in;  // [grid, 2, block_threads]
-    Chunk* out;       // [grid, 2, block_threads]
-  };
-  struct Shared {
-    Chunk stage[2][block_threads];
-  };
-
-  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
-    const int id = B::wave_id() * B::facts.wave_lanes + B::lane_id();
-    const int first = B::block_id() * 2 * block_threads;
-    for (int s = 0; s < 2; ++s) {
-      B::copy_async(&shared.stage[s][id], args.in + first + s * block_threads + id);
-      B::commit();
-    }
-    B::template wait<1>();
-    B::barrier();
-    B::store(args.out + first + id, shared.stage[0][block_threads - 1 - id]);
-    B::template wait<0>();
-    B::barrier();
-    B::store(args.out + first + block_threads + id, shared.stage[1][block_threads - 1 - id]);
-  }
-};
-
-struct CheckCopy {
-  template <class B>
-  void operator()() const {
-    constexpr int threads = CopyKernel<B>::block_threads, blocks = 9;
-    std::vector<Chunk> in(blocks * 2 * threads);
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      for (int e = 0; e < 4; ++e) in[i][e] = static_cast<std::uint32_t>(4 * i + e);
-    }
-    const auto out = run_kernel<CopyKernel<B>>(blocks, in, in.size(), Chunk{});
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const std::size_t from = i / threads * threads + (threads - 1 - i % threads);
-      CAPTURE(room_name<B>(), i, from);
-      for (int e = 0; e < 4; ++e) REQUIRE(out[i][e] == in[from][e]);
-    }
-  }
-};
-
 struct Widths {
   std::uint8_t one;
   std::uint16_t two;
@@ -381,7 +335,6 @@ struct CheckWidths {
 TEST_CASE("unit vectors prove the atom's maps") { AllRooms::each(CheckMma{}); }
 TEST_CASE("lanes exchange values inside their wave") { AllRooms::each(CheckExchange{}); }
 TEST_CASE("reduce is one butterfly, to the bit") { AllRooms::each(CheckReduce{}); }
-TEST_CASE("async copies arrive by their wait and a barrier shows them to other waves") { AllRooms::each(CheckCopy{}); }
 TEST_CASE("loads and stores move 1, 2, 4, 8 and 16 bytes") { AllRooms::each(CheckWidths{}); }
 
 }  // namespace tilewave::test

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Every row kernel of one spec in one code object; each can be told by its name, which ends in its policy's index.
-// Compiled with
+// Every row kernel of some neighbouring specs in one code object, since a code object of one would be mostly headers;
+// each can be told by its name, which ends in the indices of its spec and its policy. Compiled with
 //   ROOM             gfx942 or gfx950
 //   OP, NAME         norm and Norm: ops/<OP>/registry.hpp with <OP>_specs, <OP>_policies, and the kernel <NAME>
-//   SPEC             index in the architecture's specs
+//   FIRST, COUNT     the specs: index of the first in the architecture's, and how many there are if so many are left
 
 #define STRING_OF(x) #x
 #define JOINED(a, b) a##b
@@ -16,19 +16,26 @@
 #include BACKEND_OF(ROOM)
 #include REGISTRY_OF(OP)
 
+#include <tuple>
+
 namespace tilewave::ROOM {
 
-constexpr auto spec = SPECS_OF(OP)(Backend::facts.id)[SPEC];
-constexpr RowPolicies policies = POLICIES_OF(OP)(Backend::facts.id, spec);
+constexpr auto specs = SPECS_OF(OP)(Backend::facts.id);
+template <int s>
+constexpr RowPolicies policies = POLICIES_OF(OP)(Backend::facts.id, specs[s]);
 
-template <int index>
-struct RowEntryKernel : NAME<Backend, spec, policies.list[index]> {};
+template <int s, int p>
+struct RowEntryKernel : NAME<Backend, specs[s], policies<s>.list[p]> {};
 
-template <std::size_t... i>
-constexpr auto kernels(std::index_sequence<i...>) {
-  return std::array{&entry<RowEntryKernel<i>>...};
-}
 // Naming a kernel on the host is what makes the device pass compile it.
-extern const auto all = kernels(std::make_index_sequence<policies.count>{});
+template <int s, std::size_t... p>
+constexpr auto of_spec(std::index_sequence<p...>) {
+  return std::array{&entry<RowEntryKernel<s, p>>...};
+}
+template <std::size_t... s>
+constexpr auto of_specs(std::index_sequence<s...>) {
+  return std::tuple{of_spec<FIRST + s>(std::make_index_sequence<policies<FIRST + s>.count>{})...};
+}
+extern const auto all = of_specs(std::make_index_sequence<min_of<int>(COUNT, specs.size() - FIRST)>{});
 
 }  // namespace tilewave::ROOM

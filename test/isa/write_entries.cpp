@@ -164,17 +164,19 @@ ordered_json row_claims(const QuantSpec& s, const RowPolicy& p) {
   return row_claims<arch>(use, s.x, s.out, s.output().scale, p);
 }
 
-/// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<i> of code object s.
+/// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<s, i>, in the code
+/// object of its ROW_GROUP specs.
 template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const char* op, const Specs& specs, Policies policies_of) {
   const std::string name(name_of(arch));
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const RowPolicies policies = policies_of(arch, specs[s]);
+    const std::string code_object = std::string(op) + "_" + name + "_" + std::to_string(s / ROW_GROUP) + ".co";
     for (int i = 0; i < policies.count; ++i) {
       const RowPolicy& policy = policies.list[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
-      file["entries"].push_back({{"code_object", std::string(op) + "_" + name + "_" + std::to_string(s) + ".co"},
-                                 {"symbol", "RowEntryKernelILi" + std::to_string(i) + "EE"},
+      file["entries"].push_back({{"code_object", code_object},
+                                 {"symbol", "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE"},
                                  {"arch", name},
                                  {"kernel", op},
                                  {"spec", name_of(specs[s])},

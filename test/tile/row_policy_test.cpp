@@ -19,21 +19,8 @@ bool fits(const ArchFacts& facts, const RowPolicy& policy, DType x = DType::bf16
 TEST_CASE("a row policy prints what differs from a plain one") {
   CHECK(name_of(RowPolicy{}) == "l256.r1.c4.v16");
   CHECK(name_of(RowPolicy{.lanes = 64, .rows = 4, .chunks = 16, .vec = 2, .span = 8}) == "l64.r4.c16.v2.s8");
-  CHECK(name_of(RowPolicy{.blocks = 8, .stages = 2}) == "l256.r1.c4.v16.b8.ahead");
+  CHECK(name_of(RowPolicy{.blocks = 8}) == "l256.r1.c4.v16.b8");
   CHECK(name_of(RowPolicy{.vec = 8, .held = false}) == "l256.r1.c4.v8.again");
-}
-
-TEST_CASE("blocks that stay need rows that are held, one a block, and shared memory for the next") {
-  CHECK(fits(sm90, {.stages = 2}));
-  CHECK(fits(sm90, {.lanes = 512, .chunks = 8, .blocks = 8, .stages = 2}));
-  CHECK_FALSE(fits(sm90, {.stages = 0}));
-  CHECK_FALSE(fits(sm90, {.stages = 3}));
-  CHECK_FALSE(fits(sm90, {.stages = 2, .held = false}));
-  CHECK_FALSE(fits(sm90, {.lanes = 32, .rows = 8, .stages = 2}));
-  CHECK_FALSE(fits(sm90, {.vec = 2, .stages = 2}));
-  CHECK(fits(sm90, {.lanes = 1024, .chunks = 8, .stages = 2}));
-  CHECK_FALSE(fits(sm90, {.lanes = 1024, .chunks = 16, .stages = 2}));  // 256 KB
-  CHECK_FALSE(fits(gfx950, {.stages = 2}));  // copies are a whole wave's there; each lane guards its own
 }
 
 TEST_CASE("clusters are of rows that are held, as large as the chip has them") {

@@ -48,10 +48,6 @@ struct GroupOperand {
 ///               touched: load<T>(offset) and load_stream<T>(offset) give 0 beyond, store(offset, v) and
 ///               store_stream(offset, v) write nothing; offsets and bytes are multiples of sizeof(T). Uniform: base and
 ///               bytes are the same in every lane of the wave
-///   async       copy_async(lds, global): 16 bytes a lane into shared memory, the wave's targets lane-linear where
-///               facts.copies_lane_linear says so (gfx9), elsewhere free (sm90); commit();
-///               wait<pending, copies_per_commit = 1>() returns when at most `pending` commits of *this lane* are still
-///               open: a barrier must follow before other lanes read
 ///   lanes       shuffle(v, lane), shuffle_xor(v, mask), any(predicate) over the wave,
 ///               group_broadcast<I>(v): the value of the lane at position I of my atom group;
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
@@ -103,9 +99,6 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { typename B::template Window<false>{in, word}.template load_stream<Chunk>(word) } -> std::same_as<Chunk>;
   { typename B::template Window<true>{out, word}.store(word, x) } -> std::same_as<void>;
   { typename B::template Window<false>{out, word}.store_stream(word, chunk) } -> std::same_as<void>;
-  { B::copy_async(shared, chunk_in) } -> std::same_as<void>;
-  { B::commit() } -> std::same_as<void>;
-  { B::template wait<1>() } -> std::same_as<void>;
   { B::shuffle(x, 0) } -> std::same_as<float>;
   { B::shuffle_xor(x, 1) } -> std::same_as<float>;
   { B::template group_broadcast<0>(x) } -> std::same_as<float>;

@@ -33,8 +33,7 @@ struct ArchFacts {
   int register_granule;     // allocation step of the register count
   int max_load_bytes;       // widest load of one lane
   int lds_banks;
-  int max_cluster_blocks;   // blocks that may share a cluster
-  bool copies_lane_linear;  // async copies: a wave's LDS targets are lane 0's plus 16 bytes a lane, nothing else
+  int max_cluster_blocks;               // blocks that may share a cluster
   std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
   double hbm_bytes_per_second;          // data-sheet peak
   double bf16_flops;                    // dense matrix peak
@@ -56,7 +55,6 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .max_load_bytes = 16,
                                         .lds_banks = 32,
                                         .max_cluster_blocks = 1,
-                                        .copies_lane_linear = true,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 5.3e12,
                                         .bf16_flops = 1307e12,
@@ -77,7 +75,6 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .max_load_bytes = 16,
                                         .lds_banks = 64,
                                         .max_cluster_blocks = 1,
-                                        .copies_lane_linear = true,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 8.0e12,
                                         .bf16_flops = 2307e12,
@@ -99,7 +96,6 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .max_load_bytes = 16,
                                       .lds_banks = 32,
                                       .max_cluster_blocks = 16,
-                                      .copies_lane_linear = false,
                                       .last_level_cache_bytes = 60LL << 20,
                                       .hbm_bytes_per_second = 4.8e12,
                                       .bf16_flops = 989e12,

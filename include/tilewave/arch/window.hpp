@@ -43,9 +43,6 @@ struct CheckedWindow {
       store<T>(offset, value);
     }
   }
-  TILEWAVE_DEVICE void copy_async(Chunk* shared, std::uint32_t offset) const {
-    if (offset < bytes) Memory::copy_async(shared, at<const Chunk>(offset));
-  }
 
  private:
   template <class T>

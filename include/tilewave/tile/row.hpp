@@ -20,7 +20,6 @@ struct RowStrides {
 struct RowExtent {
   std::int32_t rows = 0, columns = 0;
   FastDiv inner_rows = FastDiv::by(1);
-  std::int32_t step = 0;  // rows that the grid covers at a time, where blocks stay
 
   TILEWAVE_HOST_DEVICE std::int64_t offset(std::int32_t row, const RowStrides& s) const {
     const std::int32_t outer = inner_rows.quotient(row);
@@ -58,7 +57,6 @@ struct Row {
   struct Place {
     std::int32_t row, lane, slot;  // slot: of the row in the block
     std::int32_t first;            // column of this block, where a cluster shares the row
-    std::int32_t turn;             // rows that the block had before, where blocks stay
     bool active, leader;           // leader: the one lane that stores what the row has once
   };
   template <class S>
@@ -77,18 +75,9 @@ struct Row {
     }
     at.row = B::block_id() / P.blocks * P.rows + at.slot;
     at.first = P.blocks > 1 ? B::cluster_rank() * block_columns : 0;
-    at.turn = 0;
     at.active = at.row < extent.rows;
     at.leader = at.active && at.lane == 0 && at.first == 0;
-    if constexpr (P.blocks > 1) B::template open<S::boxes>(&shared.box[0][0]);  // the first reduction waits for all
-    return at;
-  }
-  /// The place in the row after this one, where blocks stay.
-  TILEWAVE_DEVICE static Place next(Place at, const RowExtent& extent) {
-    at.row += extent.step;
-    ++at.turn;
-    at.active = at.row < extent.rows;
-    at.leader = at.leader && at.active;
+    if constexpr (P.blocks > 1) B::template open<S::boxes>(shared.box);  // the first reduction waits for all
     return at;
   }
   TILEWAVE_DEVICE static constexpr int column(int lane, int chunk) {
@@ -184,41 +173,19 @@ struct Row {
   }
   TILEWAVE_DEVICE Vec<float, unit> values(int chunk) const { return widen<B, X, unit>(pieces[chunk]); }
 
-  /// The part of a row that each lane has copied for itself: no other lane reads it, so no barrier is needed.
-  struct Ahead {
-    Chunk chunk[P.chunks][P.lanes];
-  };
   template <int values>
   struct Mailboxes {
-    static constexpr int boxes = P.stages * values;
-    Mailbox box[P.stages][values];
+    static constexpr int boxes = values;
+    Mailbox box[values];
   };
-  template <int>
   struct Nothing {};
   /// What the waves of a row found so far, a place for each value that is reduced: no barrier is needed between two
-  /// reductions. A cluster's blocks each have all of it. Where blocks stay two rows take turns: all waves tell of the
-  /// next row, and so have read what they were told of this one, before any can tell of the row after it.
+  /// reductions. A cluster's blocks each have all of it.
   template <int values>
-  struct Shared : std::conditional_t<P.stages == 1, Nothing<0>, Ahead>,
-                  std::conditional_t<P.blocks == 1, Nothing<1>, Mailboxes<values>> {
-    float partial[P.stages][values][P.rows][all_waves];
+  struct Shared : std::conditional_t<P.blocks == 1, Nothing, Mailboxes<values>> {
+    float partial[values][P.rows][all_waves];
   };
 
-  /// Starts to copy what load() would load.
-  TILEWAVE_DEVICE static void copy_ahead(Ahead& ahead, const void* data, const Place& at, int from, int end) {
-    const Window row = window<X>(data, at, from, end);
-    TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) {
-      row.copy_async(&ahead.chunk[c][at.lane], column(at.lane, c) * size_of(X));
-    }
-    B::commit();
-  }
-  /// Loads what was copied, and waits for it; anything beyond the end: to be filled.
-  TILEWAVE_DEVICE void take(const Ahead& ahead, const Place& at) {
-    B::template wait<0>();
-    TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) pieces[c] = __builtin_bit_cast(Piece, ahead.chunk[c][at.lane]);
-  }
   /// All-reduce of a float over the row: the same bits in every lane. At most one barrier. `value`: its place,
   /// 0 for the first reduction of all.
   template <int value, int values, class Op>
@@ -258,13 +225,13 @@ struct Row {
     if constexpr (all_waves > 1) {
       const int lane = B::lane_id(), wave = wave_of_row(at);
       if constexpr (P.blocks > 1) {
-        if constexpr (value == 0 && P.stages == 1) B::cluster_wait();  // see place()
-        Mailbox& box = shared.box[at.turn % P.stages][value];
+        if constexpr (value == 0) B::cluster_wait();  // see place()
+        Mailbox& box = shared.box[value];
         if (lane < P.blocks) {  // every lane has the result: one for each block of the cluster tells it
           TILEWAVE_UNROLL
           for (int i = 0; i < n; ++i) B::post(box, &place_of<value>(shared, at, i, wave), lane, x[i]);
         }
-        B::collect(box, n * all_waves, at.turn / P.stages);
+        B::collect(box, n * all_waves, 0);
       } else {
         if (lane == 0) {
           TILEWAVE_UNROLL
@@ -277,7 +244,7 @@ struct Row {
   /// Value i of those that wave w published.
   template <int value, int values>
   TILEWAVE_DEVICE static float published(const Shared<values>& shared, const Place& at, int i, int w) {
-    return shared.partial[at.turn % P.stages][value + i][at.slot][w];
+    return shared.partial[value + i][at.slot][w];
   }
   /// The sum of f(wave) over all waves of the row: the same bits in every lane.
   template <class F>
@@ -313,7 +280,7 @@ struct Row {
  private:
   template <int value, int values>
   TILEWAVE_DEVICE static float& place_of(Shared<values>& shared, const Place& at, int i, int w) {
-    return shared.partial[at.turn % P.stages][value + i][at.slot][w];
+    return shared.partial[value + i][at.slot][w];
   }
   template <class Op>
   struct Single {

@@ -71,19 +71,6 @@ inline LaunchShape row_grid(const RowPolicy& p, std::int32_t rows) {
   return {std::int64_t{ceil_div(rows, p.rows)} * p.blocks, p.block_threads(), p.blocks};
 }
 
-/// Queues Kernel, of policy P, for all rows of args.extent: as many blocks as they are, or as run at a time where
-/// blocks stay.
-template <class Kernel, RowPolicy P>
-Status launch_rows(typename Kernel::Args args, hipStream_t stream) {
-  using B = typename Kernel::Room;
-  LaunchShape shape = row_grid(P, args.extent.rows);
-  if constexpr (P.stages > 1) {
-    args.extent.step = min_of(args.extent.rows, B::template resident_clusters<Kernel>(P.blocks));
-    shape.grid = std::int64_t{args.extent.step} * P.blocks;
-  }
-  return B::template launch<Kernel>(shape, args, stream);
-}
-
 /// Whether an entry of this policy takes rows of this many columns and this alignment.
 constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, bool aligned) {
   return (!p.wide(x) || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
@@ -159,15 +146,9 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
   const int element = size_of(x);
   // CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes as fast.
   const int span = arch != ArchId::sm90 && size_of(out) < element ? element / size_of(out) : 1;
-  const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1, int stages = 1) {
+  const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1) {
     of_lane = max_of(of_lane, span);
-    add({.lanes = lanes,
-         .rows = rows,
-         .chunks = of_lane,
-         .span = span,
-         .blocks = blocks,
-         .stages = stages,
-         .waves_per_simd = waves});
+    add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
   };
   if (arch == ArchId::sm90) {
     // Measured on an H200, see docs/performance.md: two to four chunks a lane with as many blocks as that leaves room
@@ -183,13 +164,13 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     const bool softmax = chunks == 2;
     for (const int blocks : {2, 4, 8}) {
       if (softmax) {
-        vectors(256, 1, 8, 6, blocks, 2);
+        vectors(256, 1, 8, 6, blocks);
       } else {
         vectors(512, 1, 4, 8, blocks);
       }
     }
     if (softmax) {
-      vectors(256, 1, 16, 4, 8, 2);
+      vectors(256, 1, 16, 4, 8);
     } else {
       vectors(512, 1, 8, 4, 8);
     }

@@ -19,7 +19,6 @@ struct RowPolicy {
   int vec = 16;            // bytes of one access: 16, or 8 of codes; one element where rows are not aligned to 16 bytes
   int span = 1;            // neighbouring chunks of a lane, so that narrower outputs still make wide stores
   int blocks = 1;          // of a cluster that share a row
-  int stages = 1;          // 2: blocks stay, and copy their next row into shared memory while they work on one
   bool held = true;        // the row is read once and kept; else it is read again by every pass
   int waves_per_simd = 2;  // occupancy claimed: sets the register budget
 
@@ -33,13 +32,11 @@ struct RowPolicy {
   TILEWAVE_HOST_DEVICE constexpr std::int64_t columns(DType x) const { return std::int64_t{blocks} * block_columns(x); }
 };
 
-/// `l256.r1.c4.v16`: lanes, rows, chunks, bytes; `.s2` span, `.b4` blocks, `.ahead` if the next row is copied
-/// meanwhile, `.again` if the row is not held.
+/// `l256.r1.c4.v16`: lanes, rows, chunks, bytes; `.s2` span, `.b4` blocks, `.again` if the row is not held.
 inline std::string name_of(const RowPolicy& p) {
   return "l" + std::to_string(p.lanes) + ".r" + std::to_string(p.rows) + ".c" + std::to_string(p.chunks) + ".v" +
          std::to_string(p.vec) + (p.span > 1 ? ".s" + std::to_string(p.span) : "") +
-         (p.blocks > 1 ? ".b" + std::to_string(p.blocks) : "") + (p.stages > 1 ? ".ahead" : "") +
-         (p.held ? "" : ".again");
+         (p.blocks > 1 ? ".b" + std::to_string(p.blocks) : "") + (p.held ? "" : ".again");
 }
 
 /// Whether a lane has the registers to keep its part of a row in f32 from one pass over it to the next, instead of
@@ -56,10 +53,7 @@ constexpr bool policy_fits(const ArchFacts& facts, DType x, const RowPolicy& p) 
          p.block_threads() <= 1024 && (p.rows == 1 || p.lanes <= facts.wave_lanes || p.lanes % facts.wave_lanes == 0) &&
          (p.vec == 16 || (p.vec == 8 && size_of(x) == 1) || p.vec == size_of(x)) && p.span >= 1 &&
          p.chunks % p.span == 0 && power_of_two(p.blocks) && p.blocks <= facts.max_cluster_blocks &&
-         (p.blocks == 1 || (p.held && p.rows == 1)) &&
-         (p.stages == 1 ||
-          (p.stages == 2 && p.held && p.rows == 1 && p.vec == 16 && p.lanes * p.chunks * p.vec < facts.lds_bytes &&
-           !facts.copies_lane_linear));  // each lane guards its own copies
+         (p.blocks == 1 || (p.held && p.rows == 1));
 }
 
 }  // namespace tilewave

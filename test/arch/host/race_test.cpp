@@ -130,26 +130,6 @@ struct BlocksKernel {
   }
 };
 
-/// An async copy is this lane's own: others read it only after a barrier.
-template <class B, bool right>
-struct AsyncKernel {
-  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes;
-  struct Args {
-    float* values;  // [grid, 4 * lanes]
-  };
-  struct Shared {
-    Chunk chunks[lanes];
-  };
-  static void run(const Args& args, Shared& shared) {
-    auto* const mine = reinterpret_cast<Chunk*>(args.values) + B::block_id() * lanes + B::lane_id();
-    B::copy_async(&shared.chunks[B::lane_id()], mine);
-    B::commit();
-    B::template wait<0>();
-    if (right) B::barrier();
-    B::store(mine, shared.chunks[lanes - 1 - B::lane_id()]);
-  }
-};
-
 /// A ring of one stage: one wave fetches, the other reads.
 enum class RingFault { none, reads_before_waiting, reads_after_arriving, fetcher_does_not_wait };
 
@@ -354,7 +334,6 @@ TEMPLATE_TEST_CASE("ThreadSanitizer reports races between lanes, and nothing els
   SECTION("between barriers") { check<B, BetweenBarriersKernel>(); }
   SECTION("between collectives") { check<B, BetweenCollectivesKernel>(); }
   SECTION("between blocks") { check<B, BlocksKernel>(); }
-  SECTION("async copies") { check<B, AsyncKernel>(); }
 }
 
 TEST_CASE("ThreadSanitizer reports races around mbarriers, and nothing else") {

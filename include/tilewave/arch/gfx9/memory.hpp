@@ -19,8 +19,6 @@ requires(bytes <= 4) struct Raw<bytes> {
 };
 template <class T>
 using Global = __attribute__((address_space(1))) T;
-template <class T>
-using Shared = __attribute__((address_space(3))) T;
 
 struct Memory {
   template <class T>
@@ -37,29 +35,6 @@ struct Memory {
   }
   TILEWAVE_DEVICE static void store_stream(Chunk* p, const Chunk& value) {
     __builtin_nontemporal_store(__builtin_bit_cast(Raw<16>::type, value), (Global<Raw<16>::type>*)p);
-  }
-
- protected:
-  template <int vmcnt>
-  TILEWAVE_DEVICE static void wait_vmcnt() {
-    wait_counters<(vmcnt > 63 ? 63 : vmcnt), 15>();
-  }
-
-  /// To be called before each global_load_lds: LLVM before 23 counts it in lgkmcnt, the hardware does not
-  /// (llvm-project#179305), so a wait for an LDS access issued earlier would come too early. None is outstanding then.
-  TILEWAVE_DEVICE static void before_copy() {
-#if __clang_major__ < 23
-    wait_counters<63, 0>();
-#endif
-  }
-
- private:
-  // s_waitcnt immediate of GFX9: vmcnt in bits 3:0 and 15:14, expcnt 6:4, lgkmcnt 11:8 (CDNA3 ISA guide, SOPP).
-  template <int vmcnt, int lgkmcnt>
-  TILEWAVE_DEVICE static void wait_counters() {
-    __builtin_amdgcn_sched_barrier(0);
-    __builtin_amdgcn_s_waitcnt((vmcnt & 15) | (7 << 4) | (lgkmcnt << 8) | ((vmcnt >> 4) << 14));
-    __builtin_amdgcn_sched_barrier(0);
   }
 };
 

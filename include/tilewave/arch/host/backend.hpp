@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The host room: any chip's kernels on a CPU, one fiber per lane, with that chip's wave size and matrix atom.
 //
-// It looks for bugs that silicon hides. Shared memory is NaN until written, async copies happen only at their wait,
-// waves run in any of several orders (host::Options), and a lane that misses a barrier or a collective, shuffles from a
-// lane that is not there or loads from a misaligned address fails the launch with its block, wave and lane. Built with
-// -fsanitize=thread, races between lanes are reported with both source lines.
+// It looks for bugs that silicon hides. Shared memory is NaN until written, bulk copies land when no lane can run
+// without them, waves run in any of several orders (host::Options), and a lane that misses a barrier or a collective,
+// shuffles from a lane that is not there or loads from a misaligned address fails the launch with its block, wave and
+// lane. Built with -fsanitize=thread, races between lanes are reported with both source lines.
 // What it cannot show: timing, cache and register effects, hardware hazards, and memory orders weaker than a CPU's.
 //
 //   TILEWAVE_HOST_THREADS    threads that run blocks (default: the cores)

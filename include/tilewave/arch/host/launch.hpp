@@ -84,18 +84,43 @@ inline Status execute(const LaunchRequest& request) {
   return {};
 }
 
+/// Checks a launch and runs it. What does not depend on the kernel's type is here, since most of a kernel's compile
+/// time would be its launch. `block_threads`, `shared_bytes`: the kernel's.
+inline Status start(LaunchShape shape, const ArchFacts& facts, int block_threads, LaunchRequest request,
+                    std::size_t shared_bytes) {
+  if (Status s = check_launch(shape, facts); !s.ok()) return s;
+  if (shape.block != block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
+  if (shape.block <= 0 || shape.block > max_block_lanes || shape.block % facts.wave_lanes != 0) {
+    return {StatusCode::bad_extent, "the block is not a whole number of waves of at most 1024 lanes"};
+  }
+  if (shape.cluster * shape.block > max_cluster_waves * facts.wave_lanes) {
+    return {StatusCode::bad_extent, "the host room runs clusters of at most 128 waves"};
+  }
+  if (shared_bytes > static_cast<std::size_t>(facts.lds_bytes)) {
+    return {StatusCode::launch_failed, "the kernel's shared memory exceeds what a block of this chip may use"};
+  }
+  {
+    OptionsState& state = options_state();
+    const std::lock_guard lock(state.mutex);
+    if (!state.status.ok()) return state.status;
+    request.options = state.options;
+  }
+  last_counters = {};
+  if (shape.grid == 0) return {};
+  request.shared_bytes = align_up<std::size_t>(shared_bytes, 16);
+  request.clusters = shape.grid / shape.cluster;
+  request.cluster_blocks = shape.cluster;
+  request.block_lanes = shape.block;
+  request.wave_lanes = facts.wave_lanes;
+  return execute(request);
+}
+
 }  // namespace detail
 
 template <ArchId Id>
 struct Launch {
   static constexpr bool is_this_pass = true;  // there is only one
   static constexpr bool emulated = true;
-
-  /// Clusters of a kernel that run at a time: few, so that small problems see blocks that stay.
-  template <class K>
-  static int resident_clusters(int) {
-    return 3;
-  }
 
   /// Runs K::run(args, shared) for every lane of `shape.grid` blocks and returns when all are done. Errors:
   ///   bad_extent     negative or too large grid, block differs from K::block_threads or is no whole number of waves
@@ -106,42 +131,14 @@ struct Launch {
   /// holds are plain data: a failing lane's stack is dropped without running destructors.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t = nullptr) {
-    constexpr ArchFacts facts = facts_of(Id);
     using Shared = typename K::Shared;
     static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>);
     static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
-    if (Status s = check_launch(shape, facts); !s.ok()) return s;
-    if (shape.block != K::block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
-    if (shape.block <= 0 || shape.block > max_block_lanes || shape.block % facts.wave_lanes != 0) {
-      return {StatusCode::bad_extent, "the block is not a whole number of waves of at most 1024 lanes"};
-    }
-    if (shape.cluster * shape.block > max_cluster_waves * facts.wave_lanes) {
-      return {StatusCode::bad_extent, "the host room runs clusters of at most 128 waves"};
-    }
-    if (sizeof(Shared) > static_cast<std::size_t>(facts.lds_bytes)) {
-      return {StatusCode::launch_failed, "the kernel's shared memory exceeds what a block of this chip may use"};
-    }
-    Options chosen;
-    {
-      detail::OptionsState& state = detail::options_state();
-      const std::lock_guard lock(state.mutex);
-      if (!state.status.ok()) return state.status;
-      chosen = state.options;
-    }
-    detail::last_counters = {};
-    if (shape.grid == 0) return {};
     const auto kernel = [](const void* args, void* shared) {
       K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));
     };
     const typename K::Args copy = args;  // as hardware does: what the caller changes later does not matter
-    return detail::execute({.kernel = kernel,
-                            .args = &copy,
-                            .shared_bytes = align_up<std::size_t>(sizeof(Shared), 16),
-                            .clusters = shape.grid / shape.cluster,
-                            .cluster_blocks = shape.cluster,
-                            .block_lanes = shape.block,
-                            .wave_lanes = facts.wave_lanes,
-                            .options = chosen});
+    return detail::start(shape, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy}, sizeof(Shared));
   }
 };
 

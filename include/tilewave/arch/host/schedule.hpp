@@ -251,7 +251,6 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
          name_of(other.kind), other.where.base_name(), other.where.line);
   }
   detail::check_batches(self);
-  cluster.counters.async_dropped_bytes += std::int64_t{self.queue.end - self.queue.first} * async_copy_bytes;
   order_release(&cluster.ended);
   wave.returned |= self.bit();
   if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);

@@ -94,21 +94,6 @@ struct Agreement {
 };
 inline constexpr int remembered_agreements = 32;
 
-struct AsyncCopy {
-  void* shared;
-  const void* global;
-  std::uint32_t group;  // number of the commit that closes it
-};
-inline constexpr int async_copy_bytes = 16;
-
-/// The copies one lane has queued, oldest first. Hardware counts fewer in flight (63 on gfx9).
-struct AsyncQueue {
-  static constexpr std::uint32_t capacity = 256;
-  AsyncCopy copies[capacity];
-  std::uint32_t first = 0, end = 0;  // running numbers, modulo capacity
-  std::uint32_t committed = 0;       // groups
-};
-
 inline constexpr int remembered_rows = 16;
 
 struct Wave;
@@ -125,7 +110,6 @@ struct alignas(64) Lane {
   int index = 0;                // in the wave
   int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
-  AsyncQueue queue;
   struct {
     std::int64_t calls = 0, batches = 0, awaited = 0;  // made in this block; batches ended, waited for
     bool open = false;                                 // between begin and end

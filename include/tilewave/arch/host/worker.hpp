@@ -21,14 +21,14 @@ inline constexpr int shared_poison = 0xff;
 
 /// A launch with the kernel's type taken away.
 struct LaunchRequest {
-  void (*kernel)(const void* args, void* shared);  // one lane
-  const void* args;
-  std::size_t shared_bytes;  // a multiple of 16, so that the start is as aligned as the chips' is
-  std::int64_t clusters;     // of the grid
-  int cluster_blocks;
-  int block_lanes;
-  int wave_lanes;
-  Options options;
+  void (*kernel)(const void* args, void* shared) = nullptr;  // one lane
+  const void* args = nullptr;
+  std::size_t shared_bytes = 0;  // a multiple of 16, so that the start is as aligned as the chips' is
+  std::int64_t clusters = 0;     // of the grid
+  int cluster_blocks = 1;
+  int block_lanes = 0;
+  int wave_lanes = 0;
+  Options options{};
 
   /// The number of the i-th cluster to run.
   std::int64_t cluster_at(std::int64_t i) const {
@@ -157,7 +157,6 @@ class Worker {
       lane.agreements = 0;
       lane.group = {};
       lane.unseen.count = 0;
-      lane.queue.first = lane.queue.end = lane.queue.committed = 0;
       lane.wave->lane[lane.index] = &lane;
     }
     // Fresh pages make TSan forget the accesses of the cluster before, which had this memory to itself.

@@ -37,25 +37,6 @@ struct Launch {
   static constexpr bool is_this_pass = this_pass;
   static constexpr bool emulated = false;
 
-  /// Clusters of `blocks` blocks of kernel K that the device runs at a time, 1 at least; asked of the driver once.
-  template <class K>
-  static int resident_clusters(int blocks) {
-    static const int resident = [&] {
-      if (allow_shared<K>() != cudaSuccess) return 1;
-      Attributes attributes{};
-      cudaLaunchConfig_t config = launch_config<K>({blocks, K::block_threads, blocks}, nullptr, attributes);
-      if (blocks == 1) {  // a cluster all the same
-        attributes[0].id = cudaLaunchAttributeClusterDimension;
-        attributes[0].val.clusterDim = {1, 1, 1};
-        config.numAttrs = 1;
-      }
-      int clusters = 0;
-      if (cudaOccupancyMaxActiveClusters(&clusters, &entry<K>, &config) != cudaSuccess) return 1;
-      return max_of(clusters, 1);
-    }();
-    return resident;
-  }
-
   /// Queue kernel K on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t stream) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Global accesses as single vector instructions, and cp.async as the copy into shared memory.
+// Global accesses as single vector instructions, and bulk copies into shared memory.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -38,20 +38,6 @@ struct WindowAccesses : Accesses {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
                  : "memory");
   }
-  TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
-    auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-    // ptxas 13.0 makes an illegal instruction of a policy and a shared address with a part that all lanes have in
-    // common: it has one field for both. So that it sees none: there is no second block dimension.
-    asm("{ .reg .u32 zero;\n"
-        "  mov.u32 zero, %%tid.y;\n"
-        "  add.u32 %0, %0, zero; }"
-        : "+r"(address));
-    std::uint64_t evict_last;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(evict_last));
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
-                 "l"(evict_last)
-                 : "memory");
-  }
 };
 
 struct Memory : Accesses {
@@ -70,16 +56,6 @@ struct Memory : Accesses {
   TILEWAVE_DEVICE static void store_stream(Chunk* p, const Chunk& c) {
     asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(p), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
                  : "memory");
-  }
-
-  TILEWAVE_DEVICE static void copy_async(Chunk* shared, const Chunk* global) {
-    const auto address = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
-  }
-  TILEWAVE_DEVICE static void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-  template <int pending, int copies_per_commit = 1>
-  TILEWAVE_DEVICE static void wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
   }
 
   TILEWAVE_DEVICE static void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }

@@ -69,6 +69,22 @@ inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
          whole(p.out, p.spec.out, {p.out_strides.row, p.out_strides.head});
 }
 
+/// What the kernels take.
+inline AttentionCombineArgs attention_combine_args(const AttentionCombineProblem& p) {
+  return {.x = p.x,
+          .x_lse = p.x_lse,
+          .out = p.out,
+          .lse = p.lse,
+          .x_strides = p.x_strides,
+          .x_lse_strides = p.x_lse_strides,
+          .out_strides = p.out_strides,
+          .lse_strides = p.lse_strides,
+          .heads = FastDiv::by(p.heads),
+          .output_rows = p.rows * p.heads,
+          .partials = p.partials,
+          .head_size = p.head_size};
+}
+
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// attention_combine_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
@@ -80,18 +96,7 @@ Status attention_combine_launch(const AttentionCombineProblem& p, hipStream_t st
     return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
   }
   if (p.rows == 0 || p.heads == 0) return {};
-  const AttentionCombineArgs args{.x = p.x,
-                                  .x_lse = p.x_lse,
-                                  .out = p.out,
-                                  .lse = p.lse,
-                                  .x_strides = p.x_strides,
-                                  .x_lse_strides = p.x_lse_strides,
-                                  .out_strides = p.out_strides,
-                                  .lse_strides = p.lse_strides,
-                                  .heads = FastDiv::by(p.heads),
-                                  .output_rows = p.rows * p.heads,
-                                  .partials = p.partials,
-                                  .head_size = p.head_size};
+  const AttentionCombineArgs args = attention_combine_args(p);
   return B::template launch<AttentionCombine<B, S, P>>(row_grid(P, args.output_rows), args, stream);
 }
 

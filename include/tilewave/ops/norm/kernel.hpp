@@ -37,7 +37,7 @@ struct NormColumns {
   static constexpr int registers = (2 * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
   // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
   static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
-  static constexpr int ahead = P.stages > 1 ? P.chunks : max_of(1, min_of(P.chunks, left / registers));
+  static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
 
   ColumnValues<B, S.weight, unit> weight[ahead], bias[ahead];
   ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
@@ -91,63 +91,31 @@ struct Norm {
   static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
   using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
-  // All columns' values are loaded before the row's statistics; where blocks stay, once.
+  // All columns' values are loaded before the row's statistics.
   static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
-  static_assert(P.stages == 1 || all_ahead);
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::place(a.extent, shared);
     const int columns = a.extent.columns;
+    const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     Columns by_column;
-    if constexpr (P.stages == 1) {
-      const void* source = row_of_x(a, at);
-      if (a.residual != nullptr) {
-        B::sched_fence();  // clang would hoist the loads of both cases, one by one with what depends on them
-        Tile::tiles(at, columns, [&](int from) {
-          x.load(source, at, from, columns);
-          add_residual(a, x, at, from);
-        });
-      } else if constexpr (P.held) {
-        x.load(source, at, at.first, columns);
-      }
-      if constexpr (all_ahead) by_column.load_first(a, at, at.first);
-      row(a, shared, at, x, by_column);
-    } else {
-      Tile::copy_ahead(shared, row_of_x(a, at), at, at.first, columns);
-      by_column.load_first(a, at, at.first);
-      if constexpr (P.blocks > 1) B::cluster_wait();  // see place()
-      while (at.active) {
-        const auto next = Tile::next(at, a.extent);
-        x.take(shared, at);
-        Tile::copy_ahead(shared, row_of_x(a, next), next, next.first, columns);
-        x.fill(at, at.first, columns, {});
-        if (a.residual != nullptr) add_residual(a, x, at, at.first);
-        row(a, shared, at, x, by_column);
-        at = next;
-      }
+    if (a.residual != nullptr) {
+      B::sched_fence();  // clang would hoist the loads of both cases, one by one with what depends on them
+      Tile::tiles(at, columns, [&](int from) {
+        x.load(source, at, from, columns);
+        add_residual(a, x, at, from);
+      });
+    } else if constexpr (P.held) {
+      x.load(source, at, at.first, columns);
     }
-  }
-
- private:
-  using Place = typename Tile::Place;
-
-  TILEWAVE_DEVICE static const void* row_of_x(const Args& a, const Place& at) {
-    return Tile::row(a.x, a.extent, at, a.x_strides);
-  }
-  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
-    return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
-  }
-
-  /// A row, of which x is the tile if the row is held, and by_column all that goes with it if all_ahead.
-  TILEWAVE_DEVICE static void row(const Args& a, Shared& shared, const Place& at, Tile& x, Columns& by_column) {
-    const int columns = a.extent.columns;
+    if constexpr (all_ahead) by_column.load_first(a, at, at.first);
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
           x.refresh();
         } else {
-          x.load(a.residual != nullptr ? row_of_sum(a, at) : row_of_x(a, at), at, from, columns);
+          x.load(a.residual != nullptr ? row_of_sum(a, at) : source, at, from, columns);
         }
         body(from);
       });
@@ -232,6 +200,12 @@ struct Norm {
                                        });
   }
 
+ private:
+  using Place = typename Tile::Place;
+
+  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
+    return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
+  }
   /// 1 / columns of a wave of the row, 0 if it has none.
   TILEWAVE_DEVICE static float per_column(int wave, int columns) {
     const int mine = Tile::columns_of_wave(wave, columns);

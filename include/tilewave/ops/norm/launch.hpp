@@ -48,6 +48,25 @@ inline bool norm_aligned(const NormProblem& p) {
          rows_aligned(p.bias, none, 1, s.weight) && rows_aligned(p.smooth, none, 1, s.x);
 }
 
+/// What the kernels take.
+inline NormArgs norm_args(const NormProblem& p) {
+  return {.x = p.x,
+          .weight = p.weight,
+          .bias = p.bias,
+          .residual = p.residual,
+          .residual_out = p.residual_out,
+          .smooth = p.smooth,
+          .mean = p.mean,
+          .rstd = p.rstd,
+          .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
+          .x_strides = p.x_strides,
+          .residual_strides = p.residual_strides,
+          .residual_out_strides = p.residual_out_strides,
+          .output = {p.out, p.scale, p.out_strides, p.scale_stride},
+          .eps = p.eps,
+          .per_column = 1.0f / static_cast<float>(p.columns)};
+}
+
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device.
 /// Errors: those of norm_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
 /// launch_failed with the runtime's reason.
@@ -55,22 +74,7 @@ template <class B, NormSpec S, NormPolicy P>
 Status norm_launch(const NormProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, norm_check, norm_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
-  const NormArgs args{.x = p.x,
-                      .weight = p.weight,
-                      .bias = p.bias,
-                      .residual = p.residual,
-                      .residual_out = p.residual_out,
-                      .smooth = p.smooth,
-                      .mean = p.mean,
-                      .rstd = p.rstd,
-                      .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
-                      .x_strides = p.x_strides,
-                      .residual_strides = p.residual_strides,
-                      .residual_out_strides = p.residual_out_strides,
-                      .output = {p.out, p.scale, p.out_strides, p.scale_stride},
-                      .eps = p.eps,
-                      .per_column = 1.0f / static_cast<float>(p.columns)};
-  return launch_rows<Norm<B, S, P>, P>(args, stream);
+  return B::template launch<Norm<B, S, P>>(row_grid(P, p.rows), norm_args(p), stream);
 }
 
 }  // namespace tilewave

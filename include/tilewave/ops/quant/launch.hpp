@@ -82,6 +82,15 @@ Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
 
 }  // namespace detail
 
+/// What the kernels take.
+inline QuantArgs quant_args(const QuantProblem& p) {
+  return {.x = p.x,
+          .smooth = p.smooth,
+          .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
+          .x_strides = p.x_strides,
+          .output = {p.out, p.scale, p.out_strides, p.scale_stride}};
+}
+
 /// Queue the kernel on the stream, after the two that find the scale of the tensor if it is to be found. Nothing is
 /// allocated, synchronised or read from the device. Errors: those of quant_check; no_matching_entry if the entry is of
 /// another spec or its policy does not take the rows; launch_failed with the runtime's reason.
@@ -89,17 +98,13 @@ template <class B, QuantSpec S, QuantPolicy P>
 Status quant_launch(const QuantProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, quant_check, quant_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
-  const QuantArgs args{.x = p.x,
-                       .smooth = p.smooth,
-                       .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
-                       .x_strides = p.x_strides,
-                       .output = {p.out, p.scale, p.out_strides, p.scale_stride}};
+  const QuantArgs args = quant_args(p);
   if constexpr (S.output().scale == ScaleMode::per_tensor) {
     if (p.find_scale) {
       if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
     }
   }
-  return launch_rows<Quant<B, S, P>, P>(args, stream);
+  return B::template launch<Quant<B, S, P>>(row_grid(P, p.rows), args, stream);
 }
 
 }  // namespace tilewave

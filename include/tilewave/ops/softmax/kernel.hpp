@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows; or, where blocks stay
-// (P.stages), as many as run at a time, for one row after the other. The lanes of a row keep it in registers between
-// statistics and output (P.held), so it is read once and written once; else it is read once more for the output.
-// Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory: a few floats per
-// wave. Bound: memory.
+// Softmax and log softmax over rows. Grid: one block, or cluster of P.blocks, per P.rows rows. The lanes of a row keep
+// it in registers between statistics and output (P.held), so it is read once and written once; else it is read once
+// more for the output. Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory:
+// a few floats per wave. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/softmax/policy.hpp"
@@ -36,36 +35,11 @@ struct Softmax {
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    auto at = Tile::place(a.extent, shared);
-    int visible = visible_columns(a, at);
+    const auto at = Tile::place(a.extent, shared);
+    const int visible = visible_columns(a, at);
+    const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
-    if constexpr (P.stages == 1) {
-      if constexpr (P.held) x.load(source(a, at), at, at.first, visible);
-      row(a, shared, at, visible, x);
-    } else {
-      Tile::copy_ahead(shared, source(a, at), at, at.first, visible);
-      if constexpr (P.blocks > 1) B::cluster_wait();  // see place()
-      while (at.active) {
-        const auto next = Tile::next(at, a.extent);
-        const int next_visible = visible_columns(a, next);
-        x.take(shared, at);
-        Tile::copy_ahead(shared, source(a, next), next, next.first, next_visible);
-        row(a, shared, at, visible, x);
-        at = next;
-        visible = next_visible;
-      }
-    }
-  }
-
- private:
-  using Place = typename Tile::Place;
-
-  TILEWAVE_DEVICE static const void* source(const Args& a, const Place& at) {
-    return Tile::row(a.x, a.extent, at, a.x_strides);
-  }
-
-  /// A row, of which x is the tile if the row is held.
-  TILEWAVE_DEVICE static void row(const Args& a, Shared& shared, const Place& at, int visible, Tile& x) {
+    if constexpr (P.held) x.load(source, at, at.first, visible);
     const float scale_log2 = abs_of(a.scale_log2);
     const auto prepare = [&](int from) {
       if (a.scale_log2 < 0.0f) x.negate();
@@ -78,7 +52,7 @@ struct Softmax {
     const auto each = [&](int columns, const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (!P.held) {
-          x.load(source(a, at), at, from, visible);
+          x.load(source, at, from, visible);
           prepare(from);
         }
         body(from);
@@ -147,6 +121,9 @@ struct Softmax {
           return v;
         });
   }
+
+ private:
+  using Place = typename Tile::Place;
 
   TILEWAVE_DEVICE static float finite_or_zero(float x) { return x == minus_infinity ? 0.0f : x; }
 

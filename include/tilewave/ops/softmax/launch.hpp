@@ -32,6 +32,22 @@ inline bool softmax_aligned(const SoftmaxProblem& p) {
          rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.x);
 }
 
+/// What the kernels take.
+inline SoftmaxArgs softmax_args(const SoftmaxProblem& p) {
+  // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
+  constexpr float smallest = std::numeric_limits<float>::denorm_min();
+  const float scale_log2 = p.scale * log2_e;
+  return {.x = p.x,
+          .lse = p.lse,
+          .lengths = p.lengths,
+          .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
+          .x_strides = p.x_strides,
+          .output = {p.out, nullptr, p.out_strides, 0},
+          .rows_per_length = FastDiv::by(p.rows_per_length),
+          .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
+          .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
+}
+
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// softmax_check; no_matching_entry if the entry is of another spec or its policy does not take the rows; launch_failed
 /// with the runtime's reason.
@@ -39,19 +55,7 @@ template <class B, SoftmaxSpec S, SoftmaxPolicy P>
 Status softmax_launch(const SoftmaxProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, softmax_check, softmax_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
-  // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
-  constexpr float smallest = std::numeric_limits<float>::denorm_min();
-  const float scale_log2 = p.scale * log2_e;
-  const SoftmaxArgs args{.x = p.x,
-                         .lse = p.lse,
-                         .lengths = p.lengths,
-                         .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
-                         .x_strides = p.x_strides,
-                         .output = {p.out, nullptr, p.out_strides, 0},
-                         .rows_per_length = FastDiv::by(p.rows_per_length),
-                         .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
-                         .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
-  return launch_rows<Softmax<B, S, P>, P>(args, stream);
+  return B::template launch<Softmax<B, S, P>>(row_grid(P, p.rows), softmax_args(p), stream);
 }
 
 }  // namespace tilewave
