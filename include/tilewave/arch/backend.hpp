@@ -172,12 +172,12 @@ concept StagedBackend = Backend<B> &&
 
 /// A staged room whose waves also multiply in groups: four waves each, from a multiple of four on in their block. What
 /// is called group_ is called by all lanes of a group in the same order (group-uniform control flow):
-///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8,
-///               16, 32 or 64, both operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32 (up to 16
-///               columns): two pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row 16 w + l / 4 + 8 h,
-///               column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk (bf16 and f16
-///               only): word i holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low half and the
-///               next in its high half
+///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8, 16, 32
+///               or 64, both operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32:
+///               two pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row
+///               16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk
+///               (bf16 and f16 only): word i holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low
+///               half and the next in its high half
 ///   batches     group_mma_begin() before the first product, and again after registers that one takes were written;
 ///               group_mma_end() makes the products since then one batch; group_mma_wait<pending>() returns when at
 ///               most `pending` batches are under way. Only then do accumulators hold their sums, and only then may

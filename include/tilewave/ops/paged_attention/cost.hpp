@@ -8,11 +8,11 @@
 
 namespace tilewave {
 
-/// Splits of a problem for an entry straight to registers. Batch-invariant: paged_attention_fixed_splits. Else those that keep the
-/// chip busy: the number that minimises modelled time. The unit is one block tile while memory is not yet the limit. A
-/// round of blocks costs its tiles, stretched once more than 90 % of the resident blocks compete for memory, plus a
-/// start and merge; more than one split adds the combine launch. (Constants fitted to the decode sweep on an H200,
-/// 2026-11-21.)
+/// Splits of a problem for an entry straight to registers. Batch-invariant: paged_attention_fixed_splits. Else those
+/// that keep the chip busy: the number that minimises modelled time. The unit is one block tile while memory is not
+/// yet the limit. A round of blocks costs its tiles, stretched once more than 90 % of the resident blocks compete for
+/// memory, plus a start and merge; more than one split adds the combine launch. (Constants fitted to the decode sweep
+/// on an H200, 2026-11-21.)
 inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                   const ArchFacts& facts) {
   if (p.split_tokens > 0) return paged_attention_fixed_splits(p, policy);
@@ -39,8 +39,8 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 }
 
 /// Microseconds of a staged entry on an H200, its launch aside. A stage takes the longest of: the wave group's
-/// arithmetic; its copies, of which an SM does 73 GB/s; the memory's share of all blocks, with less of it where an SM has
-/// less than 128 KiB on its way. (Fitted to measurements of 2026-11-21, docs/paged_attention.md.)
+/// arithmetic; its copies, of which an SM does 73 GB/s; the memory's share of all blocks, with less of it where an SM
+/// has less than 128 KiB on its way. (Fitted to measurements of 2026-11-21, docs/paged_attention.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
   constexpr double start = 2.6, end = 0.5, cluster_end = 0.8, combine_end = 4.5, end_of_eight = 0.15;  // us

@@ -106,7 +106,7 @@ struct PagedAttentionDecode {
       TILEWAVE_UNROLL
       for (int i = 0; i < L::q_operands; ++i) {
         if constexpr (P.q_shared) {
-          if (at.wave_token == 0) shared.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
+          if (at.wave_token == 0) shared.q[(at.wave_row * L::row_tiles + t) * L::q_operands + i][lane] = q[i];
         } else {
           s.q[t][i] = q[i];
         }
@@ -212,7 +212,7 @@ struct PagedAttentionDecode {
         for (int t = 0; t < L::row_tiles; ++t) {
           RowsOperand q;
           if constexpr (P.q_shared) {
-            q = shared.early.q[(at.wave_row * L::row_tiles + t) * L::q_operands + u * L::steps + step][B::lane_id()];
+            q = shared.q[(at.wave_row * L::row_tiles + t) * L::q_operands + u * L::steps + step][B::lane_id()];
           } else {
             q = s.q[t][u * L::steps + step];
           }

@@ -6,17 +6,18 @@
 #include <type_traits>
 
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/paged_attention/args.hpp"
+#include "tilewave/ops/paged_attention/arithmetic.hpp"
 #include "tilewave/ops/paged_attention/paged_kv.hpp"
 #include "tilewave/ops/paged_attention/place.hpp"
 
 namespace tilewave {
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionLayout {
+struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
+  static_assert(!P.staged());
   static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec and the room's atom");
   using Room = B;
-  using Kv = std::conditional_t<P.staged(), StagedKv<B, S>, PagedKv<B, S>>;
+  using Kv = PagedKv<B, S>;
   using Values = typename Kv::Values;
   using Map = LaneMap<B>;
   using Scores = typename B::Accumulator;  // [rows_per_lane][kv_per_lane]
@@ -44,37 +45,13 @@ struct PagedAttentionLayout {
   static constexpr bool stream = P.waves.rows == 1;  // otherwise other waves re-read it
 
   static constexpr int q_operands = k_units * steps;  // per row tile
-  // What K and Q, V and probabilities are multiplied as. Staged fp8 goes by way of f16, one instruction a pair on sm90;
-  // rows of Q are brought into its range by a power of two, and only a token's own scale of V could leave it.
-  static constexpr bool through_f16 = P.staged() && is_fp8(S.kv);
-  static constexpr DType k_type = through_f16 ? DType::f16 : S.q;
-  static constexpr DType v_type = through_f16 && S.quant != QuantMode::per_token ? DType::f16 : S.value_type();
-  static constexpr bool scales_q = k_type != S.q;
-
-  static constexpr float minus_infinity = -__builtin_inff();
-
-  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
-  // 2^8, exact in f32 and harmless in bf16, and the steady loop needs a vote instead of exchanges.
-  static constexpr float max_slack = 8.0f;
-
   // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
   static constexpr int merge_tiles = largest_divisor(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));
 
-  /// Of one row, as one wave saw it.
-  struct Statistics {
-    float max, sum;
-  };
-  // Waves of a cluster that hold a row; staged entries only.
-  static constexpr int sources = P.staged() ? B::facts.max_cluster_blocks * token_waves : 1;
-
-  // Q is read until the last tile, the merge starts behind a barrier: they share their bytes. Statistics of other
-  // blocks arrive while Q is still read.
+  // Q is read until the last tile, the merge starts behind a barrier: they share their bytes.
   struct Shared {
     union {
-      struct {
-        RowsOperand q[P.q_shared ? wave_rows * row_tiles * q_operands : 1][P.q_shared ? lanes : 1];
-        Statistics row[sources][P.staged() ? block_rows : 1];
-      } early;
+      RowsOperand q[P.q_shared ? wave_rows * row_tiles * q_operands : 1][P.q_shared ? lanes : 1];
       Scores out[token_waves > 1 ? wave_rows : 1][max_of(1, token_waves / 2)][token_waves > 1 ? merge_tiles : 1][lanes];
     };
     float row_max[wave_rows][token_waves][row_tiles * atom_rows];
@@ -86,7 +63,6 @@ struct PagedAttentionLayout {
     Scores out[row_tiles][out_tiles];                     // not yet divided by row_sum
     float row_max[row_tiles][rows_per_lane];              // log2 units, -inf before the first token
     float row_sum[row_tiles][rows_per_lane];              // this lane's tokens only
-    float q_scale[row_tiles][rows_per_lane];              // that Q was divided by, if scales_q
     std::int32_t causal_end[row_tiles][rows_per_lane];    // first token the row may not see
     float slope[S.alibi ? row_tiles : 1][rows_per_lane];  // of ALiBi, in log2 units
     Ring ring[stages];
@@ -108,30 +84,19 @@ struct PagedAttentionLayout {
                                         std::int32_t row) {
     const QueryRow query = query_row(a, at, min_of(row, a.rows - 1));
     s.causal_end[t][r] = at.end - a.mtp + 1 + query.token;
-    s.row_max[t][r] = minus_infinity;
+    s.row_max[t][r] = PagedAttentionLayout::minus_infinity;
     s.row_sum[t][r] = 0.0f;
     if constexpr (S.alibi) s.slope[t][r] = B::load(a.alibi_slopes + query.head) * log2_e;
   }
 
-  /// The token of the tile that element e of group g's scores is for. From registers a lane has a unit of V; matrices
-  /// of shared memory deal every unit out to the four groups.
-  TILEWAVE_HOST_DEVICE static constexpr std::int32_t token_of(std::int32_t g, std::int32_t e) {
-    constexpr int dealt = P.staged() ? unit / AtomFacts::groups : unit;
-    return e / dealt * unit + g * dealt + e % dealt;
-  }
+  /// The token of the tile that element e of group g's scores is for: a lane has a unit of V.
+  TILEWAVE_HOST_DEVICE static constexpr std::int32_t token_of(std::int32_t g, std::int32_t e) { return g * unit + e; }
 
   TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, unit / 2>& words, int step) {
     typename B::KvOperand kv;
     TILEWAVE_UNROLL
     for (int w = 0; w < atom.k_per_lane / 2; ++w) kv[w] = words[step * atom.k_per_lane / 2 + w];
     return kv;
-  }
-
-  /// One scale of K, or of V, for all that a block reads; 1 where tokens have their own.
-  TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
-    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
-    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
-    return 1.0f;
   }
 
   /// Element e (token of the lane's unit) of row r.
@@ -175,30 +140,12 @@ struct PagedAttentionLayout {
       }
     }
   }
-  /// Two floats as a word of the type of V and the probabilities, or of the output.
-  TILEWAVE_DEVICE static std::uint32_t pack_probabilities(float low, float high) {
-    if constexpr (v_type == DType::f16) {
-      return B::pack_f16(low, high);
-    } else {
-      return B::pack_bf16(low, high);
-    }
-  }
-  TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {
-    if constexpr (S.out == DType::f16) {
-      return B::pack_f16(low, high);
-    } else {
-      return B::round_bf16(low, high);
-    }
-  }
-
   /// Combine a value over the four lane groups that share a row.
   template <class F>
   TILEWAVE_DEVICE static float over_groups(float x, F combine) {
     x = combine(x, B::shuffle_xor(x, Map::lane_of(0, 1)));
     return combine(x, B::shuffle_xor(x, Map::lane_of(0, 2)));
   }
-  TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
-  TILEWAVE_DEVICE static float sum(float x, float y) { return x + y; }
 };
 
 }  // namespace tilewave

@@ -37,7 +37,7 @@ struct OnlineSoftmax {
       float scale = k_scale;
       if constexpr (Kv::per_token)
         scale *= B::template group_broadcast<e % L::atom_kv>(s.cursors[0].k_scale[e / L::atom_kv]);
-      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= L::scales_q ? scale * s.q_scale[t][r] : scale; });
+      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= scale; });
     });
   }
 
@@ -98,7 +98,7 @@ struct OnlineSoftmax {
         const float high = B::exp2(L::score(scores[t], r, e + 1) - maximum);
         s.row_sum[t][r] += low + high;
         probabilities[t][pair / words][r * words + pair % words] =
-            L::pack_probabilities(low * low_scale, high * high_scale);
+            L::template pack_probabilities<L::spec.value_type()>(low * low_scale, high * high_scale);
       });
     });
   }

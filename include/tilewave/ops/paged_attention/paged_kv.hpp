@@ -211,25 +211,6 @@ struct PagedKv {
   }
 };
 
-/// What the computing waves of the staged kernel know of K and V, besides the stages.
-template <class B, PagedAttentionSpec S>
-struct StagedKv {
-  static constexpr int scale_words = PagedKv<B, S>::scale_words, wave_tokens = PagedKv<B, S>::wave_tokens;
-  static constexpr bool per_token = PagedKv<B, S>::per_token;
-  static constexpr int k_units = PagedKv<B, S>::k_units;
-  using Values = typename PagedKv<B, S>::Values;
-  struct Pages {};
-  struct Cursor {
-    Vec<float, scale_words> k_scale, v_scale;
-  };
-
-  const PagedAttentionArgs& a;
-  std::int32_t group, position;
-
-  TILEWAVE_DEVICE explicit StagedKv(const PagedAttentionArgs& args)
-      : a(args), group(LaneMap<B>::group(B::lane_id())), position(LaneMap<B>::position(B::lane_id())) {}
-};
-
 /// The mma operands inside one 16-byte unit: its elements as pairs of `to`, `unit / 2` words.
 template <class B, PagedAttentionSpec S, DType to>
 TILEWAVE_DEVICE Vec<std::uint32_t, S.unit() / 2> widen(const Chunk& chunk) {

@@ -80,8 +80,8 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
   return policies;
 }
 
-/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups. Two blocks an SM with 96
-/// KiB of KV on its way in each; `deep`: one with twice that, for problems that leave SMs idle.
+/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups. Two blocks an SM with
+/// 96 KiB of KV on its way in each; `deep`: one with twice that, for problems that leave SMs idle.
 constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, bool deep = false) {
   // 32 KiB a stage; probabilities of 32 rows and 128 tokens would leave no room for a second block.
   const int bytes_per_token = 2 * s.head_size * size_of(s.kv);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The end of a staged decode block: its rows' sums, and for a cluster whose blocks split a context, their merge. Each
-// block owns some of the head dimensions, 16 at a time: every other hands it those of its outputs, and tells the maximum
-// and the sum of its rows; the owner weighs and adds them up. They arrive in the ring, by then no longer in use.
+// block owns some of the head dimensions, 16 at a time: every other hands it those of its outputs, and tells the
+// maximum and the sum of its rows; the owner weighs and adds them up. They arrive in the ring, where it is free.
 #pragma once
 
 #include "tilewave/ops/paged_attention/sink.hpp"

@@ -294,7 +294,7 @@ struct PagedAttentionStagedDecode {
           sums[j][e] += x[e];
           if constexpr (L::per_token) x[e] *= v_scale;
         }
-        words[tile][j][h] = L::v_type == DType::f16 ? B::pack_f16(x[0], x[1]) : B::pack_bf16(x[0], x[1]);
+        words[tile][j][h] = L::template pack_probabilities<L::v_type>(x[0], x[1]);
       }
     });
     // Matrices are eight tokens h of eight query rows.

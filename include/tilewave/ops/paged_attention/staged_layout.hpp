@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/paged_attention/arithmetic.hpp"
 #include "tilewave/ops/paged_attention/stages.hpp"
 
 namespace tilewave {
@@ -12,7 +13,7 @@ namespace tilewave {
 /// so that a wave has 16 of every 64 tokens, then of every 64 dimensions, and a lane the same query rows in both. Of
 /// every eight query rows j it holds two, e; of its wave's 16 tokens or dimensions two, h.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionStagedLayout {
+struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec");
   using Room = B;
   using Place = PagedAttentionPlace;
@@ -35,11 +36,6 @@ struct PagedAttentionStagedLayout {
   static constexpr DType k_type = widened ? DType::f16 : S.q;
   static constexpr DType v_type = widened && !per_token ? DType::f16 : S.value_type();
   static constexpr bool scales_q = k_type != S.q;
-
-  static constexpr float minus_infinity = -__builtin_inff();
-  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
-  // 2^8, and the steady loop needs a vote instead of exchanges.
-  static constexpr float max_slack = 8.0f;
 
   using Products = Vec<float, rows / 2>;
 
@@ -101,21 +97,6 @@ struct PagedAttentionStagedLayout {
     TILEWAVE_UNROLL
     for (int mask = 4; mask < lanes; mask *= 2) x = combine(x, B::shuffle_xor(x, mask));
     return x;
-  }
-  TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
-  TILEWAVE_DEVICE static float sum(float x, float y) { return x + y; }
-
-  TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {
-    if constexpr (S.out == DType::f16) {
-      return B::pack_f16(low, high);
-    } else {
-      return B::round_bf16(low, high);
-    }
-  }
-  TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
-    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
-    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
-    return 1.0f;
   }
 };
 

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// What all decode kernels of a spec have in common, however they hold their rows.
+#pragma once
+
+#include "tilewave/ops/paged_attention/args.hpp"
+
+namespace tilewave {
+
+template <class B, PagedAttentionSpec S>
+struct PagedAttentionArithmetic {
+  static constexpr float minus_infinity = -__builtin_inff();
+
+  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
+  // 2^8, exact in f32 and harmless in 16 bits, and the steady loop needs a vote instead of exchanges.
+  static constexpr float max_slack = 8.0f;
+
+  TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
+  TILEWAVE_DEVICE static float sum(float x, float y) { return x + y; }
+
+  /// One scale of K, or of V, for all that a block reads; 1 where tokens have their own.
+  TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
+    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
+    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
+    return 1.0f;
+  }
+
+  /// Two floats as a word of the output.
+  TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {
+    if constexpr (S.out == DType::f16) {
+      return B::pack_f16(low, high);
+    } else {
+      return B::round_bf16(low, high);
+    }
+  }
+  /// Two probabilities as a word of `type`, bf16 or f16.
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t pack_probabilities(float low, float high) {
+    if constexpr (type == DType::f16) {
+      return B::pack_f16(low, high);
+    } else {
+      return B::pack_bf16(low, high);
+    }
+  }
+};
+
+}  // namespace tilewave
