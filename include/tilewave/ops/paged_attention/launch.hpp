@@ -187,10 +187,10 @@ inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, cons
 }
 
 /// For callers that know the lengths on the host: what a balanced call takes as stage_starts, [batch + 1], to be copied
-/// to the device. starts[s] is the number of stages, policy.work_tokens() tokens each, of all sequences before s, as the
-/// device counts them. `policy`: of the entry that will be launched. Errors: no_matching_entry unless it is balanced;
-/// those of paged_attention_check for extents, and of paged_attention_check_lengths; null_pointer; bad_extent for 2^31
-/// stages or more, when `starts` is not to be used.
+/// to the device. starts[s] is the number of stages, policy.work_tokens() tokens each, of all sequences before s, as
+/// the device counts them. `policy`: of the entry that will be launched. Errors: no_matching_entry unless it is
+/// balanced; those of paged_attention_check for extents, and of paged_attention_check_lengths; null_pointer;
+/// bad_extent for 2^31 stages or more, when `starts` is not to be used.
 inline Status paged_attention_stage_starts(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                            const std::int32_t* host_lengths, std::int32_t* starts) {
   if (!policy.balanced()) return {StatusCode::no_matching_entry, "only a balanced entry takes stage_starts"};
