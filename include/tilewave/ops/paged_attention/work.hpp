@@ -130,14 +130,14 @@ class PagedAttentionWork {
     std::int32_t sequence, before;
   };
 
-  /// One of the lanes' entries of stage_starts, which cut the `width` from `low` on into equal steps.
+  /// The lane's entry of stage_starts: those of a wave cut the `width` entries from `low` on into equal steps.
   TILEWAVE_DEVICE std::int32_t probe_list(std::int32_t low, std::int32_t width) const {
     const std::int32_t at = B::lane_id() * ceil_div(width, L::lanes);
     return at < width ? B::load(a.stage_starts + low + at) : 0x7fffffff;
   }
 
-  /// The sequence that holds stage `begin`: the last that starts at or before it, since it is not the last of the list.
-  /// `probe`: that of the whole list. Each round leaves a wave's share of the one before.
+  /// The sequence that holds stage `begin`: the last to start no later, since empty ones before it start where it does.
+  /// `probe`: of the whole list. Each round leaves one lane's step of the one before.
   TILEWAVE_DEVICE Start find_in_list(std::int64_t begin, std::int32_t probe) const {
     std::int32_t s = 0, width = a.batch;
     while (true) {
