@@ -145,6 +145,7 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, std::siz
   if (name == "sinks" || name == "alibi_slopes") return {bytes(p.num_q_heads - 1, 4), "in"};
   if (name == "block_table") return {bytes((p.batch - 1) * p.table_row_stride + p.table_columns - 1, 4), "in"};
   if (name == "context_lengths") return {bytes(p.batch - 1, 4), "in"};
+  if (name == "stage_starts") return {bytes(p.batch, 4), "in"};
   const std::size_t lse = workspace / (d + 1);  // a float for each partial, which has d
   if (name == "partial_out") return {workspace - lse, "scratch"};
   if (name == "partial_lse") return {lse, "scratch"};

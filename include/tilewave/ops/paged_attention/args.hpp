@@ -69,6 +69,7 @@ struct PagedAttentionArgs {
   FastDiv k_pieces, v_pieces;  // contiguous pieces of a segment
   FastDiv pieces;              // with those of the scales
   std::int32_t table_columns;
+  const std::int32_t* stage_starts;  // of a balanced launch, in stages before each sequence; may be null
 };
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.
@@ -76,7 +77,7 @@ struct PointerField {
   const char* name;
   std::size_t offset;
 };
-inline constexpr std::array<PointerField, 13> paged_attention_pointers{{
+inline constexpr std::array<PointerField, 14> paged_attention_pointers{{
     {"q", offsetof(PagedAttentionArgs, q)},
     {"k", offsetof(PagedAttentionArgs, k)},
     {"v", offsetof(PagedAttentionArgs, v)},
@@ -88,6 +89,7 @@ inline constexpr std::array<PointerField, 13> paged_attention_pointers{{
     {"alibi_slopes", offsetof(PagedAttentionArgs, alibi_slopes)},
     {"block_table", offsetof(PagedAttentionArgs, block_table)},
     {"context_lengths", offsetof(PagedAttentionArgs, context_lengths)},
+    {"stage_starts", offsetof(PagedAttentionArgs, stage_starts)},
     {"partial_out", offsetof(PagedAttentionArgs, partial_out)},
     {"partial_lse", offsetof(PagedAttentionArgs, partial_lse)},
 }};
@@ -136,9 +138,18 @@ constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem
   return policy.staged() ? 0 : paged_attention_workspace_size(p, num_splits);
 }
 
+/// The arguments that say which tokens a sequence attends (PagedAttentionReach), nothing else.
+inline PagedAttentionArgs paged_attention_reach_args(const PagedAttentionProblem& p) {
+  PagedAttentionArgs a{};
+  a.mtp = p.mtp;
+  a.capacity = p.table_columns * p.block_size;
+  a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
+  return a;
+}
+
 inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                                const ArchFacts& facts, int num_splits) {
-  PagedAttentionArgs a{};
+  PagedAttentionArgs a = paged_attention_reach_args(p);
   a.q = p.q;
   a.k = p.k;
   a.v = p.v;
@@ -150,6 +161,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.alibi_slopes = p.alibi_slopes;
   a.block_table = p.block_table;
   a.context_lengths = p.context_lengths;
+  a.stage_starts = p.stage_starts;
   if (const std::size_t bytes = paged_attention_workspace_size(p, policy, facts, num_splits); bytes > 0) {
     a.partial_out = static_cast<float*>(p.workspace);
     a.partial_lse = a.partial_out + bytes / sizeof(float) / (p.spec.head_size + 1) * p.spec.head_size;
@@ -164,7 +176,6 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.scale_head_stride = p.scale_head_stride;
   a.table_row_stride = p.table_row_stride;
   const std::int32_t group = p.num_q_heads / p.num_kv_heads;
-  a.mtp = p.mtp;
   a.rows = p.mtp * group;
   a.block_size = FastDiv::by(p.block_size);
   a.group = FastDiv::by(group);
@@ -172,9 +183,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.row_groups = FastDiv::by(ceil_div(a.rows, policy.block_rows()));
   a.kv_heads = FastDiv::by(p.num_kv_heads);
   a.num_q_heads = p.num_q_heads;
-  a.capacity = p.table_columns * p.block_size;
   a.split_tiles = paged_attention_split_tiles(p, policy);
-  a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
   a.output_rows = p.batch * p.mtp * p.num_q_heads;
   a.scale_log2 = p.spec.soft_cap ? p.softmax_scale / p.soft_cap : p.softmax_scale * log2_e;
   a.cap_log2 = p.soft_cap * log2_e;

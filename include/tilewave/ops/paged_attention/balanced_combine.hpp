@@ -85,16 +85,24 @@ struct PagedAttentionBalancedCombine {
     const std::int32_t kv_head = a.group.quotient(head);
     const std::int32_t group_row = token * a.group.divisor + head - kv_head * a.group.divisor;
     const std::int32_t row_group = group_row / P.block_rows(), items = a.kv_heads.divisor * a.row_groups.divisor;
-    std::int32_t all = 0, before = 0;
-    for (std::int32_t s = B::lane_id(); s < a.batch; s += lanes) {
-      const std::int32_t stages = PagedAttentionReach::stages_of<B>(a, s, work_tokens);
-      all += stages;
-      if (s < sequence) before += stages;
+    std::int32_t all = 0, before = 0, stages = 0;
+    if (a.stage_starts != nullptr) {
+      all = B::load(a.stage_starts + a.batch);
+      before = B::load(a.stage_starts + sequence);
+      stages = B::load(a.stage_starts + sequence + 1) - before;
+    } else {
+      for (std::int32_t s = B::lane_id(); s < a.batch; s += lanes) {
+        const std::int32_t its_stages = PagedAttentionReach::stages_of<B>(a, s, work_tokens);
+        all += its_stages;
+        if (s < sequence) before += its_stages;
+      }
+      all = wave_sum<B>(all);
+      before = wave_sum<B>(before);
+      stages = PagedAttentionReach::stages_of<B>(a, sequence, work_tokens);
     }
-    const std::int64_t total = std::int64_t{wave_sum<B>(all)} * items;
-    const std::int32_t stages = PagedAttentionReach::stages_of<B>(a, sequence, work_tokens);
+    const std::int64_t total = std::int64_t{all} * items;
     const std::int64_t begin =
-        std::int64_t{wave_sum<B>(before)} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
+        std::int64_t{before} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
     Parts parts{
         a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), group_row - row_group * P.block_rows(), 0, 1, 0};
     if (stages > 0) {

@@ -147,6 +147,10 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
   }
   if (!aligned(p.alibi_slopes, 4)) return {StatusCode::misaligned, "alibi_slopes need 4-byte alignment"};
   if (!aligned(p.sinks, 4)) return {StatusCode::misaligned, "sinks need 4-byte alignment"};
+  if (p.stage_starts != nullptr && !p.balanced) {
+    return {StatusCode::bad_value, "stage_starts are given, but the problem is not balanced"};
+  }
+  if (!aligned(p.stage_starts, 4)) return {StatusCode::misaligned, "stage_starts need 4-byte alignment"};
   if (p.spec.quant != QuantMode::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
@@ -182,6 +186,31 @@ inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, cons
   return {};
 }
 
+/// For callers that know the lengths on the host: what a balanced call takes as stage_starts, [batch + 1], to be copied
+/// to the device. starts[s] is the number of stages, policy.work_tokens() tokens each, of all sequences before s, as
+/// the device counts them. `policy`: of the entry that will be launched. Errors: no_matching_entry unless it is
+/// balanced; those of paged_attention_check for extents, and of paged_attention_check_lengths; null_pointer;
+/// bad_extent for 2^31 stages or more, when `starts` is not to be used.
+inline Status paged_attention_stage_starts(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                           const std::int32_t* host_lengths, std::int32_t* starts) {
+  if (!policy.balanced()) return {StatusCode::no_matching_entry, "only a balanced entry takes stage_starts"};
+  if (Status s = detail::check_extents(p); !s.ok()) return s;
+  if (Status s = paged_attention_check_lengths(p, host_lengths); !s.ok()) return s;
+  if (starts == nullptr) return {StatusCode::null_pointer, "starts is null"};
+  const PagedAttentionArgs a = paged_attention_reach_args(p);
+  const std::int32_t stage_tokens = policy.work_tokens(p.spec);
+  std::int64_t before = 0;
+  for (std::int32_t i = 0; i < p.batch; ++i) {
+    starts[i] = static_cast<std::int32_t>(before);
+    before += PagedAttentionReach::of(a, host_lengths[i], stage_tokens).stages;
+    if (before > std::numeric_limits<std::int32_t>::max()) {
+      return {StatusCode::bad_extent, "the batch has 2^31 stages or more"};
+    }
+  }
+  starts[p.batch] = static_cast<std::int32_t>(before);
+  return {};
+}
+
 namespace detail {
 
 /// What the copies of a staged entry ask of a problem beyond paged_attention_check.
@@ -211,6 +240,8 @@ inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedA
   if (policy.balanced()) {
     if (p.split_tokens > 0) return {StatusCode::no_matching_entry, "a balanced entry makes no batch-invariant cuts"};
     if (num_splits != 1) return {StatusCode::bad_value, "a balanced entry takes one split"};
+  } else if (p.stage_starts != nullptr) {
+    return {StatusCode::no_matching_entry, "only a balanced entry takes stage_starts"};
   }
   if (policy.staged() && (num_splits < 1 || num_splits > min_of(max_staged_splits, facts.max_cluster_blocks) ||
                           (num_splits & (num_splits - 1)) != 0)) {

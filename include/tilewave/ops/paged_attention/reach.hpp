@@ -12,8 +12,8 @@ struct PagedAttentionReach {
   bool beyond_table;
 
   /// `align`: what `base` is a multiple of.
-  TILEWAVE_DEVICE static PagedAttentionReach of(const PagedAttentionArgs& a, std::int32_t length,
-                                                std::int32_t stage_tokens, std::int32_t align) {
+  TILEWAVE_HOST_DEVICE static PagedAttentionReach of(const PagedAttentionArgs& a, std::int32_t length,
+                                                     std::int32_t stage_tokens, std::int32_t align) {
     PagedAttentionReach r;
     r.beyond_table = length > a.capacity;
     r.end = r.beyond_table ? 0 : max_of(length, 0);
@@ -22,8 +22,8 @@ struct PagedAttentionReach {
     r.stages = ceil_div(r.end - r.base, stage_tokens);
     return r;
   }
-  TILEWAVE_DEVICE static PagedAttentionReach of(const PagedAttentionArgs& a, std::int32_t length,
-                                                std::int32_t stage_tokens) {
+  TILEWAVE_HOST_DEVICE static PagedAttentionReach of(const PagedAttentionArgs& a, std::int32_t length,
+                                                     std::int32_t stage_tokens) {
     return of(a, length, stage_tokens, stage_tokens);
   }
   template <class B>

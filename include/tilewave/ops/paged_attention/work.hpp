@@ -104,10 +104,10 @@ class PagedAttentionWork {
 
   /// Block w of G takes stages floor(w T / G) up to floor((w + 1) T / G) of the T of the batch.
   TILEWAVE_DEVICE void begin_balanced() {
-    std::int32_t lane_stages = 0;
-    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes)
-      lane_stages += Reach::template stages_of<B>(a, s, stage_tokens);
-    const std::int64_t total = std::int64_t{wave_sum<B>(lane_stages)} * items_per_sequence;
+    const bool listed = a.stage_starts != nullptr;
+    const std::int32_t probe = listed ? probe_list(0, a.batch) : 0;  // on its way while the share is worked out
+    const std::int32_t stages = listed ? B::uniform(B::load(a.stage_starts + a.batch)) : count_stages();
+    const std::int64_t total = std::int64_t{stages} * items_per_sequence;
     const std::int64_t workers = workers_of(a, total);
     const std::int64_t begin = total * B::block_id() / max_of<std::int64_t>(workers, 1);
     left = B::block_id() < workers ? static_cast<std::int32_t>(total * (B::block_id() + 1) / workers - begin) : 0;
@@ -115,8 +115,51 @@ class PagedAttentionWork {
       left = -1;
       return;
     }
-    // The sequence that holds stage `begin`: the first whose stages end behind it.
-    std::int32_t before = 0, s = 0;
+    const Start start = listed ? find_in_list(begin, probe) : find_by_counting(begin);
+    const std::int32_t before = B::uniform(start.before);
+    enter_sequence(B::uniform(start.sequence));
+    const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
+    item = inside / reach.stages;
+    from = inside - item * reach.stages;
+    count = min_of(left, reach.stages - from);
+    segment_is_first = true;
+  }
+
+  /// A sequence, and the stages of those before it.
+  struct Start {
+    std::int32_t sequence, before;
+  };
+
+  /// The lane's entry of stage_starts: those of a wave cut the `width` entries from `low` on into equal steps.
+  TILEWAVE_DEVICE std::int32_t probe_list(std::int32_t low, std::int32_t width) const {
+    const std::int32_t at = B::lane_id() * ceil_div(width, L::lanes);
+    return at < width ? B::load(a.stage_starts + low + at) : 0x7fffffff;
+  }
+
+  /// The sequence that holds stage `begin`: the last to start no later, since empty ones before it start where it does.
+  /// `probe`: of the whole list. Each round leaves one lane's step of the one before.
+  TILEWAVE_DEVICE Start find_in_list(std::int64_t begin, std::int32_t probe) const {
+    std::int32_t s = 0, width = a.batch;
+    while (true) {
+      const bool reached = std::int64_t{probe} * items_per_sequence <= begin;
+      const std::int32_t last = wave_sum<B>(reached ? 1 : 0) - 1, step = ceil_div(width, L::lanes);
+      s += last * step;
+      if (step == 1) return {s, B::shuffle(probe, last)};
+      width = min_of(step, width - last * step);
+      probe = probe_list(s, width);
+    }
+  }
+
+  TILEWAVE_DEVICE std::int32_t count_stages() const {
+    std::int32_t lane_stages = 0;
+    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes)
+      lane_stages += Reach::template stages_of<B>(a, s, stage_tokens);
+    return wave_sum<B>(lane_stages);
+  }
+
+  /// The same sequence, from the lengths: the first whose stages end behind `begin`.
+  TILEWAVE_DEVICE Start find_by_counting(std::int64_t begin) const {
+    std::int32_t before = 0;
     for (std::int32_t chunk = 0; chunk < a.batch; chunk += L::lanes) {
       const std::int32_t mine = chunk + B::lane_id();
       std::int32_t here = mine < a.batch ? Reach::template stages_of<B>(a, mine, stage_tokens) : 0, through = here;
@@ -133,19 +176,11 @@ class PagedAttentionWork {
           found = min_of(found, B::shuffle_xor(found, mask));
           start = min_of(start, B::shuffle_xor(start, mask));
         }
-        s = found;
-        before = start;
-        break;
+        return {found, start};
       }
       before += B::shuffle(through, L::lanes - 1);
     }
-    before = B::uniform(before);
-    enter_sequence(B::uniform(s));
-    const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
-    item = inside / reach.stages;
-    from = inside - item * reach.stages;
-    count = min_of(left, reach.stages - from);
-    segment_is_first = true;
+    return {0, before};
   }
 
   const PagedAttentionArgs& a;
