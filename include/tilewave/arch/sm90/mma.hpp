@@ -56,8 +56,8 @@ struct Group {
                      "C"(MmaTypes<type>::plain));
     } else if constexpr (columns == 16) {
       asm volatile(
-          "wgmma.mma_async.sync.aligned.m64n16%11.f32.%10 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, 1, 1, 1, "
-          "0, 0;"
+          "wgmma.mma_async.sync.aligned.m64n16%11.f32.%10 {%0, %1, %2, %3, %4, %5, %6, %7}, %8, %9, "
+          "%12;"
           : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
             "+f"(acc[7])
           : "l"(a_at), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::plain));
