@@ -38,35 +38,52 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
   return best;
 }
 
-/// Microseconds of a staged entry on an H200, its launch aside. A stage takes the longest of: the wave group's
-/// arithmetic; its copies, of which an SM does 73 GB/s; the memory's share of all blocks, with less of it where an SM
-/// has less than 128 KiB on its way. (Fitted to measurements of 2026-11-21, docs/paged_attention.md.)
+/// Microseconds of a staged entry on an H200, its launch aside: what blocks do one after the other, or the memory for
+/// all of them, whichever is longer. A stage takes a wave group's arithmetic, half as long again with two blocks an SM,
+/// or its copies, of which an SM does 73 GB/s. Clusters of four and more leave an eighth of the chip idle, since its
+/// parts hold no whole number of them. Memory is 7 % slower where blocks do not spread evenly over the SMs, 5 % where
+/// an SM has less than 128 KiB on its way, 6 % for each further block that reads the same KV at the same time. (Fitted
+/// to 700 measurements of 2026-11-21, docs/paged_attention.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
   constexpr double start = 2.6, end = 0.5, cluster_end = 0.8, combine_end = 4.5, end_of_eight = 0.15;  // us
+  constexpr double change_of_item = 4.0;                                                               // us
   constexpr double sm_copies = 73e3, memory = 4.4e6;                                                   // bytes a us
-  const double eights = policy.block_rows() / 8, tiles = policy.prefetch.stage_tokens / 64;
-  const double arithmetic =
-      0.13 + 0.07 * eights + tiles * ((is_fp8(p.spec.kv) ? 0.38 : 0.25) * p.spec.head_size / 128 + 0.05 * eights);
-  const double stage_bytes = 2.0 * policy.prefetch.stage_tokens * p.spec.head_size * size_of(p.spec.kv);
-  const std::int64_t resident = paged_attention_workers(policy, facts),
-                     items = max_of<std::int64_t>(1, paged_attention_grid(p, policy, 1));
-  const std::int64_t stages =
-      max_of<std::int64_t>(1, ceil_div<std::int64_t>(paged_attention_attended(p), policy.prefetch.stage_tokens));
-  const std::int64_t blocks = policy.balanced() ? min_of(resident, items * stages) : items * splits;
-  const std::int64_t rounds = ceil_div(blocks, resident), per_block = policy.balanced()
-                                                                          ? ceil_div(items * stages, blocks)
-                                                                          : ceil_div<std::int64_t>(stages, splits);
-  const double active = static_cast<double>(blocks) / static_cast<double>(rounds);
-  const double on_an_sm = static_cast<double>(ceil_div<std::int64_t>(ceil_div(blocks, rounds), facts.compute_units));
-  const double in_flight = on_an_sm * policy.prefetch.stages * stage_bytes;
-  const double stage = max_of(max_of(arithmetic, on_an_sm * stage_bytes / sm_copies),
-                              active * stage_bytes / memory * (in_flight < 128 * 1024 ? 1.07 : 1.0));
-  const double starts = start * static_cast<double>(rounds) * facts.compute_units / static_cast<double>(resident);
-  return max_of(start, starts) + static_cast<double>(rounds * per_block) * stage + end + end_of_eight * eights +
-         (policy.balanced() ? combine_end
-          : splits > 1      ? cluster_end
-                            : 0.0);
+  const bool balanced = policy.balanced(), narrow = p.spec.head_size == 64 && policy.block_rows() == 8;
+  const std::int64_t stage_tokens = policy.prefetch.stage_tokens, attended = paged_attention_attended(p);
+  const double eights = policy.block_rows() / 8, tiles = static_cast<double>(stage_tokens / 64);
+  const double bytes_a_token = 2.0 * p.spec.head_size * size_of(p.spec.kv);
+  const double stage_bytes = static_cast<double>(stage_tokens) * bytes_a_token;
+
+  const std::int64_t items = max_of<std::int64_t>(1, paged_attention_grid(p, policy, 1));
+  const std::int64_t stages = max_of<std::int64_t>(1, ceil_div(attended, stage_tokens));
+  const std::int64_t all_resident = paged_attention_workers(policy, facts);
+  const std::int64_t resident = splits < 4 ? all_resident : all_resident / 8 * 7;
+  const std::int64_t blocks = balanced ? min_of(resident, items * stages) : items * splits;
+  const std::int64_t per_block = balanced ? ceil_div(items * stages, blocks) : ceil_div<std::int64_t>(stages, splits);
+  const double rounds = static_cast<double>(ceil_div(blocks, resident));
+  const double on_an_sm = static_cast<double>(ceil_div<std::int64_t>(min_of(blocks, resident), facts.compute_units));
+
+  const bool fp8 = is_fp8(p.spec.kv);
+  const double tile = (fp8 ? 0.26 + 0.03 * eights : 0.2 + 0.05 * eights) * (narrow ? 0.65 : 1.0);
+  const double arithmetic = (fp8 ? 0.47 : 0.3) + 0.02 * eights + tiles * tile;
+  const double stage = max_of(arithmetic * (0.5 + 0.5 * on_an_sm), on_an_sm * stage_bytes / sm_copies);
+  const double changes = balanced ? change_of_item * static_cast<double>(items) / static_cast<double>(blocks) : 0.0;
+  const double chain = rounds * static_cast<double>(per_block) * stage + changes;
+
+  const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);
+  const double again = static_cast<double>(readers - 1) * (balanced ? 1.0 : 0.06);
+  const double spread = static_cast<double>(blocks) / (rounds * on_an_sm * facts.compute_units);
+  const bool uneven = 2 * blocks > facts.compute_units && spread < 0.9;
+  const bool shallow = on_an_sm * policy.prefetch.stages * stage_bytes < 128 * 1024;
+  const double slower = (1.0 + again) * (uneven ? 1.07 : shallow ? 1.05 : 1.0) * (balanced ? 1.02 : 1.0);
+  const double tokens = static_cast<double>(align_up(attended, std::int64_t{p.block_size}) * heads);
+  const double from_memory = tokens * bytes_a_token / memory * slower;
+
+  // Another block's work hides the start and the end of one, where an SM has two and they wait for no others.
+  const double shown = all_resident > facts.compute_units && splits == 1 ? 0.5 : 1.0;
+  const double ends = start + end + end_of_eight * eights + (balanced ? combine_end : splits > 1 ? cluster_end : 0.0);
+  return ends * (1.0 + (rounds - 1.0) * shown) + max_of(chain, from_memory);
 }
 
 }  // namespace tilewave

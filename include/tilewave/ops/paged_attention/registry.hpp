@@ -36,7 +36,7 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
 
 /// Policies in the order of paged_attention_policies.
 struct PagedAttentionPolicies {
-  std::array<PagedAttentionPolicy, 8> list{};
+  std::array<PagedAttentionPolicy, 9> list{};
   int count = 0;
   constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
   constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
@@ -83,9 +83,9 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
 /// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups. Two blocks an SM with
 /// 96 KiB of KV on its way in each; `deep`: one with twice that, for problems that leave SMs idle.
 constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, bool deep = false) {
-  // 32 KiB a stage; probabilities of 32 rows and 128 tokens would leave no room for a second block.
-  const int bytes_per_token = 2 * s.head_size * size_of(s.kv);
-  const int stage_tokens = min_of((deep ? 64 : 32) * 1024 / bytes_per_token, deep || rows < 32 ? 256 : 64);
+  // Stages of 32 KiB; but for registers, and the probabilities of 32 rows, fewer tokens.
+  const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = deep || rows == 8 ? 256 : 2048 / rows;
+  const int stage_tokens = min_of((deep ? 64 : 32) * 1024 / bytes_per_token, most_tokens);
   PagedAttentionPrefetch prefetch{
       .slices = 1, .stages = (deep ? 192 : 96) * 1024 / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
   return {.row_tiles = rows / 8, .waves = {1, 4}, .prefetch = prefetch, .waves_per_simd = deep ? 2 : 3};
@@ -108,10 +108,10 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
     return policies;
   }
   for (const int rows : {8, 16, 32}) policies.add(detail::staged_policy(s, rows));
-  for (const int rows : {8, 16}) {
-    // fp8 has the arithmetic of bf16 for half the bytes: it fills an SM with two blocks.
-    if (!is_fp8(s.kv)) policies.add(detail::staged_policy(s, rows, true));
+  for (const int rows : {8, 16, 32}) {
     policies.add(detail::balanced(detail::staged_policy(s, rows)));
+    // fp8 has the arithmetic of bf16 for half the bytes: it fills an SM with two blocks.
+    if (rows < 32 && !is_fp8(s.kv)) policies.add(detail::staged_policy(s, rows, true));
   }
   return policies;
 }
@@ -196,8 +196,9 @@ struct CheapestPlan {
 }  // namespace detail
 
 /// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
-/// asks for it, else the staged plan of least modelled time, else, straight to registers, the smallest entry that holds
-/// all query rows of a kv head or the largest. Errors: those of paged_attention_check, or no_matching_entry.
+/// asks for it, else the staged plan of least modelled time, with less than twice the query rows; else, straight to
+/// registers, the smallest entry that holds all query rows of a kv head or the largest. Errors: those of
+/// paged_attention_check, or no_matching_entry.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan) {
@@ -212,6 +213,7 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     const auto takes = [&](int splits) { return paged_attention_takes(p, e->policy, facts, splits).ok(); };
     const double rank = detail::rank_of(*e, rows);
+    if (e->policy.staged() && e->policy.block_rows() >= 2 * max_of(rows, 8)) continue;  // half of it idle
     if (e->policy.balanced()) {
       if (!takes(1)) continue;
       balanced.offer(*e, 1, e->policy.staged() ? paged_attention_staged_cost(p, e->policy, facts, 1) : rank);
