@@ -3,6 +3,8 @@
 // types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six.
 #include ROOM_HEADER
 
+#include <numeric>
+
 #include "test/ops/paged_attention/counting.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 
@@ -185,6 +187,33 @@ TEST_CASE("staged: whatever unused slots and their scales hold, the answer is th
 }
 
 #if !TILEWAVE_ON_GPU_COMPILER
+TEST_CASE("staged: of each context the pieces of pages with a token to attend are copied, once, and no other") {
+  int turn = 0;
+  each_staged([&](const PagedAttentionEntry& e) {
+    if (e.policy.balanced()) return;  // the counters are the last launch's
+    const int tile = tile_of(e);
+    for (const int window : {0, 5, tile + 9}) {
+      const std::vector<std::int32_t> lengths = staged_lengths(e);
+      const StagedShape shape{turn % 2 ? 16 : 96, 12, 1 + turn % 3, 2, window};
+      Call call(case_of(e, shape, lengths), lengths);
+      use_features(call, e);
+      call.fill();
+      call.run(e, cluster_sizes[turn++ % 4]);
+      const int segment = std::gcd(shape.block_size, tile);
+      const std::int64_t scale_bytes = e.spec.quant == QuantMode::per_token ? sizeof(float) : 0;
+      const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
+      std::int64_t tokens = 0;
+      for (const int length : lengths) {
+        const int first = window > 0 ? std::max(0, length - shape.mtp - window) : 0;
+        tokens += align_up(length, segment) - align_down(first, segment);
+      }
+      const int row_groups = ceil_div(shape.group * shape.mtp, e.policy.block_rows());
+      CAPTURE(shape.block_size, window);
+      CHECK(host::last_launch_counters().bulk_bytes == tokens * token_bytes * shape.kv_heads * row_groups);
+    }
+  });
+}
+
 /// Short rings, so that places are used again and freed for what other blocks send while these still read.
 bool is_tight(const PagedAttentionEntry& e) { return e.policy.prefetch.stages <= 3 && e.policy.block_rows() <= 16; }
 
