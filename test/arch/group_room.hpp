@@ -63,7 +63,7 @@ template <class B>
 TILEWAVE_DEVICE void place_operand(const GroupOperand& to, const std::uint32_t* from, int count, int id) {
   if (id >= 2 * count) return;
   const int row = id / 2, piece = id % 2;
-  auto* const at = static_cast<char*>(const_cast<void*>(to.at)) + row / 8 * to.eight_rows + row % 8 * 16;
+  auto* const at = static_cast<char*>(const_cast<void*>(to.at)) + to.offset + row / 8 * to.eight_rows + row % 8 * 16;
   B::store(reinterpret_cast<Chunk*>(at + piece * to.next_piece), B::load(reinterpret_cast<const Chunk*>(from) + id));
 }
 

@@ -12,7 +12,7 @@ namespace {
 // --- one product -----------------------------------------------------------------------------------------------------
 
 struct Strides {
-  int eight_rows, next_piece;
+  int eight_rows, next_piece, offset;
 };
 
 /// Each of the block's two groups multiplies a problem of its own.
@@ -23,14 +23,14 @@ struct ProductKernel {
   static constexpr int columns = width, k = size_of(type) == 1 ? 32 : 16, groups = 2;
   static constexpr bool in_registers = from_registers;
   static constexpr int block_threads = groups * group_lanes, waves_per_simd = 2;
-  static constexpr int header = 4, a_words = rows * 8, b_words = columns * 8;
+  static constexpr int header = 8, a_words = rows * 8, b_words = columns * 8;
   static constexpr int problem_words = header + a_words + b_words + rows * columns;
   struct Args {
-    const std::uint32_t* in;  // [grid, groups, problem_words]: strides of a and b, a, b, acc
+    const std::uint32_t* in;  // [grid, groups, problem_words]: strides of a and b, their offsets, 0, 0, a, b, acc
     float* out;               // [grid, groups, rows, columns]
   };
   struct Shared {
-    Chunk a[groups][256], b[groups][128];
+    Chunk a[groups][320], b[groups][320];
   };
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
@@ -38,10 +38,9 @@ struct ProductKernel {
     const int problem = B::block_id() * groups + me.group;
     const std::uint32_t* const strides = args.in + problem * problem_words;
     const std::uint32_t *const a_in = strides + header, *const b_in = a_in + a_words, *const acc_in = b_in + b_words;
-    const GroupOperand a{shared.a[me.group], static_cast<int>(B::load(strides)),
-                         static_cast<int>(B::load(strides + 1))};
-    const GroupOperand b{shared.b[me.group], static_cast<int>(B::load(strides + 2)),
-                         static_cast<int>(B::load(strides + 3))};
+    const auto word = [&](int i) { return static_cast<int>(B::load(strides + i)); };
+    const GroupOperand a{shared.a[me.group], word(0), word(1), word(4)};
+    const GroupOperand b{shared.b[me.group], word(2), word(3), word(5)};
     if (!in_registers) place_operand<B>(a, a_in, rows, me.id);
     place_operand<B>(b, b_in, columns, me.id);
     B::shared_written();
@@ -79,6 +78,7 @@ struct Problems {
     for (const int s : {a_strides.eight_rows, a_strides.next_piece, b_strides.eight_rows, b_strides.next_piece}) {
       in.push_back(static_cast<std::uint32_t>(s));
     }
+    for (const int s : {a_strides.offset, b_strides.offset, 0, 0}) in.push_back(static_cast<std::uint32_t>(s));
     append(in, type, a);
     append(in, type, b);
     append(in, acc);
@@ -93,8 +93,13 @@ int wrong_products(const Problems& problems) {
   return run_kernel<K>(blocks, problems.in, problems.expected.size(), -1.0f) == problems.expected ? 0 : 1;
 }
 
-constexpr Strides a_strides[] = {{128, 1024}, {256, 128}, {144, 1168}, {400, 144}};
-constexpr Strides b_strides[] = {{128, 256}, {256, 128}, {272, 144}, {176, 400}};
+constexpr Strides a_strides[] = {{128, 1024, 0}, {256, 128, 1024}, {144, 1168, 16}, {400, 144, 0}};
+/// The pieces of all rows apart, those of eight rows side by side, and with gaps.
+constexpr Strides b_strides(int columns, int i) {
+  const Strides all[] = {
+      {128, 16 * columns, 0}, {256, 128, 48}, {272, 144, 0}, {176, 22 * columns, 2048 - 16 * columns}};
+  return all[i];
+}
 
 /// Each k in turn meets in one row and one column.
 template <class K>
@@ -104,7 +109,7 @@ int wrong_unit_vectors() {
     Matrix a(rows * K::k, 0.0f), b(K::columns * K::k, 0.0f);
     a[e % rows * K::k + e * 5 % K::k] = 2.0f;
     b[e * 3 % K::columns * K::k + e * 5 % K::k] = 3.0f;
-    problems.add(K::type, a_strides[e % 4], b_strides[e / 4 % 4], a, b, Matrix(rows * K::columns, 1.0f));
+    problems.add(K::type, a_strides[e % 4], b_strides(K::columns, e / 4 % 4), a, b, Matrix(rows * K::columns, 1.0f));
   }
   return wrong_products<K>(problems);
 }
@@ -113,7 +118,7 @@ template <class K>
 int wrong_random() {
   Problems problems;
   for (unsigned i = 0; i < 16; ++i) {
-    problems.add(K::type, a_strides[i % 4], b_strides[i / 4], random_integers(rows * K::k, 8, 3 * i),
+    problems.add(K::type, a_strides[i % 4], b_strides(K::columns, i / 4), random_integers(rows * K::k, 8, 3 * i),
                  random_integers(K::columns * K::k, 8, 3 * i + 1), random_integers(rows * K::columns, 100, 3 * i + 2));
   }
   return wrong_products<K>(problems);
@@ -127,12 +132,18 @@ struct CheckProducts {
       CHECK(wrong<ProductKernel<B, DType::bf16, 8, true>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::bf16, 16, false>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::bf16, 16, true>>() == 0);
+      CHECK(wrong<ProductKernel<B, DType::bf16, 32, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, DType::bf16, 64, true>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::f16, 8, false>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::f16, 8, true>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::f16, 16, false>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::f16, 16, true>>() == 0);
+      CHECK(wrong<ProductKernel<B, DType::f16, 32, true>>() == 0);
+      CHECK(wrong<ProductKernel<B, DType::f16, 64, false>>() == 0);
       CHECK(wrong<ProductKernel<B, B::facts.fp8, 8, false>>() == 0);
       CHECK(wrong<ProductKernel<B, B::facts.fp8, 16, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, B::facts.fp8, 32, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, B::facts.fp8, 64, false>>() == 0);
     }
   }
   template <class K>

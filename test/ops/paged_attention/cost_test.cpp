@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// Properties of the modelled times by which plans are chosen, whatever the constants in them.
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "test/catch_compat.hpp"
+#include "tilewave/arch/host/backend.hpp"
+#include "tilewave/ops/paged_attention/registry.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr const ArchFacts& facts = sm90_facts;
+
+PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, std::int32_t batch, int rows, int kv_heads,
+                                 std::int32_t context) {
+  PagedAttentionProblem p{.spec = spec, .batch = batch, .num_q_heads = rows * kv_heads, .num_kv_heads = kv_heads};
+  p.block_size = 16;
+  p.table_columns = ceil_div(context, 16);
+  return p;
+}
+
+struct StagedPlan {
+  PagedAttentionSpec spec;
+  PagedAttentionPolicy policy;
+  int splits;
+  double cost(const PagedAttentionProblem& p) const { return paged_attention_staged_cost(p, policy, facts, splits); }
+};
+
+std::vector<StagedPlan> plans_of(const PagedAttentionSpec& spec) {
+  std::vector<StagedPlan> plans;
+  for (const PagedAttentionPolicy& policy : paged_attention_policies(ArchId::sm90, spec)) {
+    for (int splits = 1; policy.staged() && splits <= (policy.balanced() ? 1 : max_staged_splits); splits *= 2) {
+      plans.push_back({spec, policy, splits});
+    }
+  }
+  return plans;
+}
+
+template <class F>
+void each_staged_spec(F f) {
+  for (const PagedAttentionSpec& spec : paged_attention_specs(ArchId::sm90)) {
+    const std::vector<StagedPlan> plans = plans_of(spec);
+    if (!plans.empty()) f(spec, plans);
+  }
+}
+
+double least_cost(const std::vector<StagedPlan>& plans, const PagedAttentionProblem& p) {
+  double least = std::numeric_limits<double>::max();
+  for (const StagedPlan& plan : plans) least = min_of(least, plan.cost(p));
+  return least;
+}
+
+constexpr int sequences[] = {1, 2, 7, 32, 131, 132, 264, 600};
+// A memory that fewer SMs than all keep busy is slower by so much: one block more, that begins another round or shares
+// an SM, may cost so much less.
+constexpr double dip = 1.075;
+
+TEST_CASE("modelled times are positive and finite, from an empty batch to the largest capacities") {
+  constexpr std::int32_t largest = std::numeric_limits<std::int32_t>::max() - 65536;
+  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
+    for (const StagedPlan& plan : plans) {
+      CAPTURE(name_of(spec), name_of(plan.policy, spec), plan.splits);
+      for (const std::int32_t batch : {0, 1, 1000, largest / 8}) {
+        for (const std::int32_t context : {0, 1, 64, 1 << 20, largest}) {
+          for (const std::int32_t window : {0, 1, largest}) {
+            PagedAttentionProblem p = problem_of(spec, batch, 8, 1, context);
+            p.sliding_window = window;
+            const double cost = plan.cost(p);
+            CHECK((std::isfinite(cost) && cost > 0));
+          }
+        }
+      }
+      // 2^22 stages or more for each of 2^30 sequences, on 132 SMs: days.
+      CHECK(plan.cost(problem_of(spec, 1 << 30, 8, 1, 1 << 30)) > 1e9);
+    }
+  });
+}
+
+TEST_CASE("modelled times: more sequences, heads, rows or tokens never cost a plan less") {
+  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
+    for (const StagedPlan& plan : plans) {
+      int less = 0;
+      for (const std::int32_t context : {128, 1000, 8192, 131072}) {
+        for (int batch = 0; batch < 600; ++batch) {
+          const double cost = plan.cost(problem_of(spec, batch, 8, 1, context));
+          less += plan.cost(problem_of(spec, batch + 1, 8, 1, context)) * dip < cost;
+          less += plan.cost(problem_of(spec, batch, 8, 2, context)) * dip < cost;
+          less += plan.cost(problem_of(spec, batch, 9 + batch % 50, 1, context)) * dip < cost;
+        }
+      }
+      for (const int batch : sequences) {
+        for (std::int32_t context = 64; context < 140000; context += 64) {
+          const double cost = plan.cost(problem_of(spec, batch, 8, 1, context));
+          less += plan.cost(problem_of(spec, batch, 8, 1, context + 64)) * dip < cost;
+        }
+      }
+      CAPTURE(name_of(spec), name_of(plan.policy, spec), plan.splits);
+      CHECK(less == 0);
+    }
+  });
+}
+
+TEST_CASE("modelled times: the best plan has no cliff between neighbouring batches and contexts") {
+  // A round more of short blocks is the highest step: less than a quarter beyond what the work itself adds.
+  constexpr double step = 1.25;
+  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
+    int cliffs = 0;
+    for (const int kv_heads : {1, 4, 8}) {
+      for (std::int32_t context = 128; context <= 131072; context *= 2) {
+        double before = least_cost(plans, problem_of(spec, 1, 8, kv_heads, context));
+        for (int batch = 2; batch <= 256; ++batch) {
+          const double cost = least_cost(plans, problem_of(spec, batch, 8, kv_heads, context));
+          cliffs += cost * dip < before || cost > before * step * batch / (batch - 1);
+          before = cost;
+        }
+      }
+      for (const int batch : sequences) {
+        // Whole stages: copies leave out what is beyond the end, but the model counts stages.
+        double before = least_cost(plans, problem_of(spec, batch, 8, kv_heads, 256));
+        for (std::int32_t context = 256, more = 256; context < 131072; context += more) {
+          more = max_of(256, align_down(context / 16, 256));
+          const double cost = least_cost(plans, problem_of(spec, batch, 8, kv_heads, context + more));
+          cliffs += cost * dip < before || cost > before * step * (context + more) / context;
+          before = cost;
+        }
+      }
+    }
+    CAPTURE(name_of(spec));
+    CHECK(cliffs == 0);
+  });
+}
+
+TEST_CASE("modelled times: a window costs what its tokens do, not the context") {
+  each_staged_spec([](const PagedAttentionSpec& spec, const std::vector<StagedPlan>& plans) {
+    for (const StagedPlan& plan : plans) {
+      PagedAttentionProblem windowed = problem_of(spec, 8, 8, 1, 131072);
+      windowed.sliding_window = 1023;
+      CAPTURE(name_of(spec), name_of(plan.policy, spec), plan.splits);
+      CHECK(plan.cost(windowed) == plan.cost(problem_of(spec, 8, 8, 1, 1024)));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test

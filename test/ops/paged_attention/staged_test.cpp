@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// The staged kernel of specs and policies that no list of entries has, but that a caller may compile in: each of both
+// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six.
+#include ROOM_HEADER
+
+#include <numeric>
+
+#include "test/ops/paged_attention/counting.hpp"
+#include "tilewave/ops/paged_attention/registry.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+#include "test/arch/host/host_room.hpp"
+#endif
+
+namespace tilewave::test {
+namespace {
+
+struct StagedCase {
+  PagedAttentionSpec spec;
+  PagedAttentionPolicy policy;
+};
+
+constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages) {
+  return {.row_tiles = rows / 8, .waves = {1, 4}, .prefetch = {1, stages, stage_tokens}};
+}
+constexpr PagedAttentionSpec wide(DType type, int head_size) {
+  return {.q = type, .kv = type, .out = type, .head_size = head_size};
+}
+constexpr PagedAttentionSpec narrow(QuantMode quant, int head_size, DType q = DType::bf16) {
+  return {.q = q, .kv = DType::fp8_e4m3fn, .out = q, .quant = quant, .head_size = head_size};
+}
+constexpr PagedAttentionSpec with(PagedAttentionSpec spec, bool soft_cap, bool alibi) {
+  spec.soft_cap = soft_cap;
+  spec.alibi = alibi;
+  return spec;
+}
+
+inline constexpr int staged_count = 22;
+constexpr StagedCase staged_case(int i) {
+  using detail::balanced;
+  constexpr DType bf16 = DType::bf16, f16 = DType::f16;
+  constexpr QuantMode tensor = QuantMode::per_tensor, head = QuantMode::per_head, token = QuantMode::per_token;
+  switch (i) {
+    case 0: return {wide(f16, 64), ring(8, 64, 2)};
+    case 1: return {with(wide(f16, 128), true, false), ring(16, 64, 3)};
+    case 2: return {with(wide(bf16, 64), true, true), ring(8, 128, 2)};
+    case 3: return {with(wide(bf16, 128), false, true), ring(32, 64, 3)};
+    case 4: return {wide(bf16, 64), ring(64, 64, 3)};  // what blocks tell each other takes the whole ring
+    case 5: return {wide(bf16, 64), ring(16, 64, 1)};  // a ring of one
+    case 6: return {wide(bf16, 128), ring(16, 128, 2)};
+    case 7: return {wide(bf16, 128), ring(64, 64, 2)};
+    case 8: return {wide(bf16, 256), ring(8, 64, 2)};
+    case 9: return {narrow(head, 128), ring(8, 128, 5)};
+    case 10: return {narrow(head, 64, f16), ring(16, 64, 2)};
+    case 11: return {narrow(token, 64), ring(8, 256, 2)};
+    case 12: return {with(narrow(token, 128), false, true), ring(16, 64, 5)};
+    case 13: return {narrow(token, 64, f16), ring(32, 128, 3)};
+    case 14: return {with(narrow(tensor, 128), true, false), ring(32, 64, 6)};
+    case 15: return {narrow(tensor, 64), ring(64, 64, 6)};
+    case 16: return {narrow(tensor, 64), ring(8, 64, 1)};
+    case 17: return {narrow(tensor, 256), ring(16, 64, 3)};
+    case 18: return {wide(f16, 64), balanced(ring(8, 64, 2))};
+    case 19: return {narrow(head, 64), balanced(ring(16, 128, 2))};
+    case 20: return {with(narrow(token, 128), false, true), balanced(ring(32, 64, 2))};
+    default: return {with(wide(bf16, 64), true, false), balanced(ring(64, 64, 3))};
+  }
+}
+
+using Entries = std::vector<const PagedAttentionEntry*>;
+
+template <class B, int... i>
+void add_entries(std::integer_sequence<int, i...>, Entries& entries) {
+  (entries.push_back(&paged_attention_entry<B, staged_case(i).spec, staged_case(i).policy>), ...);
+}
+template <class... Backends>
+Entries entries_of() {
+  Entries entries;
+  const auto add = [&]<class B>(const B*) {
+    if constexpr (GroupBackend<B>) add_entries<B>(std::make_integer_sequence<int, staged_count>(), entries);
+  };
+  (add(static_cast<const Backends*>(nullptr)), ...);
+  return entries;
+}
+
+template <class F>
+void each_staged(F f) {
+  if (too_slow_here()) return;
+  static const Entries entries = entries_of<ROOM_BACKENDS>();
+  for (const PagedAttentionEntry* e : entries) {
+    INFO("entry " << describe(*e));
+    f(*e);
+  }
+}
+
+struct StagedShape {
+  int block_size, group, mtp, kv_heads, window;
+};
+constexpr StagedShape staged_shapes[] = {
+    {16, 5, 3, 2, 0}, {48, 1, 8, 2, 21}, {64, 11, 1, 1, 0}, {1024, 3, 5, 1, 70}, {80, 33, 2, 1, 5}};
+
+/// Around every boundary of a stage, and once around the ring and past it.
+std::vector<std::int32_t> staged_lengths(const PagedAttentionEntry& e) {
+  const int unit = e.spec.unit(), tile = tile_of(e), around = e.policy.prefetch.stages * tile;
+  return {0, 1, unit + 1, tile - 1, tile + 1, 2 * tile, around + 3, around + 2 * tile};
+}
+
+PagedAttentionCase case_of(const PagedAttentionEntry& e, const StagedShape& shape,
+                           const std::vector<std::int32_t>& lengths) {
+  PagedAttentionCase c = case_for(e, lengths);
+  c.block_size = shape.block_size;
+  c.mtp = shape.mtp;
+  c.num_kv_heads = shape.kv_heads;
+  c.num_q_heads = shape.group * shape.kv_heads;
+  c.sliding_window = shape.window;
+  c.inputs = bench::Inputs::varied;
+  return c;
+}
+
+constexpr int cluster_sizes[] = {1, 2, 4, 8};
+
+TEST_CASE("staged: right around all boundaries of its stages, in blocks and clusters of them") {
+  int turn = 0;
+  each_staged([&](const PagedAttentionEntry& e) {
+    for (const StagedShape& shape : staged_shapes) {
+      const std::vector<std::int32_t> lengths = staged_lengths(e);
+      Call call(case_of(e, shape, lengths), lengths);
+      use_features(call, e);
+      if (turn % 3 == 0) call.sinks.assign(call.p.num_q_heads, 0.5f);
+      call.fill();
+      const int splits = splits_for(e, cluster_sizes[turn++ % 4]);
+      const bench::Verdict verdict = call.verify(call.run(e, splits), call.expected());
+      INFO("page " << shape.block_size << " window " << shape.window << " splits " << splits << ": " << verdict.reason);
+      CHECK(verdict.pass);
+      CHECK(verdict.elements == call.rows() * call.p.num_q_heads * e.spec.head_size);
+    }
+  });
+}
+
+TEST_CASE("staged: attends exactly the visible tokens, whatever the windows, and reads no other page") {
+  int turn = 0;
+  each_staged([&](const PagedAttentionEntry& e) {
+    if (e.spec.alibi) return;
+    const int tile = tile_of(e);
+    for (const int window : {0, 1, tile - 1, tile + 9}) {
+      const std::vector<std::int32_t> lengths = staged_lengths(e);
+      Call call(case_of(e, {16, 2, 1 + turn % 4, 2, window}, lengths), lengths);
+      use_features(call, e);
+      set_counting(call);
+      const auto first_seen = [&](int b) { return std::int64_t{window > 0 ? lengths[b] - call.p.mtp - window : 0}; };
+      call.poison_tokens([&](int b, int t) { return t < first_seen(b); });
+      for (int b = 0; b < call.p.batch; ++b)
+        for (int column = 0; (column + 1) * call.p.block_size <= first_seen(b); ++column)
+          call.table[b * call.p.table_row_stride + column] = -7;
+      const int splits = splits_for(e, cluster_sizes[turn++ % 4]);
+      CAPTURE(window, splits);
+      CHECK(wrong_counts(call, call.run(e, splits)) == 0);
+    }
+  });
+}
+
+TEST_CASE("staged: whatever unused slots and their scales hold, the answer is the same to the last bit") {
+  struct Garbage {
+    std::uint16_t wide, narrow;
+    float scale;
+  };
+  constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  int turn = 0;
+  each_staged([&](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = staged_lengths(e);
+    Call call(case_of(e, {turn % 2 ? 48 : 1024, 4, 2, 1, turn % 3 ? 0 : 33}, lengths), lengths);
+    use_features(call, e);
+    call.fill();
+    const int splits = splits_for(e, cluster_sizes[turn++ % 4]);
+    const std::uint16_t infinite = e.spec.kv == DType::f16 ? 0x7c00 : 0x7f80;
+    Answer clean;
+    for (const Garbage& garbage : {Garbage{0, 0, 1}, Garbage{infinite, 0x7e, inf}, Garbage{0xffff, 0xff, -nan},
+                                   Garbage{static_cast<std::uint16_t>(0x8000 | infinite), 0xfe, -inf}}) {
+      call.fill_unused(is_fp8(e.spec.kv) ? garbage.narrow : garbage.wide, garbage.scale);
+      const Answer answer = call.run(e, splits);
+      if (clean.out.empty()) {
+        clean = answer;
+        CHECK(call.verify(answer, call.expected()).pass);
+      }
+      CHECK(same_bits(answer, clean));
+    }
+  });
+}
+
+#if !TILEWAVE_ON_GPU_COMPILER
+TEST_CASE("staged: of each context the pieces of pages with a token to attend are copied, once, and no other") {
+  int turn = 0;
+  each_staged([&](const PagedAttentionEntry& e) {
+    if (e.policy.balanced()) return;  // the counters are the last launch's
+    const int tile = tile_of(e);
+    for (const int window : {0, 5, tile + 9}) {
+      const std::vector<std::int32_t> lengths = staged_lengths(e);
+      const StagedShape shape{turn % 2 ? 16 : 96, 12, 1 + turn % 3, 2, window};
+      Call call(case_of(e, shape, lengths), lengths);
+      use_features(call, e);
+      call.fill();
+      call.run(e, cluster_sizes[turn++ % 4]);
+      const int segment = std::gcd(shape.block_size, tile);
+      const std::int64_t scale_bytes = e.spec.quant == QuantMode::per_token ? sizeof(float) : 0;
+      const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
+      std::int64_t tokens = 0;
+      for (const int length : lengths) {
+        const int first = window > 0 ? std::max(0, length - shape.mtp - window) : 0;
+        tokens += align_up(length, segment) - align_down(first, segment);
+      }
+      const int row_groups = ceil_div(shape.group * shape.mtp, e.policy.block_rows());
+      CAPTURE(shape.block_size, window);
+      CHECK(host::last_launch_counters().bulk_bytes == tokens * token_bytes * shape.kv_heads * row_groups);
+    }
+  });
+}
+
+/// Short rings, so that places are used again and freed for what other blocks send while these still read.
+bool is_tight(const PagedAttentionEntry& e) { return e.policy.prefetch.stages <= 3 && e.policy.block_rows() <= 16; }
+
+TEST_CASE("staged: no schedule of waves and lanes changes a bit") {
+  each_staged([](const PagedAttentionEntry& e) {
+    if (!is_tight(e)) return;
+    const int tile = tile_of(e), around = e.policy.prefetch.stages * tile;
+    const std::vector<std::int32_t> lengths{around + tile + 3, 2 * around + 5, tile / 2};
+    Call call(case_of(e, {16, 3, 2, 2, 0}, lengths), lengths);
+    use_features(call, e);
+    call.fill();
+    for (const int cluster : {1, 2, 8}) {
+      Answer first;
+      for (const host::Schedule schedule : host::all_schedules)
+        for (const std::uint64_t seed : {1, 2, 3}) {
+          if (seed > 1 && schedule != host::Schedule::random) continue;
+          const WithOptions options({.threads = 1, .schedule = schedule, .seed = seed});
+          INFO(name_of(host::options()) << " cluster " << cluster);
+          const Answer answer = call.run(e, cluster);
+          if (first.out.empty()) {
+            first = answer;
+            CHECK(call.verify(answer, call.expected()).pass);
+          }
+          CHECK(same_bits(answer, first));
+        }
+      if (e.policy.balanced()) break;
+    }
+  });
+}
+
+TEST_CASE("staged: no two lanes race, as ThreadSanitizer sees them") {
+  if (!under_tsan) return skip_test("this is for ThreadSanitizer, preset host-tsan");
+  for (const PagedAttentionEntry* e : entries_of<ROOM_BACKENDS>()) {
+    if (!is_tight(*e)) continue;
+    const int tile = tile_of(*e), around = e->policy.prefetch.stages * tile;
+    const std::vector<std::int32_t> lengths{around + tile + 3};
+    for (const int cluster : {1, 2, 4}) {
+      INFO(describe(*e) << " cluster " << cluster);
+      Call call(case_of(*e, {16, 1, 2, 1, 0}, lengths), lengths);
+      use_features(call, *e);
+      call.fill();
+      CHECK(call.verify(call.run(*e, cluster), call.expected()).pass);
+      if (e->policy.balanced()) break;
+    }
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace tilewave::test
