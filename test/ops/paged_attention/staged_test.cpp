@@ -35,8 +35,8 @@ constexpr PagedAttentionSpec with(PagedAttentionSpec spec, bool soft_cap, bool a
   return spec;
 }
 
-inline constexpr int staged_count = 22;
-constexpr StagedCase staged_case(int i) {
+constexpr int staged_count = 22;
+[[maybe_unused]] constexpr StagedCase staged_case(int i) {
   using detail::balanced;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   constexpr QuantMode tensor = QuantMode::per_tensor, head = QuantMode::per_head, token = QuantMode::per_token;
