@@ -72,10 +72,11 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
   const ValueTiles values = value_tiles(a, s);
   const int per_tile = 2 * p.prefetch.slices;
-  if (p.staged()) {  // a wave group, products of 64 rows: see staged_kernel.hpp
+  if (p.staged()) {  // a wave group, products of 64 tokens; at most 32 segments a stage: see staged_kernel.hpp
+    const int tokens = p.prefetch.stage_tokens;
     return s.values == ValueLayout::dim_major && s.head_size % 64 == 0 && p.waves == PagedAttentionWaves{1, 4} &&
-           (p.row_tiles == 1 || (p.row_tiles % 2 == 0 && p.row_tiles <= 8)) && p.prefetch.slices == 1 &&
-           p.prefetch.stages >= 1 && p.prefetch.stage_tokens % 64 == 0;
+           (p.row_tiles == 1 || p.row_tiles == 2 || p.row_tiles == 4 || p.row_tiles == 8) && p.prefetch.slices == 1 &&
+           p.prefetch.stages >= 1 && tokens >= 64 && tokens <= 512 && (tokens & (tokens - 1)) == 0;
   }
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&
