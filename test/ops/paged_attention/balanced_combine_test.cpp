@@ -27,7 +27,7 @@ void combine_all_blocks() {
   static constexpr PagedAttentionPolicy policy = balanced_policy<arch>();
   using Combine = PagedAttentionBalancedCombine<B, spec, policy>;
   const int workers = paged_attention_workers(policy, B::facts), tokens = policy.work_tokens(spec);
-  const int heads = policy.block_rows();                         // of one kv head: the rows of one block
+  constexpr int heads = policy.block_rows();                     // one row group
   const int sequences = 2 * B::facts.compute_units / heads + 1;  // more rows than share waves
 
   std::vector<std::int32_t> lengths(sequences, 0);
