@@ -226,7 +226,14 @@ struct InitKernel {
 };
 
 /// A group's product: who stores its operands, who overwrites them, and what a wait for it does not order.
-enum class GroupFault { none, multiplies_before_stored, overwrites_before_wait, reads_behind_wait, reads_other_waves };
+enum class GroupFault {
+  none,
+  multiplies_before_stored,
+  overwrites_before_wait,
+  overwrites_shared,
+  reads_behind_wait,
+  reads_other_waves
+};
 
 template <GroupFault fault>
 struct GroupKernel {
@@ -251,7 +258,7 @@ struct GroupKernel {
     if (fault == GroupFault::overwrites_before_wait) shared.a[other] = {};
     shared.values[id<B>()] = 1;
     B::group_mma_wait<0>();
-    if (fault == GroupFault::none) shared.a[(other + 32) % 128] = {};  // read by all waves
+    if (fault == GroupFault::overwrites_shared && id<B>() < 16) shared.b[id<B>()] = {};  // which all waves read
     if (fault == GroupFault::reads_behind_wait) acc[0] += shared.values[other];
     B::store_matrices<2>(&shared.row[wave][lane % 16], {{1, 1}});
     if (fault != GroupFault::reads_other_waves) B::group_barrier();
@@ -264,6 +271,8 @@ template <class, bool right>
 using StoresThenMultiplies = GroupKernel<right ? GroupFault::none : GroupFault::multiplies_before_stored>;
 template <class, bool right>
 using WaitsThenOverwrites = GroupKernel<right ? GroupFault::none : GroupFault::overwrites_before_wait>;
+template <class, bool right>
+using WaitIsForTheWave = GroupKernel<right ? GroupFault::none : GroupFault::overwrites_shared>;
 template <class, bool right>
 using WaitIsNoBarrier = GroupKernel<right ? GroupFault::none : GroupFault::reads_behind_wait>;
 template <class, bool right>
@@ -349,6 +358,7 @@ TEST_CASE("ThreadSanitizer reports races around group products, and nothing else
   if (!host::under_tsan) return skip_test("needs -fsanitize=thread");
   SECTION("operands without a barrier before the product") { check<Sm90, StoresThenMultiplies>(); }
   SECTION("operands overwritten before the wait") { check<Sm90, WaitsThenOverwrites>(); }
+  SECTION("shared operands overwritten after the wait of one wave") { check<Sm90, WaitIsForTheWave>(); }
   SECTION("the wait taken for a barrier") { check<Sm90, WaitIsNoBarrier>(); }
   SECTION("stored matrices") { check<Sm90, StoresMatrices>(); }
 }

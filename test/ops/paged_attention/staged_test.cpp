@@ -186,6 +186,47 @@ TEST_CASE("staged: whatever unused slots and their scales hold, the answer is th
   });
 }
 
+TEST_CASE("staged: many tokens far below one keep their share, though their probabilities are as small as f16 goes") {
+  // Token 0 has nearly all the weight and a value of 0, as the first tokens of language models do.
+  each_staged([](const PagedAttentionEntry& e) {
+    if (e.spec.alibi || e.spec.soft_cap) return;
+    const std::vector<std::int32_t> lengths{700};
+    PagedAttentionCase c = case_for(e, lengths);
+    c.num_q_heads = 1;
+    Call call(c, lengths);
+    call.set_q([](int, int, int d) { return d == 0 ? 1.0f : 0.0f; });
+    call.set_k([](int, int, int t, int d) { return t == 0 && d == 0 ? 16.0f : 0.0f; });
+    call.set_v([](int, int, int t, int d) { return t == 0 ? 0.0f : static_cast<float>(1 + d % 3); });
+    for (const float below : {5.0f, 14.0f, 17.0f}) {  // nats; e^-17 is 2^-24.5
+      call.p.softmax_scale = below / 16;
+      const Answer answer = call.run(e, 1);
+      const double others = 699 * std::exp(-double{below}), share = others / (1 + others);
+      int wrong = 0;
+      for (int d = 0; d < e.spec.head_size; ++d)
+        wrong += !(std::abs(answer.at(0, 0, d) / (share * (1 + d % 3)) - 1) < 0.02);
+      CAPTURE(below, share, answer.at(0, 0, 0));
+      CHECK(wrong == 0);
+    }
+  });
+}
+
+TEST_CASE("staged: policies that the kernel cannot do are refused") {
+  constexpr AtomFacts atom = atom_of(ArchId::sm90);
+  for (int i = 0; i < staged_count; ++i) CHECK(policy_fits(atom, staged_case(i).spec, staged_case(i).policy));
+  const auto fits = [&](PagedAttentionSpec spec, PagedAttentionPolicy policy) {
+    return policy_fits(atom, spec, policy);
+  };
+  const PagedAttentionSpec spec = wide(DType::bf16, 64);
+  CHECK(fits(spec, ring(8, 512, 1)));
+  for (const int tokens : {32, 96, 192, 1024}) CHECK_FALSE(fits(spec, ring(8, tokens, 1)));  // segments of any page
+  for (const int rows : {-16, 0, 24, 48, 128}) CHECK_FALSE(fits(spec, ring(rows, 64, 4)));   // columns of group_mma
+  for (const int head_size : {80, 96, 112, 192}) CHECK_FALSE(fits(wide(DType::bf16, head_size), ring(8, 64, 2)));
+  for (const int stages : {-1, 0}) CHECK_FALSE(fits(spec, ring(8, 64, stages)));
+  // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
+  CHECK_FALSE(fits(spec, ring(64, 64, 2)));
+  CHECK_FALSE(fits(narrow(QuantMode::per_tensor, 64), ring(64, 64, 5)));
+}
+
 #if !TILEWAVE_ON_GPU_COMPILER
 TEST_CASE("staged: of each context the pieces of pages with a token to attend are copied, once, and no other") {
   int turn = 0;

@@ -191,7 +191,7 @@ TILEWAVE_HOST_UNTRACKED inline void call_end(Where where) {
     batch.end = group.calls;
     ++group.batches;
   }
-  order_release(&batch.ordered);
+  order_release(&batch.ordered[self.wave->index % group_waves]);
   if (cluster.options.schedule != Schedule::random) return;
   const bool last = group.call_at(self.group.calls - 1).lanes == group_lanes;
   if (last && cluster.draw() % 2 == 0) perform(self, group, number + 1);
@@ -249,8 +249,9 @@ TILEWAVE_HOST_UNTRACKED inline void wait_for_batches(int pending, Where where) {
     }
     complete_group(self, group);
   }
-  // What the group's lanes did before the products is before what any of them does from now on.
-  for (; self.group.awaited < target; ++self.group.awaited) order_acquire(&group.batch_at(self.group.awaited).ordered);
+  // A wave waits for its own share of the products: those of others may still read what they share.
+  for (; self.group.awaited < target; ++self.group.awaited)
+    order_acquire(&group.batch_at(self.group.awaited).ordered[self.wave->index % group_waves]);
 }
 
 TILEWAVE_HOST_UNTRACKED inline bool vote_in_group(CollectiveKind kind, bool predicate, Where where) {
@@ -346,6 +347,8 @@ struct Groups<ArchId::sm90> {
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 
+  template <int count>
+  static void group_mma_hold(Vec<float, count>&) {}  // nothing moves here
   static void group_mma_begin(Where where = {}) { detail::call_begin(where); }
   static void group_mma_end(Where where = {}) { detail::call_end(where); }
   template <int pending>

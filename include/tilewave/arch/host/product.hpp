@@ -42,8 +42,8 @@ struct Group {
     int lanes;  // that made it
   };
   struct Batch {
-    std::int64_t end;  // number of the call behind its last
-    char ordered;      // names the happens-before edges of its products
+    std::int64_t end;           // number of the call behind its last
+    char ordered[group_waves];  // name the happens-before edges of each wave's share of its products
   };
   struct Accumulator {
     int products;  // yet to be added; 0: free

@@ -121,6 +121,13 @@ struct Group {
     }
   }
 
+  /// What was written to an accumulator is in its registers before the batch begins: moved between the products, ptxas
+  /// would wait for those before (C7517).
+  template <int count>
+  TILEWAVE_DEVICE static void group_mma_hold(Vec<float, count>& acc) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(acc[i])::"memory");
+  }
   TILEWAVE_DEVICE static void group_mma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
   TILEWAVE_DEVICE static void group_mma_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
   template <int pending>

@@ -68,7 +68,7 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double tile = (fp8 ? 0.26 + 0.03 * eights : 0.2 + 0.05 * eights) * (narrow ? 0.65 : 1.0);
   const double arithmetic = (fp8 ? 0.47 : 0.3) + 0.02 * eights + tiles * tile;
   const double stage = max_of(arithmetic * (0.5 + 0.5 * on_an_sm), on_an_sm * stage_bytes / sm_copies);
-  const double changes = balanced ? change_of_item * static_cast<double>(items) / static_cast<double>(blocks) : 0.0;
+  const double changes = balanced ? change_of_item * static_cast<double>(items) / static_cast<double>(resident) : 0.0;
   const double chain = rounds * static_cast<double>(per_block) * stage + changes;
 
   const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);

@@ -75,7 +75,7 @@ struct OnlineSoftmax {
     });
     if (!B::any(exceeds)) return;
     L::each_row([&](int t, int r) {
-      const float raised = L::larger(s.row_max[t][r], L::over_groups(local[t][r], L::larger));
+      const float raised = L::larger(s.row_max[t][r], L::over_groups(local[t][r], L::larger) - L::headroom);
       const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[t][r] - raised);
       s.row_max[t][r] = raised;
       s.row_sum[t][r] *= factor;

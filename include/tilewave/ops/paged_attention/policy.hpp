@@ -72,11 +72,16 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
   const ValueTiles values = value_tiles(a, s);
   const int per_tile = 2 * p.prefetch.slices;
-  if (p.staged()) {  // a wave group, products of 64 tokens; at most 32 segments a stage: see staged_kernel.hpp
-    const int tokens = p.prefetch.stage_tokens;
-    return s.values == ValueLayout::dim_major && s.head_size % 64 == 0 && p.waves == PagedAttentionWaves{1, 4} &&
-           (p.row_tiles == 1 || p.row_tiles == 2 || p.row_tiles == 4 || p.row_tiles == 8) && p.prefetch.slices == 1 &&
-           p.prefetch.stages >= 1 && tokens >= 64 && tokens <= 512 && (tokens & (tokens - 1)) == 0;
+  if (p.staged()) {  // a wave group, products of 64 tokens: see staged_kernel.hpp
+    const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
+    const PagedAttentionPrefetch& ring = p.prefetch;
+    // What the blocks of a cluster send each other (PagedAttentionStagedLayout::Received) lies in the ring.
+    const int received = p.row_tiles * (2048 + 512 * max_of(8, s.head_size / 16));
+    return s.values == ValueLayout::dim_major && s.head_size % 64 == 0 && power_of_two(s.head_size) &&
+           p.waves == PagedAttentionWaves{1, 4} && power_of_two(p.row_tiles) && p.row_tiles <= 8 && ring.slices == 1 &&
+           ring.stages >= 1 && received <= ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv) &&
+           power_of_two(ring.stage_tokens) && ring.stage_tokens >= 64 &&
+           ring.stage_tokens <= 512;  // a lane for each page of 16 tokens
   }
   return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&

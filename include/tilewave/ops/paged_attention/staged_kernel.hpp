@@ -193,6 +193,8 @@ struct PagedAttentionStagedDecode {
         }
       }
     }
+    TILEWAVE_UNROLL
+    for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_hold(scores[tile]);
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int tile = 0; tile < L::tiles; ++tile) {
@@ -343,7 +345,7 @@ struct PagedAttentionStagedDecode {
       const Vec<float, 4> maxima = shared.of_wave[L::query_of(lane(), j, e)];
       float raised = s.row_max[j][e];
       TILEWAVE_UNROLL
-      for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w]);
+      for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w] - L::headroom);
       const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[j][e] - raised);
       s.row_max[j][e] = raised;
       s.row_sum[j][e] *= factor;
