@@ -178,12 +178,12 @@ concept StagedBackend = Backend<B> &&
 ///               16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk
 ///               (bf16 and f16 only): word i holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low
 ///               half and the next in its high half
-///   batches     group_mma_hold(acc) for each accumulator that was just written, then group_mma_begin() before the first
-///               product, and again after registers that one takes were written; group_mma_end() makes the products
-///               since then one batch; group_mma_wait<pending>() returns when at most `pending` batches are under way.
-///               Only then do accumulators hold their sums, and only then may the registers of a (a variable that must
-///               still exist) and shared memory change, where no other wave's products read it: a wave waits for its
-///               own. Products of several batches may add to the same acc
+///   batches     group_mma_hold(acc) for each accumulator that was just written, then group_mma_begin() before the
+///               first product, and again after registers that one takes were written; group_mma_end() makes the
+///               products since then one batch; group_mma_wait<pending>() returns when at most `pending` batches are
+///               under way. Only then do accumulators hold their sums, and only then may the registers of a (a variable
+///               that must still exist) and shared memory change, where no other wave's products read it: a wave waits
+///               for its own. Products of several batches may add to the same acc
 ///   visibility  shared_written(): what this lane has stored to shared memory will be seen by copy_bulk and group_mma,
 ///               behind a barrier that follows
 ///   sync        group_barrier() for the group's lanes; group_any(predicate): the same, and whether the predicate is
