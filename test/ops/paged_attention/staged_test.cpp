@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "test/ops/paged_attention/counting.hpp"
+#include "test/ops/paged_attention/far_below.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 
 #if !TILEWAVE_ON_GPU_COMPILER
@@ -187,26 +188,9 @@ TEST_CASE("staged: whatever unused slots and their scales hold, the answer is th
 }
 
 TEST_CASE("staged: many tokens far below one keep their share, though their probabilities are as small as f16 goes") {
-  // Token 0 has nearly all the weight and a value of 0, as the first tokens of language models do.
   each_staged([](const PagedAttentionEntry& e) {
     if (e.spec.alibi || e.spec.soft_cap) return;
-    const std::vector<std::int32_t> lengths{700};
-    PagedAttentionCase c = case_for(e, lengths);
-    c.num_q_heads = 1;
-    Call call(c, lengths);
-    call.set_q([](int, int, int d) { return d == 0 ? 1.0f : 0.0f; });
-    call.set_k([](int, int, int t, int d) { return t == 0 && d == 0 ? 16.0f : 0.0f; });
-    call.set_v([](int, int, int t, int d) { return t == 0 ? 0.0f : static_cast<float>(1 + d % 3); });
-    for (const float below : {5.0f, 14.0f, 17.0f}) {  // nats; e^-17 is 2^-24.5
-      call.p.softmax_scale = below / 16;
-      const Answer answer = call.run(e, 1);
-      const double others = 699 * std::exp(-double{below}), share = others / (1 + others);
-      int wrong = 0;
-      for (int d = 0; d < e.spec.head_size; ++d)
-        wrong += !(std::abs(answer.at(0, 0, d) / (share * (1 + d % 3)) - 1) < 0.02);
-      CAPTURE(below, share, answer.at(0, 0, 0));
-      CHECK(wrong == 0);
-    }
+    CHECK(lost_shares(e, case_for(e, {700})) == 0);
   });
 }
 
