@@ -10,13 +10,13 @@ template <class B, PagedAttentionSpec S>
 struct PagedAttentionArithmetic {
   static constexpr float minus_infinity = -__builtin_inff();
 
-  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units), so that the steady loop
-  // needs a vote instead of exchanges. Probabilities of bf16 stay below 2^8, exact in f32.
-  static constexpr float least_slack = 8.0f;
-  // f16 ends at 2^-24, where many tokens of little weight would lose theirs: the reference of its probabilities is so
-  // far below the maximum, and they stay below 2^15. A token's own scale of V might take them beyond its range.
-  static constexpr float headroom_of(DType type) {
-    return type == DType::f16 && S.quant != QuantMode::per_token ? 7.0f : 0.0f;
+  // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
+  // 2^8, exact in f32 and harmless in bf16, and the steady loop needs a vote instead of exchanges.
+  static constexpr float max_slack = 8.0f;
+  // f16 ends at 2^-24, where many tokens of little weight would lose theirs: probabilities are multiplied by this
+  // before they become f16, then below 2^15, and outputs divided by it. A token's own scale of V might take them beyond.
+  static constexpr float lift_of(DType type) {
+    return type == DType::f16 && S.quant != QuantMode::per_token ? 128.0f : 1.0f;
   }
 
   TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }

@@ -45,8 +45,7 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   static constexpr bool stream = P.waves.rows == 1;  // otherwise other waves re-read it
 
   static constexpr int q_operands = k_units * steps;  // per row tile
-  static constexpr float headroom = PagedAttentionArithmetic<B, S>::headroom_of(S.value_type());
-  static constexpr float max_slack = PagedAttentionArithmetic<B, S>::least_slack + headroom;
+  static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(S.value_type());
 
   // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
   static constexpr int merge_tiles = largest_divisor(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));

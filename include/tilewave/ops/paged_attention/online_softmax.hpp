@@ -75,7 +75,7 @@ struct OnlineSoftmax {
     });
     if (!B::any(exceeds)) return;
     L::each_row([&](int t, int r) {
-      const float raised = L::larger(s.row_max[t][r], L::over_groups(local[t][r], L::larger) - L::headroom);
+      const float raised = L::larger(s.row_max[t][r], L::over_groups(local[t][r], L::larger));
       const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[t][r] - raised);
       s.row_max[t][r] = raised;
       s.row_sum[t][r] *= factor;
@@ -86,7 +86,7 @@ struct OnlineSoftmax {
   TILEWAVE_DEVICE static void exponentiate(typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     static_for<unit / 2>([&](auto pair) {
       constexpr int e = 2 * pair, words = L::atom.k_per_lane / 2;
-      float low_scale = 1.0f, high_scale = 1.0f;
+      float low_scale = L::lift, high_scale = L::lift;
       if constexpr (Kv::per_token) {
         const auto& scale = s.cursors[0].v_scale;
         low_scale = B::template group_broadcast<e % L::atom_kv>(scale[e / L::atom_kv]);

@@ -155,7 +155,7 @@ struct PagedAttentionStagedEpilogue {
 
   TILEWAVE_DEVICE static Finished finish(const Args& a, const Place& at, int j, const float (&max)[2],
                                          const float (&sums)[2]) {
-    const float v_scale = L::common_scale(a, a.v_scale, at.kv_head);
+    const float v_scale = L::common_scale(a, a.v_scale, at.kv_head) / L::lift;
     Finished rows;
     TILEWAVE_UNROLL
     for (int e = 0; e < 2; ++e) {

@@ -294,7 +294,7 @@ struct PagedAttentionStagedDecode {
           const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];  // nothing visible yet
           x[e] = B::exp2(L::value(scores[tile], j, h, e) - maximum);
           sums[j][e] += x[e];
-          if constexpr (L::per_token) x[e] *= v_scale;
+          x[e] *= L::per_token ? v_scale : L::lift;
         }
         words[tile][j][h] = L::template pack_probabilities<L::v_type>(x[0], x[1]);
       }
@@ -345,7 +345,7 @@ struct PagedAttentionStagedDecode {
       const Vec<float, 4> maxima = shared.of_wave[L::query_of(lane(), j, e)];
       float raised = s.row_max[j][e];
       TILEWAVE_UNROLL
-      for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w] - L::headroom);
+      for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w]);
       const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[j][e] - raised);
       s.row_max[j][e] = raised;
       s.row_sum[j][e] *= factor;

@@ -36,8 +36,7 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr DType k_type = widened ? DType::f16 : S.q;
   static constexpr DType v_type = widened && !per_token ? DType::f16 : S.value_type();
   static constexpr bool scales_q = k_type != S.q;
-  static constexpr float headroom = PagedAttentionArithmetic<B, S>::headroom_of(v_type);
-  static constexpr float max_slack = PagedAttentionArithmetic<B, S>::least_slack + headroom;
+  static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(v_type);
 
   using Products = Vec<float, rows / 2>;
 
