@@ -14,7 +14,8 @@ struct PagedAttentionArithmetic {
   // 2^8, exact in f32 and harmless in bf16, and the steady loop needs a vote instead of exchanges.
   static constexpr float max_slack = 8.0f;
   // f16 ends at 2^-24, where many tokens of little weight would lose theirs: probabilities are multiplied by this
-  // before they become f16, then below 2^15, and outputs divided by it. A token's own scale of V might take them beyond.
+  // before they become f16, then below 2^15, and outputs divided by it. A token's own scale of V could take them
+  // beyond f16.
   static constexpr float lift_of(DType type) {
     return type == DType::f16 && S.quant != QuantMode::per_token ? 128.0f : 1.0f;
   }
