@@ -16,22 +16,19 @@ struct PagedAttentionEpilogue {
   using Place = typename L::Place;
   using Scores = typename L::Scores;
 
-  /// Every wave that computed calls this; join() is their barrier. wave_token 0 of each wave row writes.
-  template <class Join>
-  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const Place& at, State& s, typename L::Shared& shared,
-                                  Join join) {
+  /// Every wave of the block calls this; wave_token 0 of each wave row writes.
+  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const Place& at, State& s, typename L::Shared& shared) {
     L::each_row([&](int t, int r) { s.row_sum[t][r] = L::over_groups(s.row_sum[t][r], L::sum); });
     if constexpr (L::token_waves > 1) {
-      share_statistics(at, s, shared, join);
-      add_outputs(at, s, shared, join);
+      share_statistics(at, s, shared);
+      add_outputs(at, s, shared);
     }
     if (at.wave_token == 0) write(a, at, s);
   }
 
  private:
   /// Bring every wave's rows to a common maximum and sum.
-  template <class Join>
-  TILEWAVE_DEVICE static void share_statistics(const Place& at, State& s, typename L::Shared& shared, Join join) {
+  TILEWAVE_DEVICE static void share_statistics(const Place& at, State& s, typename L::Shared& shared) {
     const int lane = B::lane_id();
     auto& maxima = shared.row_max[at.wave_row];
     auto& sums = shared.row_sum[at.wave_row];
@@ -40,7 +37,7 @@ struct PagedAttentionEpilogue {
       maxima[at.wave_token][t * L::atom_rows + Map::row(lane, r)] = s.row_max[t][r];
       sums[at.wave_token][t * L::atom_rows + Map::row(lane, r)] = s.row_sum[t][r];
     });
-    join();
+    B::barrier();
     L::each_row([&](int t, int r) {
       const int row = t * L::atom_rows + Map::row(lane, r);
       float maximum = L::minus_infinity, sum = 0.0f;
@@ -57,8 +54,7 @@ struct PagedAttentionEpilogue {
 
   /// Halve the number of waves that hold a sum until one is left. Each lane meets its own registers again, so the
   /// exchange is lane-linear and free of bank conflicts.
-  template <class Join>
-  TILEWAVE_DEVICE static void add_outputs(const Place& at, State& s, typename L::Shared& shared, Join join) {
+  TILEWAVE_DEVICE static void add_outputs(const Place& at, State& s, typename L::Shared& shared) {
     const int lane = B::lane_id();
     static_for<L::row_tiles * L::out_tiles / L::merge_tiles>([&](auto piece) {
       TILEWAVE_UNROLL
@@ -68,7 +64,7 @@ struct PagedAttentionEpilogue {
           TILEWAVE_UNROLL
           for (int i = 0; i < L::merge_tiles; ++i) to[i][lane] = out_tile(s, piece * L::merge_tiles + i);
         }
-        join();
+        B::barrier();
         if (at.wave_token < half) {
           const auto& from = shared.out[at.wave_row][at.wave_token];
           TILEWAVE_UNROLL
@@ -79,7 +75,7 @@ struct PagedAttentionEpilogue {
             for (int c = 0; c < Scores::size; ++c) sum[c] += other[c];
           }
         }
-        join();
+        B::barrier();
       }
     });
   }

@@ -56,7 +56,7 @@ struct PagedAttentionDecode {
         });
       }
     }
-    PagedAttentionEpilogue<L>::run(a, at, s, shared, [] { B::barrier(); });
+    PagedAttentionEpilogue<L>::run(a, at, s, shared);
   }
 
   TILEWAVE_DEVICE static Place where_am_i(const Args& a) {

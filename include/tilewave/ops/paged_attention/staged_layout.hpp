@@ -68,10 +68,8 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   /// Whether several blocks merge their parts of a context.
   TILEWAVE_DEVICE static bool clustered(const PagedAttentionArgs& a) { return !P.balanced() && a.cluster > 1; }
 
-  /// The lane's token, of its wave's 16, or its dimension.
-  TILEWAVE_DEVICE static int row_of(int lane, int h) { return lane / 4 + 8 * h; }
-  /// Widened units are dealt out two elements a lane and half: element 4 c + 2 h + e of a unit is the product's
-  /// 8 h + 2 c + e.
+  /// The lane's token, of its wave's 16. Widened units are dealt out two elements a lane and half: element
+  /// 4 c + 2 h + e of a unit is the product's 8 h + 2 c + e.
   TILEWAVE_DEVICE static int token_of(int lane, int h) {
     const int row = lane / 4;
     return widened ? row / 2 * 4 + row % 2 + 2 * h : row + 8 * h;
