@@ -154,7 +154,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
 ///               Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8; word m of its result is the 4 bytes at
 ///               offset 4 (l % 4) of row l / 4 of matrix m
 ///   cluster     post(box, p, rank, v) also of four floats, aligned to 16 bytes, as four posts
-///   hints       prefetch(p): device memory at p will be read soon
+///   hints       prefetch(p): device memory at p will be read soon; nanoseconds(): a clock that all blocks share;
+///               pause_until(t) returns when it has reached t, as far as the room has time
 template <class B>
 concept StagedBackend = Backend<B> &&
     requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, std::uint32_t bytes,
@@ -168,6 +169,8 @@ concept StagedBackend = Backend<B> &&
   { B::load_matrices(row) } -> std::same_as<Chunk>;
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;
+  { B::nanoseconds() } -> std::same_as<std::uint64_t>;
+  { B::pause_until(std::uint64_t{}) } -> std::same_as<void>;
 };
 
 /// A staged room whose waves also multiply in groups: four waves each, from a multiple of four on in their block. What

@@ -211,6 +211,9 @@ struct Staged<ArchId::sm90> {
   static void prefetch(const void* p, Where where = {}) {
     if (p == nullptr) detail::bad_access(*current_lane, p, 1, where);
   }
+  /// Time does not pass.
+  static std::uint64_t nanoseconds() { return 0; }
+  static void pause_until(std::uint64_t) {}
 
  private:
   /// Reads the mark where ThreadSanitizer sees it: an initialisation that no barrier orders before this is a race.

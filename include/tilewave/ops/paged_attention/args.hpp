@@ -68,6 +68,7 @@ struct PagedAttentionArgs {
   std::int32_t segment_shift;  // log2
   FastDiv k_pieces, v_pieces;  // contiguous pieces of a segment
   FastDiv pieces;              // with those of the scales
+  float stage_ns;              // in which the memory delivers a stage; 0 where blocks are not paced
   std::int32_t table_columns;
   const std::int32_t* stage_starts;  // of a balanced launch, in stages before each sequence; may be null
 };
@@ -119,6 +120,13 @@ constexpr int paged_attention_fixed_splits(const PagedAttentionProblem& p, const
 constexpr std::int32_t paged_attention_workers(const PagedAttentionPolicy& policy, const ArchFacts& facts) {
   const int block_waves = policy.waves_per_block() + (policy.staged() ? 1 : 0);
   return facts.compute_units * max_of(1, facts.simds_per_cu * policy.waves_per_simd / block_waves);
+}
+
+/// Blocks of the decode launch: fixed by capacities, never by lengths.
+inline std::int64_t paged_attention_grid(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                         int num_splits) {
+  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
+  return std::int64_t{1} * p.batch * p.num_kv_heads * ceil_div(rows, policy.block_rows()) * num_splits;
 }
 
 /// Workspace bytes for a number of equal parts: partial outputs and their lse, nothing for one part.
@@ -205,15 +213,14 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
     a.k_pieces = FastDiv::by(k_pieces);
     a.v_pieces = FastDiv::by(v_pieces);
     a.pieces = FastDiv::by(k_pieces + v_pieces + scales);
+    // Where all blocks run at once, on most of the chip: more of them even out by themselves, few are bound by
+    // latency. 94 %: an H200 reads at 4.5 of its 4.8 TB/s.
+    const std::int64_t stage_bytes = std::int64_t{policy.prefetch.stage_tokens} / a.segment * a.segment_bytes;
+    const std::int64_t blocks = policy.balanced() ? a.workers : paged_attention_grid(p, policy, num_splits);
+    if (blocks <= a.workers && 4 * blocks >= 3 * facts.compute_units)
+      a.stage_ns = static_cast<float>(1e9 * static_cast<double>(stage_bytes) / (0.94 * facts.hbm_bytes_per_second));
   }
   return a;
-}
-
-/// Blocks of the decode launch: fixed by capacities, never by lengths.
-inline std::int64_t paged_attention_grid(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
-                                         int num_splits) {
-  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
-  return std::int64_t{1} * p.batch * p.num_kv_heads * ceil_div(rows, policy.block_rows()) * num_splits;
 }
 
 }  // namespace tilewave

@@ -35,7 +35,8 @@ struct PagedAttentionDecode {
     if constexpr (P.balanced()) {
       B::launch_next();
       // The wave's number is found anew each time: what follows from it would be kept in registers through decode.
-      for (PagedAttentionWork<L> work(a); work.more(); work.next()) decode(a, work.place(B::wave_id()), shared);
+      PagedAttentionWork<L> work(a);
+      for (work.start(); work.more(); work.next()) decode(a, work.place(B::wave_id()), shared);
     } else {
       decode(a, where_am_i(a), shared);
     }

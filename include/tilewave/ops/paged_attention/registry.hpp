@@ -80,15 +80,15 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
   return policies;
 }
 
-/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups. Two blocks an SM with
-/// 96 KiB of KV on its way in each; `deep`: one with twice that, for problems that leave SMs idle.
-constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, bool deep = false) {
+/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups: two blocks an SM, 96 KiB
+/// of KV on its way in each, or one of two groups with twice that, for problems that have no two blocks for an SM.
+constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, int groups = 1) {
   // Stages of 32 KiB; but for registers, and the probabilities of 32 rows, fewer tokens.
-  const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = deep || rows == 8 ? 256 : 2048 / rows;
-  const int stage_tokens = min_of((deep ? 64 : 32) * 1024 / bytes_per_token, most_tokens);
+  const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = rows == 8 ? 256 : 2048 / rows;
+  const int stage_tokens = min_of(32 * 1024 / bytes_per_token, most_tokens);
   PagedAttentionPrefetch prefetch{
-      .slices = 1, .stages = (deep ? 192 : 96) * 1024 / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
-  return {.row_tiles = rows / 8, .waves = {1, 4}, .prefetch = prefetch, .waves_per_simd = deep ? 2 : 3};
+      .slices = 1, .stages = groups * 96 * 1024 / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
+  return {.row_tiles = rows / 8, .waves = {1, 4 * groups}, .prefetch = prefetch, .waves_per_simd = 3};
 }
 
 constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
@@ -110,8 +110,7 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   for (const int rows : {8, 16, 32}) policies.add(detail::staged_policy(s, rows));
   for (const int rows : {8, 16, 32}) {
     policies.add(detail::balanced(detail::staged_policy(s, rows)));
-    // fp8 has the arithmetic of bf16 for half the bytes: it fills an SM with two blocks.
-    if (rows < 32 && !is_fp8(s.kv)) policies.add(detail::staged_policy(s, rows, true));
+    if (rows < 32) policies.add(detail::staged_policy(s, rows, 2));
   }
   return policies;
 }

@@ -34,19 +34,20 @@ struct PagedAttentionStagedEpilogue {
     float scale[2], lse[2];
   };
 
-  /// Called by the wave group once for each piece of work. The wave that fetches calls accompany() at its end.
-  TILEWAVE_DEVICE static void run(const Args& a, const Place& at, const State& s, typename L::Shared& shared) {
-    const int lane = B::lane_id(), wave = B::wave_id();
-    const bool clustered = L::clustered(a);
+  /// Called by a wave group once for each piece of work. The wave that fetches calls accompany() at its end.
+  TILEWAVE_DEVICE static void run(const Args& a, const Place& at, State& s, typename L::Shared& shared) {
+    const int lane = B::lane_id(), wave = L::wave();
+    if constexpr (L::groups > 1) merge_groups(s, shared);
     float sum[L::eights][2];
     L::each_row([&](int j, int e) { sum[j][e] = L::over_tokens(s.row_sum[j][e], L::sum); });
-    if (clustered) {
+    if (L::clustered(a)) {
       B::cluster_wait();
       merge(a, at, s, sum, shared);
       return;
     }
+    auto& of_wave = shared.of_group[L::group()].of_wave;
     L::each_row([&](int j, int e) {
-      if (lane / 4 == 0) shared.of_wave[L::query_of(lane, j, e)][wave] = sum[j][e];
+      if (lane / 4 == 0) of_wave[L::query_of(lane, j, e)][wave] = sum[j][e];
     });
     B::group_barrier();
     TILEWAVE_UNROLL
@@ -54,15 +55,18 @@ struct PagedAttentionStagedEpilogue {
       float total[2];
       TILEWAVE_UNROLL
       for (int e = 0; e < 2; ++e) {
-        const Vec<float, 4> sums = shared.of_wave[L::query_of(lane, j, e)];
+        const Vec<float, 4> sums = of_wave[L::query_of(lane, j, e)];
         total[e] = sums[0] + sums[1] + sums[2] + sums[3];
       }
-      const Finished rows = finish(a, at, j, s.row_max[j], total);
+      const Finished rows = finish(a, at, s.v_scale, j, s.row_max[j], total);
       TILEWAVE_UNROLL
-      for (int d = 0; d < L::out_tiles; ++d) write(a, at, 4 * d + wave, j, rows, four_of(s.out[d], j));
+      for (int n = 0; n < L::own_tiles; ++n) {
+        if (L::own_tile(n) < L::out_tiles) write(a, at, 4 * L::own_tile(n) + wave, j, rows, four_of(s.out[n], j));
+      }
     }
   }
   TILEWAVE_DEVICE static void accompany(const Args& a, typename L::Shared& shared) {
+    if constexpr (L::groups > 1) B::barrier();
     if (!L::clustered(a)) return;
     tell_places_are_free();
     B::cluster_wait();
@@ -87,13 +91,51 @@ struct PagedAttentionStagedEpilogue {
     return 4 * L::eights * (4 * L::waves * a.cluster + L::lanes * shares);
   }
 
+  /// Two groups: each hands the other what it has of the tile that is the other's, and adds up its own.
+  TILEWAVE_DEVICE static void merge_groups(State& s, typename L::Shared& shared) {
+    static_assert(L::groups == 2 && L::out_tiles <= 2);
+    const int group = L::group(), lane = L::group_lane();
+    Products &own = s.out[0], &last = s.out[L::out_tiles - 1], other;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Products::size; ++i) {
+      other[i] = group == 0 ? last[i] : own[i];
+      own[i] = group == 0 ? own[i] : last[i];
+    }
+    auto& mine = shared.of_group[group].handed;
+    B::group_barrier();  // the products of all waves are done
+    TILEWAVE_UNROLL
+    for (int j = 0; j < L::eights; ++j) {
+      B::store(&mine.rows[j][lane],
+               Vec<float, 4>{{s.row_sum[j][0], s.row_sum[j][1], s.row_max[j][0], s.row_max[j][1]}});
+      B::store(&mine.out[j][lane], four_of(other, j));
+    }
+    B::barrier();
+    const auto& theirs = shared.of_group[1 - group].handed;
+    TILEWAVE_UNROLL
+    for (int j = 0; j < L::eights; ++j) {
+      const auto rows = B::load(&theirs.rows[j][lane]), part = B::load(&theirs.out[j][lane]);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 2; ++e) {
+        const float top = L::larger(s.row_max[j][e], rows[2 + e]), finite = top == L::minus_infinity ? 0.0f : top;
+        const float mine_of_it = B::exp2(s.row_max[j][e] - finite), theirs_of_it = B::exp2(rows[2 + e] - finite);
+        s.row_max[j][e] = top;
+        s.row_sum[j][e] = s.row_sum[j][e] * mine_of_it + rows[e] * theirs_of_it;
+        TILEWAVE_UNROLL
+        for (int h = 0; h < 2; ++h) {
+          float& out = L::value(own, j, h, e);
+          out = out * mine_of_it + part[2 * h + e] * theirs_of_it;
+        }
+      }
+    }
+  }
+
   /// Each block of the cluster owns some of the head dimensions, 16 at a time: it is handed those of all others, weighs
   /// them, adds them up and writes them.
   TILEWAVE_DEVICE static void merge(const Args& a, const Place& at, const State& s, const float (&sum)[L::eights][2],
                                     typename L::Shared& shared) {
     auto& received = shared.ring.received;
-    const int lane = B::lane_id(), wave = B::wave_id(), rank = B::cluster_rank();
-    if (lane / 4 < a.cluster) {  // lanes that hold the same rows tell different blocks
+    const int lane = B::lane_id(), wave = L::wave(), rank = B::cluster_rank();
+    if (L::group() == 0 && lane / 4 < a.cluster) {  // lanes that hold the same rows tell different blocks
       TILEWAVE_UNROLL
       for (int j = 0; j < L::eights; ++j) {
         B::post(shared.mailbox, &received.statistics[rank][wave][j][lane % 4], lane / 4,
@@ -101,22 +143,24 @@ struct PagedAttentionStagedEpilogue {
       }
     }
     TILEWAVE_UNROLL
-    for (int d = 0; d < L::out_tiles; ++d) {
-      const int n = 4 * d + wave, turn = a.splits.quotient(n);
+    for (int i = 0; i < L::own_tiles; ++i) {
+      if (L::own_tile(i) >= L::out_tiles) break;
+      const int n = 4 * L::own_tile(i) + wave, turn = a.splits.quotient(n);
       TILEWAVE_UNROLL
       for (int j = 0; j < L::eights; ++j) {
         B::post(shared.mailbox, &received.share[turn * a.cluster + rank][j][lane], n - turn * a.cluster,
-                four_of(s.out[d], j));
+                four_of(s.out[i], j));
       }
     }
     B::collect(shared.mailbox, words_for(a), 0);
     // Eights of query rows of this block's pieces, a wave each.
-    for (int i = wave; i / L::eights * a.cluster + rank < pieces; i += L::waves) {
-      add_up(a, at, received, i / L::eights, i % L::eights);
+    for (int i = B::wave_id(); i / L::eights * a.cluster + rank < pieces; i += L::groups * L::waves) {
+      add_up(a, at, s.v_scale, received, i / L::eights, i % L::eights);
     }
   }
 
-  TILEWAVE_DEVICE static void add_up(const Args& a, const Place& at, const Received& received, int turn, int j) {
+  TILEWAVE_DEVICE static void add_up(const Args& a, const Place& at, float v_scale, const Received& received, int turn,
+                                     int j) {
     const int lane = B::lane_id();
     static_assert(blocks == L::lanes / 4);
     // Lanes that hold the same rows look at different blocks.
@@ -150,12 +194,11 @@ struct PagedAttentionStagedEpilogue {
         total[2 + e] += its * part[2 + e];
       }
     }
-    write(a, at, turn * a.cluster + B::cluster_rank(), j, finish(a, at, j, top, sum), total);
+    write(a, at, turn * a.cluster + B::cluster_rank(), j, finish(a, at, v_scale, j, top, sum), total);
   }
 
-  TILEWAVE_DEVICE static Finished finish(const Args& a, const Place& at, int j, const float (&max)[2],
+  TILEWAVE_DEVICE static Finished finish(const Args& a, const Place& at, float v_scale, int j, const float (&max)[2],
                                          const float (&sums)[2]) {
-    const float v_scale = L::common_scale(a, a.v_scale, at.kv_head) / L::lift;
     Finished rows;
     TILEWAVE_UNROLL
     for (int e = 0; e < 2; ++e) {

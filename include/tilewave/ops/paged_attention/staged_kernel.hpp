@@ -27,91 +27,121 @@ struct PagedAttentionStagedDecode {
   using Stage = typename Stages::Stage;
   using Ring = typename Stages::Ring;
   using Shared = typename L::Shared;
+  using OfGroup = typename L::OfGroup;
   using Probabilities = Chunk[L::stage_tokens / 8][L::rows];
   using Sums = float[L::eights][2];
 
-  static constexpr int block_threads = L::group_lanes + L::lanes;
+  static constexpr int block_threads = L::groups * L::group_lanes + L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const std::int32_t wave = B::wave_id();
     if constexpr (P.balanced()) B::launch_next();
     if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     Work work(a);
-    Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
-    if (wave == L::waves) {
-      // The first copies are on their way before the block's other waves are waited for.
-      shared.ring.begin();
-      bool alone = true;
-      const auto meet = [&] {
-        if (alone) B::barrier();
-        alone = false;
-      };
-      for (; work.more(); work.next()) shared.ring.fetch(a, work, ring, meet);
-      meet();
-      Epilogue::accompany(a, shared);
-      return;
+    if (B::wave_id() == L::groups * L::waves) {
+      fetch(a, work, shared);
+    } else {
+      compute(a, work, shared);
     }
-    bool met = false;
-    for (; work.more(); work.next()) {
-      const Place at = work.place(0);
-      State s;
-      set_up(a, at, s, shared);
-      if (!met) B::barrier();
-      met = true;
-      consume(a, at, work, ring, s, shared);
-      Epilogue::run(a, at, s, shared);
-    }
-    if (!met) B::barrier();
   }
 
  private:
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
-  TILEWAVE_DEVICE static int group_lane() { return B::block_lane_id(); }
+  TILEWAVE_DEVICE static int group_lane() { return L::group_lane(); }
 
-  TILEWAVE_DEVICE static void set_up(const Args& a, const Place& at, State& s, Shared& shared) {
-    constexpr int pieces = S.head_size / 8;  // 16 bytes of a row
-    constexpr int count = ceil_div(L::rows * pieces, L::group_lanes);
-    Chunk chunks[count] = {};
+  // A block executes little code often, and much of it once: that costs time, since it has to be fetched. So what can be
+  // done before the length is there, comes before it.
+
+  TILEWAVE_DEVICE static void fetch(const Args& a, Work& work, Shared& shared) {
+    shared.ring.begin();
+    B::barrier();
+    if constexpr (!P.balanced()) work.prefetch_pages();
+    typename Stages::Piece piece;
+    if constexpr (!P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
+    work.start();
+    Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
+    PagedAttentionPace<L> pace;
+    for (; work.more(); work.next()) {
+      if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
+      shared.ring.fetch(a, work, piece, ring, pace);
+    }
+    Epilogue::accompany(a, shared);
+  }
+
+  TILEWAVE_DEVICE static void compute(const Args& a, Work& work, Shared& shared) {
+    B::barrier();  // the ring is ready; loads of Q behind it, since they would be waited for there
+    OfGroup& own = shared.of_group[L::group()];
+    Inputs inputs;
+    if constexpr (!P.balanced()) inputs = load_inputs(a, work.rows(0));
+    work.start();
+    Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
+    ring.advance(L::group());
+    for (; work.more(); work.next()) {
+      const Place at = work.place(0);
+      if constexpr (P.balanced()) inputs = load_inputs(a, at);
+      State s;
+      set_up(a, at, inputs, s, own);
+      consume(a, at, work, ring, s, shared.ring, own);
+      Epilogue::run(a, at, s, shared);
+    }
+  }
+
+  /// What is read once, all at the same time: of the rows of Q 16 bytes, a few for each lane of the group.
+  static constexpr int q_pieces = S.head_size / 8;
+  struct Inputs {
+    Vec<Chunk, ceil_div(L::rows* q_pieces, L::group_lanes)> q;
+    float k_scale, v_scale;  // common to all tokens
+  };
+  TILEWAVE_DEVICE static int query_row_of(int i) { return (i * L::group_lanes + group_lane()) / q_pieces; }
+
+  TILEWAVE_DEVICE static Inputs load_inputs(const Args& a, const Place& at) {
+    Inputs inputs{};
+    inputs.k_scale = L::common_scale(a, a.k_scale, at.kv_head);
+    inputs.v_scale = L::common_scale(a, a.v_scale, at.kv_head);
     TILEWAVE_UNROLL
-    for (int i = 0; i < count; ++i) {
-      const int row = (i * L::group_lanes + group_lane()) / pieces, piece = group_lane() % pieces;
+    for (int i = 0; i < inputs.q.size; ++i) {
+      const int row = query_row_of(i);
       if (row < L::rows && at.first_row + row < a.rows) {
         const QueryRow query = query_row(a, at, at.first_row + row);
-        chunks[i] =
+        inputs.q[i] =
             B::load(reinterpret_cast<const Chunk*>(static_cast<const std::uint16_t*>(a.q) +
                                                    query.out_row * a.q_row_stride + query.head * a.q_head_stride) +
-                    piece);
+                    group_lane() % q_pieces);
       }
     }
+    return inputs;
+  }
+
+  TILEWAVE_DEVICE static void set_up(const Args& a, const Place& at, Inputs& inputs, State& s, OfGroup& own) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < count; ++i) {
-      const int row = (i * L::group_lanes + group_lane()) / pieces, piece = group_lane() % pieces;
+    for (int i = 0; i < inputs.q.size; ++i) {
+      const int row = query_row_of(i), piece = group_lane() % q_pieces;
       if (row >= L::rows) break;  // whole waves
-      Chunk& q = chunks[i];
+      Chunk& q = inputs.q[i];
       if constexpr (L::scales_q) {
         const float scale = scale_q_row(q);
-        if (piece == 0) shared.q_scale[row] = scale;
+        if (piece == 0) own.q_scale[row] = scale;
       }
       if constexpr (L::widened) {  // as units of K are dealt out
-        auto* low = reinterpret_cast<Vec<std::uint32_t, 2>*>(&shared.q[piece / 2 * 2][row]) + piece % 2;
-        auto* high = reinterpret_cast<Vec<std::uint32_t, 2>*>(&shared.q[piece / 2 * 2 + 1][row]) + piece % 2;
+        auto* low = reinterpret_cast<Vec<std::uint32_t, 2>*>(&own.operand.q[piece / 2 * 2][row]) + piece % 2;
+        auto* high = reinterpret_cast<Vec<std::uint32_t, 2>*>(&own.operand.q[piece / 2 * 2 + 1][row]) + piece % 2;
         *low = {{q[0], q[2]}};
         *high = {{q[1], q[3]}};
       } else {
-        shared.q[piece][row] = q;
+        own.operand.q[piece][row] = q;
       }
     }
     B::shared_written();
     B::group_barrier();
-    const float k_scale = a.scale_log2 * L::common_scale(a, a.k_scale, at.kv_head);
+    const float k_scale = a.scale_log2 * inputs.k_scale;
+    s.v_scale = inputs.v_scale / L::lift;
     L::each_row([&](int j, int e) {
       const int row = L::query_of(lane(), j, e);
       const QueryRow query = query_row(a, at, min_of(at.first_row + row, a.rows - 1));
       s.causal_end[j][e] = at.end - a.mtp + 1 + query.token;
       s.row_max[j][e] = L::minus_infinity;
       s.row_sum[j][e] = 0.0f;
-      s.factor[j][e] = L::scales_q ? k_scale * shared.q_scale[row] : k_scale;
+      s.factor[j][e] = L::scales_q ? k_scale * own.q_scale[row] : k_scale;
       if constexpr (S.alibi) s.slope[j][e] = B::load(a.alibi_slopes + query.head) * log2_e;
     });
     TILEWAVE_UNROLL
@@ -137,33 +167,45 @@ struct PagedAttentionStagedDecode {
   }
 
   TILEWAVE_DEVICE static void consume(const Args& a, const Place& at, const Work& work, Ring& ring, State& s,
-                                      Shared& shared) {
+                                      Stages& stages, OfGroup& own) {
     const std::int32_t beyond = Epilogue::first_beyond(work.stages());
-    for (std::int32_t i = 0; i < work.stages(); ++i, ring.advance()) {
-      if (i == beyond && L::clustered(a)) Epilogue::tell_places_are_free();
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    // A slot is of one group, which waits for every phase of it, since it has as many as all others.
+    std::int32_t i = L::group();
+    for (; i < work.stages(); i += L::groups, ring.advance(L::groups)) {
+      if (L::clustered(a) && i >= beyond && i - L::groups < beyond) Epilogue::tell_places_are_free();
+      B::mbarrier_wait(&stages.full[ring.slot], ring.round);
       const std::int32_t token = work.token(i);
-      Stage& stage = shared.ring.stage[ring.place()];
+      Stage& stage = stages.stage[ring.place()];
       // A wave may be at the next tile's probabilities while another's products still read this one's.
-      auto& p = shared.p[i % 2];
+      auto& p = own.operand.p[i / L::groups % 2];
       const bool edge = token < at.full_first || token + L::stage_tokens > at.full_end;
       Products scores[L::tiles] = {};
-      multiply_k(a, stage, shared, scores);
-      bool exceeds = soften(a, at, token, edge, stage, s, scores);
+      WideKeys k;  // until the products are done
+      begin_multiply_k(a, stage, own, k, scores);
       if (edge) drop_unattended(at, token, stage);
+      WideValues v;
+      if constexpr (L::widened) {  // while K's products are under way
+        if (edge) B::group_barrier();
+        widen_values(stage, v, 0, early_tiles);
+      }
+      B::template group_mma_wait<0>();
+      TILEWAVE_UNROLL
+      for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_hold(scores[tile]);
+      bool exceeds = soften(a, at, token, edge, stage, s, scores);
       // The vote is also the barrier behind which all probabilities are there.
       Sums sums;
       for (;; exceeds = false) {
         exponentiate(at, token, stage, s, scores, p, sums);
         B::shared_written();
         if (!B::group_any(exceeds)) break;
-        raise_maximum(s, scores, shared);
+        raise_maximum(s, scores, own);
       }
       L::each_row([&](int j, int e) { s.row_sum[j][e] += sums[j][e]; });
-      multiply_v(stage, p, s);
-      B::mbarrier_arrive(&shared.ring.empty[ring.slot]);
+      if constexpr (L::widened) widen_values(stage, v, early_tiles, L::out_tiles);
+      multiply_v(stage, v, p, s);
+      B::mbarrier_arrive(&stages.empty[ring.slot]);
     }
-    if (work.stages() <= beyond && L::clustered(a)) Epilogue::tell_places_are_free();
+    if (L::clustered(a) && i - L::groups < beyond) Epilogue::tell_places_are_free();
   }
 
   /// Step `step`, of 16 elements of k, of a matrix with 8 of them of all `rows` in a row: of rows from `first` on.
@@ -172,14 +214,14 @@ struct PagedAttentionStagedDecode {
     return {pieces, 8 * 16, rows * 16, (2 * step * rows + first) * 16};
   }
 
+  using WideKeys = Chunk[L::tiles][L::steps];
   /// Through registers, so that a wave's 16 tokens may lie anywhere; pages of 16 tokens are then copied whole.
-  TILEWAVE_DEVICE static void multiply_k(const Args& a, const Stage& stage, const Shared& shared,
-                                         Products (&scores)[L::tiles]) {
-    Chunk k[L::tiles][L::steps];
+  TILEWAVE_DEVICE static void begin_multiply_k(const Args& a, const Stage& stage, const OfGroup& own, WideKeys& k,
+                                               Products (&scores)[L::tiles]) {
     const int matrix = lane() / 8;
     TILEWAVE_UNROLL
     for (int tile = 0; tile < L::tiles; ++tile) {
-      const std::int32_t token = 64 * tile + 16 * B::wave_id() + L::token_of(lane() % 8 * 4, matrix % 2);
+      const std::int32_t token = 64 * tile + 16 * L::wave() + L::token_of(lane() % 8 * 4, matrix % 2);
       const std::int32_t in_segment = token & (a.segment - 1);
       const Chunk* row = stage.k + (token - in_segment) * (S.head_size / L::unit) + in_segment + matrix / 2 * a.segment;
       constexpr int loads = S.head_size / L::unit / 2;
@@ -200,24 +242,28 @@ struct PagedAttentionStagedDecode {
     for (int tile = 0; tile < L::tiles; ++tile) {
       TILEWAVE_UNROLL
       for (int step = 0; step < L::steps; ++step)
-        B::template group_mma<L::k_type, L::rows>(k[tile][step], operand(shared.q, step), scores[tile]);
+        B::template group_mma<L::k_type, L::rows>(k[tile][step], operand(own.operand.q, step), scores[tile]);
     }
     B::group_mma_end();
-    B::template group_mma_wait<0>();
   }
 
-  TILEWAVE_DEVICE static void multiply_v(const Stage& stage, const Probabilities& p, State& s) {
-    constexpr int v_steps = 4 * L::tiles;  // of 16 tokens
-    Chunk v[L::widened ? L::out_tiles : 1][v_steps];
-    if constexpr (L::widened) {
+  /// A stage of V as operands: a wave's dimensions of each tile, in steps of 16 tokens.
+  static constexpr int v_steps = 4 * L::tiles;
+  using WideValues = Chunk[L::out_tiles][v_steps];
+  /// Tiles that are widened while K's products are under way: as many as registers hold beside K, scores and outputs.
+  static constexpr int early_tiles =
+      4 * L::tiles * (L::steps + L::out_tiles * 4) + L::rows / 2 * (L::tiles + L::out_tiles) <= 150 ? L::out_tiles : 1;
+  TILEWAVE_DEVICE static void widen_values(const Stage& stage, WideValues& v, int first, int end) {
+    TILEWAVE_UNROLL
+    for (int d = first; d < end; ++d) {
+      const int row = 64 * d + 16 * L::wave() + lane() % 16;
       TILEWAVE_UNROLL
-      for (int d = 0; d < L::out_tiles; ++d) {
-        const int row = 64 * d + 16 * B::wave_id() + lane() % 16;
-        TILEWAVE_UNROLL
-        for (int unit = 0; unit < v_steps; unit += 2)
-          widen<L::v_type>(B::load_matrices(&stage.v[unit + lane() / 16][row]), &v[d][unit]);
-      }
+      for (int unit = 0; unit < v_steps; unit += 2)
+        widen<L::v_type>(B::load_matrices(&stage.v[unit + lane() / 16][row]), &v[d][unit]);
     }
+  }
+
+  TILEWAVE_DEVICE static void multiply_v(const Stage& stage, const WideValues& v, const Probabilities& p, State& s) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int d = 0; d < L::out_tiles; ++d) {
@@ -302,7 +348,7 @@ struct PagedAttentionStagedDecode {
     // Matrices are eight tokens h of eight query rows.
     TILEWAVE_UNROLL
     for (int tile = 0; tile < L::tiles; ++tile) {
-      Chunk* eight = p[8 * tile + 2 * B::wave_id() + lane() / 8 % 2];
+      Chunk* eight = p[8 * tile + 2 * L::wave() + lane() / 8 % 2];
       if constexpr (L::eights == 1) {
         B::template store_matrices<2>(&eight[lane() % 8],
                                       Vec<std::uint32_t, 2>{{words[tile][0][0], words[tile][0][1]}});
@@ -320,7 +366,7 @@ struct PagedAttentionStagedDecode {
   /// Call f(tile, h, in_stage) for every token of the lane.
   template <class F>
   TILEWAVE_DEVICE static void each_token(F f) {
-    const int first = 16 * B::wave_id();
+    const int first = 16 * L::wave();
     TILEWAVE_UNROLL
     for (int tile = 0; tile < L::tiles; ++tile) {
       TILEWAVE_UNROLL
@@ -328,8 +374,8 @@ struct PagedAttentionStagedDecode {
     }
   }
 
-  TILEWAVE_DEVICE static void raise_maximum(State& s, const Products (&scores)[L::tiles], Shared& shared) {
-    const int wave = B::wave_id();
+  TILEWAVE_DEVICE static void raise_maximum(State& s, const Products (&scores)[L::tiles], OfGroup& own) {
+    const int wave = L::wave();
     L::each_row([&](int j, int e) {
       float most = L::minus_infinity;
       TILEWAVE_UNROLL
@@ -338,11 +384,11 @@ struct PagedAttentionStagedDecode {
         for (int h = 0; h < 2; ++h) most = L::larger(most, L::value(scores[tile], j, h, e));
       }
       most = L::over_tokens(most, L::larger);
-      if (lane() / 4 == 0) shared.of_wave[L::query_of(lane(), j, e)][wave] = most;
+      if (lane() / 4 == 0) own.of_wave[L::query_of(lane(), j, e)][wave] = most;
     });
     B::group_barrier();
     L::each_row([&](int j, int e) {
-      const Vec<float, 4> maxima = shared.of_wave[L::query_of(lane(), j, e)];
+      const Vec<float, 4> maxima = own.of_wave[L::query_of(lane(), j, e)];
       float raised = s.row_max[j][e];
       TILEWAVE_UNROLL
       for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w]);

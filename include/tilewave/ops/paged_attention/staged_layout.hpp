@@ -20,7 +20,8 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr PagedAttentionSpec spec = S;
   static constexpr PagedAttentionPolicy policy = P;
 
-  static constexpr int waves = 4, lanes = B::facts.wave_lanes, group_lanes = waves * lanes;
+  static constexpr int waves = 4, lanes = B::facts.wave_lanes, group_lanes = waves * lanes;  // of a group
+  static constexpr int groups = P.wave_groups();  // of a block: they take its stages in turn
   static constexpr int unit = S.unit(), head_size = S.head_size;
   static constexpr int stage_tokens = P.prefetch.stage_tokens, tiles = stage_tokens / 64, out_tiles = head_size / 64;
   static constexpr int rows = P.block_rows(), eights = rows / 8;
@@ -39,6 +40,9 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(v_type);
 
   using Products = Vec<float, rows / 2>;
+  /// Tiles of outputs that a group finishes, the first of its registers: all, or of two tiles each group one.
+  static constexpr int own_tiles = ceil_div(out_tiles, groups);
+  TILEWAVE_DEVICE static int own_tile(int n) { return groups == 1 ? n : group(); }
 
   static constexpr int pieces = head_size / 16;  // piece n, dimensions 16 n ..., is of wave n % 4
   /// What the blocks of a cluster tell each block at the end, {sum, sum, max, max} of two rows, and what they hand it:
@@ -47,13 +51,26 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
     Vec<float, 4> statistics[max_staged_splits][waves][eights][4];
     Vec<float, 4> share[max_of(pieces, max_staged_splits)][eights][lanes];
   };
-  struct Shared {
-    PagedAttentionStages<PagedAttentionStagedLayout> ring;
-    Chunk q[head_size / 8][rows];        // 16 bytes of a row, in the order in which K has its dimensions
-    Chunk p[2][stage_tokens / 8][rows];  // probabilities of eight tokens, in the order in which V has them; a stage's
+  /// What a group hands to the other at the end: its share of a tile of outputs, and of its rows {sum, sum, max, max}.
+  struct Handed {
+    Vec<float, 4> out[eights][group_lanes], rows[eights][group_lanes];
+  };
+  struct OfGroup {
+    struct Operands {
+      Chunk q[head_size / 8][rows];        // 16 bytes of a row, in the order in which K has its dimensions
+      Chunk p[2][stage_tokens / 8][rows];  // probabilities of eight tokens, in the order in which V has them; a stage's
+    };
+    union {
+      Operands operand;
+      Handed handed;  // when there are no more products
+    };
     Vec<float, waves> of_wave[rows];     // maxima, at the end sums
     float q_scale[scales_q ? rows : 1];  // that rows of Q were divided by
-    Mailbox mailbox;                     // of what other blocks of the cluster send
+  };
+  struct Shared {
+    PagedAttentionStages<PagedAttentionStagedLayout> ring;
+    OfGroup of_group[groups];
+    Mailbox mailbox;  // of what other blocks of the cluster send
   };
 
   struct State {
@@ -63,7 +80,15 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
     float factor[eights][2];               // from products to log2 units
     std::int32_t causal_end[eights][2];    // first token the row may not see
     float slope[S.alibi ? eights : 1][2];  // of ALiBi, in log2 units
+    float v_scale;                         // that outputs are still to be multiplied by
   };
+
+  // Not from wave_id(), which asks the wave's first lane each time.
+  TILEWAVE_DEVICE static int group() { return groups == 1 ? 0 : B::block_lane_id() / group_lanes; }
+  TILEWAVE_DEVICE static int group_lane() {
+    return groups == 1 ? B::block_lane_id() : B::block_lane_id() % group_lanes;
+  }
+  TILEWAVE_DEVICE static int wave() { return group_lane() / lanes; }
 
   /// Whether several blocks merge their parts of a context.
   TILEWAVE_DEVICE static bool clustered(const PagedAttentionArgs& a) { return !P.balanced() && a.cluster > 1; }

@@ -2,7 +2,7 @@
 // The ring of stages in shared memory that one wave keeps full of K and V, and how it copies them out of their pages.
 #pragma once
 
-#include "tilewave/ops/paged_attention/work.hpp"
+#include "tilewave/ops/paged_attention/pace.hpp"
 
 namespace tilewave {
 
@@ -33,9 +33,10 @@ struct PagedAttentionStages {
       return ring;
     }
     TILEWAVE_DEVICE int place() const { return slot + shift < stages ? slot + shift : slot + shift - stages; }
-    TILEWAVE_DEVICE void advance() {
-      if (++slot < stages) return;
-      slot = 0;
+    TILEWAVE_DEVICE void advance(int count = 1) {
+      slot += count;
+      if (slot < stages) return;
+      slot -= stages;
       round ^= 1;
     }
   };
@@ -58,33 +59,37 @@ struct PagedAttentionStages {
     (void)B::any(false);  // the wave is together again, behind what one lane did
   }
 
+  /// What one copy takes: contiguous bytes of a segment.
+  struct Piece {
+    const char* page_0;  // where it would be in page 0, of the page's first token
+    std::int64_t page_bytes, token_bytes;
+    std::int32_t segment, in_stage, bytes;
+  };
+
   /// The wave that fetches: fills the stages of one piece of work, each as soon as it is free. Lanes look up the pages
-  /// of the next segments, one each, a round of them ahead. `begun` is called when the first stage is on its way.
-  template <class Begun>
-  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, Ring& at, Begun begun) {
+  /// of the next segments, one each, a round of them ahead. `first_piece`: piece_of the lane.
+  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, const Piece& first_piece, Ring& at,
+                             PagedAttentionPace<L>& pace) {
     const int lane = B::lane_id();
     const std::int32_t segments = stage_tokens >> a.segment_shift;
     const auto pages_from = [&](std::int32_t segment) {
       const std::int32_t token = min_of(work.token(0) + (segment + lane) * a.segment, work.end() - 1);
       return B::load(work.table() + a.block_size.quotient(max_of(token, work.first())));
     };
-    const Piece first_piece = piece_of(a, work, lane);
     std::int32_t pages = 0, next_pages = work.stages() > 0 ? pages_from(0) : 0;
     for (std::int32_t i = 0, ahead = 0; i < work.stages(); ++i, ahead += segments, at.advance()) {
       const std::int32_t token = work.token(i);
-      if (ahead % L::lanes == 0) {
-        pages = next_pages;
-        next_pages = pages_from(ahead + L::lanes);
-      }
+      if (ahead % L::lanes == 0) pages = next_pages;
       // Segments with no token to attend are left as they are: their scores are masked, their V zeroed.
       const std::int32_t from = max_of(work.first() - token, 0) >> a.segment_shift;
       const std::int32_t to = min_of((work.end() - token + a.segment - 1) >> a.segment_shift, segments);
       auto* here = reinterpret_cast<char*>(&stage[at.place()]);
       typename B::Mbarrier* landed = &full[at.slot];
+      pace.look(a);
       B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
       B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
       for (std::int32_t index = lane; index - lane < segments * a.pieces.divisor; index += L::lanes) {
-        const Piece piece = index == lane ? first_piece : piece_of(a, work, index);
+        const Piece piece = index == lane ? first_piece : piece_of(a, work.kv_head(), index);
         const std::int32_t page = B::shuffle(pages, ahead % L::lanes + min_of(piece.segment, segments - 1));
         if (piece.segment < from || piece.segment >= to) continue;
         const std::int32_t in_page =
@@ -92,19 +97,13 @@ struct PagedAttentionStages {
         B::copy_bulk(here + piece.in_stage, piece.page_0 + page * piece.page_bytes + in_page * piece.token_bytes,
                      piece.bytes, landed);
       }
-      if (i == 0) begun();
+      if (ahead % L::lanes == 0) next_pages = pages_from(ahead + L::lanes);
+      pace.wait(a, work);
     }
   }
 
- private:
-  /// What one copy takes: contiguous bytes of a segment.
-  struct Piece {
-    const char* page_0;  // where it would be in page 0, of the page's first token
-    std::int64_t page_bytes, token_bytes;
-    std::int32_t segment, in_stage, bytes;
-  };
   /// Piece `index` of a stage; of a segment beyond the last if there are not so many.
-  TILEWAVE_DEVICE static Piece piece_of(const PagedAttentionArgs& a, const Work& work, std::int32_t index) {
+  TILEWAVE_DEVICE static Piece piece_of(const PagedAttentionArgs& a, std::int32_t kv_head, std::int32_t index) {
     constexpr std::int64_t element = size_of(spec.kv);
     const std::int32_t segment_bytes = a.segment * spec.head_size * static_cast<std::int32_t>(element);
     Piece piece;
@@ -113,8 +112,7 @@ struct PagedAttentionStages {
     if (n < a.k_pieces.divisor) {
       piece.bytes = a.k_pieces.quotient(segment_bytes);
       piece.in_stage = piece.segment * segment_bytes + n * piece.bytes;
-      piece.page_0 =
-          static_cast<const char*>(a.k) + element * (work.kv_head() * a.k_strides.head + n * a.k_strides.unit);
+      piece.page_0 = static_cast<const char*>(a.k) + element * (kv_head * a.k_strides.head + n * a.k_strides.unit);
       piece.page_bytes = element * a.k_strides.page;
       piece.token_bytes = element * L::unit;
       return piece;
@@ -126,8 +124,7 @@ struct PagedAttentionStages {
         piece.bytes = a.segment * static_cast<std::int32_t>(sizeof(float));
         piece.in_stage = static_cast<std::int32_t>(of_k ? offsetof(Stage, k_scale) : offsetof(Stage, v_scale)) +
                          piece.segment * piece.bytes;
-        piece.page_0 =
-            reinterpret_cast<const char*>((of_k ? a.k_scale : a.v_scale) + work.kv_head() * a.scale_head_stride);
+        piece.page_0 = reinterpret_cast<const char*>((of_k ? a.k_scale : a.v_scale) + kv_head * a.scale_head_stride);
         piece.page_bytes = sizeof(float) * a.scale_page_stride;
         piece.token_bytes = sizeof(float);
         return piece;
@@ -135,7 +132,7 @@ struct PagedAttentionStages {
     }
     piece.bytes = a.v_pieces.quotient(segment_bytes);
     piece.in_stage = static_cast<std::int32_t>(offsetof(Stage, v)) + piece.segment * segment_bytes + n * piece.bytes;
-    piece.page_0 = static_cast<const char*>(a.v) + element * (work.kv_head() * a.v_strides.head + n * a.v_strides.unit);
+    piece.page_0 = static_cast<const char*>(a.v) + element * (kv_head * a.v_strides.head + n * a.v_strides.unit);
     piece.page_bytes = element * a.v_strides.page;
     piece.token_bytes = element * a.v_strides.unit / L::unit;
     return piece;

@@ -29,8 +29,12 @@ class PagedAttentionWork {
   static constexpr std::int32_t stage_tokens = policy.work_tokens(L::spec);
 
  public:
+  /// Whose rows even work is of, is known at once, its tokens when start() has the length, which is on its way.
   TILEWAVE_DEVICE explicit PagedAttentionWork(const PagedAttentionArgs& args) : a(args) {
     items_per_sequence = a.kv_heads.divisor * a.row_groups.divisor;
+    if constexpr (!policy.balanced()) locate_even();
+  }
+  TILEWAVE_DEVICE void start() {
     if constexpr (policy.balanced()) {
       begin_balanced();
     } else {
@@ -56,6 +60,19 @@ class PagedAttentionWork {
     segment_is_first = false;
   }
 
+  /// The pages of a short context are then as near as its length. One wave of a block suffices: it may be that all
+  /// blocks ask for the same few lines.
+  TILEWAVE_DEVICE void prefetch_pages() const {
+    const std::int32_t line = B::lane_id() * 32;
+    if (line < a.table_columns) B::prefetch(table() + line);
+  }
+
+  /// All stages of the batch for each of this block's, those of a kv head's row groups, which read the same, once.
+  TILEWAVE_DEVICE float share() const {
+    if constexpr (policy.balanced()) return static_cast<float>(a.workers);
+    return static_cast<float>(count_stages()) * static_cast<float>(a.kv_heads.divisor) / static_cast<float>(count);
+  }
+
   TILEWAVE_DEVICE std::int32_t stages() const { return count; }
   TILEWAVE_DEVICE std::int32_t token(std::int32_t stage) const { return reach.base + (from + stage) * stage_tokens; }
   TILEWAVE_DEVICE std::int32_t first() const { return reach.first; }
@@ -63,7 +80,8 @@ class PagedAttentionWork {
   TILEWAVE_DEVICE std::int32_t kv_head() const { return a.row_groups.quotient(item); }
   TILEWAVE_DEVICE const std::int32_t* table() const { return a.block_table + sequence * a.table_row_stride; }
 
-  TILEWAVE_DEVICE typename L::Place place(std::int32_t wave) const {
+  /// Which rows a wave has; of the place nothing else.
+  TILEWAVE_DEVICE typename L::Place rows(std::int32_t wave) const {
     typename L::Place at;
     at.sequence = sequence;
     at.kv_head = kv_head();
@@ -71,6 +89,10 @@ class PagedAttentionWork {
     at.wave_token = wave % L::token_waves;
     const std::int32_t row_group = item - at.kv_head * a.row_groups.divisor;
     at.first_row = row_group * L::block_rows + at.wave_row * L::row_tiles * L::atom_rows;
+    return at;
+  }
+  TILEWAVE_DEVICE typename L::Place place(std::int32_t wave) const {
+    typename L::Place at = rows(wave);
     reach.tell(a, at);
     const bool whole = count == reach.stages;
     at.begin = token(0) + at.wave_token * L::wave_tokens;
@@ -86,15 +108,16 @@ class PagedAttentionWork {
     reach = Reach::of(a, B::uniform(B::load(a.context_lengths + s)), stage_tokens);
   }
 
-  TILEWAVE_DEVICE void begin_even() {
+  TILEWAVE_DEVICE void locate_even() {
     const std::int32_t block = B::block_id(), work = a.splits.quotient(block);
-    const std::int32_t split = block - work * a.splits.divisor;
-    const std::int32_t group = a.row_groups.quotient(work), s = a.kv_heads.quotient(group);
-    item = work - s * items_per_sequence;
-    // The pages of a short context are then as near as its length.
-    const std::int32_t line = B::lane_id() * 32;
-    if (line < a.table_columns) B::prefetch(a.block_table + s * a.table_row_stride + line);
-    enter_sequence(s);
+    split = block - work * a.splits.divisor;
+    sequence = a.kv_heads.quotient(a.row_groups.quotient(work));
+    length = B::load(a.context_lengths + sequence);
+    item = work - sequence * items_per_sequence;
+  }
+
+  TILEWAVE_DEVICE void begin_even() {
+    reach = Reach::of(a, length, stage_tokens);
     const std::int32_t per_split = a.splits.quotient(reach.stages + a.splits.divisor - 1);
     from = min_of(split * per_split, reach.stages);
     count = min_of((split + 1) * per_split, reach.stages) - from;
@@ -188,6 +211,7 @@ class PagedAttentionWork {
   std::int32_t items_per_sequence, sequence, item;  // item: kv head, then row group
   std::int32_t from, count;                         // stages of this segment
   std::int32_t left;                                // stages of this block from here on; -1 when it is done
+  std::int32_t split, length;                       // of even work
   bool segment_is_first;
 };
 
