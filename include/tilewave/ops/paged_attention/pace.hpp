@@ -18,12 +18,12 @@ class PagedAttentionPace {
  public:
   /// Before each stage that the block fetches: the clock is slow, so it is read ahead.
   TILEWAVE_DEVICE void look(const PagedAttentionArgs& a) {
-    if (__builtin_expect(a.stage_ns != 0.0f, false)) seen = B::nanoseconds();
+    if (a.stage_ns != 0.0f) seen = B::nanoseconds();
   }
   /// After it.
   TILEWAVE_DEVICE void wait(const PagedAttentionArgs& a, const PagedAttentionWork<L>& work) {
     constexpr int stages = L::policy.prefetch.stages;
-    if (__builtin_expect(a.stage_ns == 0.0f, true)) return;
+    if (a.stage_ns == 0.0f) return;
     if (fetched == 0) begun = seen;
     ++fetched;
     if (fetched < stages) return;

@@ -80,8 +80,8 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
   return policies;
 }
 
-/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups: two blocks an SM, 96 KiB
-/// of KV on its way in each, or one of two groups with twice that, for problems that have no two blocks for an SM.
+/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups: two blocks an SM, 96
+/// KiB of KV on its way in each, or one of two groups with twice that, for problems that have no two blocks for an SM.
 constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, int groups = 1) {
   // Stages of 32 KiB; but for registers, and the probabilities of 32 rows, fewer tokens.
   const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = rows == 8 ? 256 : 2048 / rows;

@@ -10,6 +10,7 @@
 
 #include "tilewave/ops/paged_attention/scores.hpp"
 #include "tilewave/ops/paged_attention/staged_epilogue.hpp"
+#include "tilewave/ops/paged_attention/staged_inputs.hpp"
 
 namespace tilewave {
 
@@ -21,6 +22,7 @@ struct PagedAttentionStagedDecode {
   using Place = PagedAttentionPlace;
   using State = typename L::State;
   using Products = typename L::Products;
+  using Inputs = PagedAttentionStagedInputs<L>;
   using Epilogue = PagedAttentionStagedEpilogue<L>;
   using Work = PagedAttentionWork<L>;
   using Stages = PagedAttentionStages<L>;
@@ -49,8 +51,8 @@ struct PagedAttentionStagedDecode {
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
   TILEWAVE_DEVICE static int group_lane() { return L::group_lane(); }
 
-  // A block executes little code often, and much of it once: that costs time, since it has to be fetched. So what can be
-  // done before the length is there, comes before it.
+  // A block executes little code often, and much of it once: that costs time, since it has to be fetched. So what can
+  // be done before the length is there, comes before it.
 
   TILEWAVE_DEVICE static void fetch(const Args& a, Work& work, Shared& shared) {
     shared.ring.begin();
@@ -72,98 +74,18 @@ struct PagedAttentionStagedDecode {
     B::barrier();  // the ring is ready; loads of Q behind it, since they would be waited for there
     OfGroup& own = shared.of_group[L::group()];
     Inputs inputs;
-    if constexpr (!P.balanced()) inputs = load_inputs(a, work.rows(0));
+    if constexpr (!P.balanced()) inputs.load(a, work.rows(0));
     work.start();
     Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
     ring.advance(L::group());
     for (; work.more(); work.next()) {
       const Place at = work.place(0);
-      if constexpr (P.balanced()) inputs = load_inputs(a, at);
+      if constexpr (P.balanced()) inputs.load(a, at);
       State s;
-      set_up(a, at, inputs, s, own);
+      inputs.set_up(a, at, s, own);
       consume(a, at, work, ring, s, shared.ring, own);
       Epilogue::run(a, at, s, shared);
     }
-  }
-
-  /// What is read once, all at the same time: of the rows of Q 16 bytes, a few for each lane of the group.
-  static constexpr int q_pieces = S.head_size / 8;
-  struct Inputs {
-    Vec<Chunk, ceil_div(L::rows* q_pieces, L::group_lanes)> q;
-    float k_scale, v_scale;  // common to all tokens
-  };
-  TILEWAVE_DEVICE static int query_row_of(int i) { return (i * L::group_lanes + group_lane()) / q_pieces; }
-
-  TILEWAVE_DEVICE static Inputs load_inputs(const Args& a, const Place& at) {
-    Inputs inputs{};
-    inputs.k_scale = L::common_scale(a, a.k_scale, at.kv_head);
-    inputs.v_scale = L::common_scale(a, a.v_scale, at.kv_head);
-    TILEWAVE_UNROLL
-    for (int i = 0; i < inputs.q.size; ++i) {
-      const int row = query_row_of(i);
-      if (row < L::rows && at.first_row + row < a.rows) {
-        const QueryRow query = query_row(a, at, at.first_row + row);
-        inputs.q[i] =
-            B::load(reinterpret_cast<const Chunk*>(static_cast<const std::uint16_t*>(a.q) +
-                                                   query.out_row * a.q_row_stride + query.head * a.q_head_stride) +
-                    group_lane() % q_pieces);
-      }
-    }
-    return inputs;
-  }
-
-  TILEWAVE_DEVICE static void set_up(const Args& a, const Place& at, Inputs& inputs, State& s, OfGroup& own) {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < inputs.q.size; ++i) {
-      const int row = query_row_of(i), piece = group_lane() % q_pieces;
-      if (row >= L::rows) break;  // whole waves
-      Chunk& q = inputs.q[i];
-      if constexpr (L::scales_q) {
-        const float scale = scale_q_row(q);
-        if (piece == 0) own.q_scale[row] = scale;
-      }
-      if constexpr (L::widened) {  // as units of K are dealt out
-        auto* low = reinterpret_cast<Vec<std::uint32_t, 2>*>(&own.operand.q[piece / 2 * 2][row]) + piece % 2;
-        auto* high = reinterpret_cast<Vec<std::uint32_t, 2>*>(&own.operand.q[piece / 2 * 2 + 1][row]) + piece % 2;
-        *low = {{q[0], q[2]}};
-        *high = {{q[1], q[3]}};
-      } else {
-        own.operand.q[piece][row] = q;
-      }
-    }
-    B::shared_written();
-    B::group_barrier();
-    const float k_scale = a.scale_log2 * inputs.k_scale;
-    s.v_scale = inputs.v_scale / L::lift;
-    L::each_row([&](int j, int e) {
-      const int row = L::query_of(lane(), j, e);
-      const QueryRow query = query_row(a, at, min_of(at.first_row + row, a.rows - 1));
-      s.causal_end[j][e] = at.end - a.mtp + 1 + query.token;
-      s.row_max[j][e] = L::minus_infinity;
-      s.row_sum[j][e] = 0.0f;
-      s.factor[j][e] = L::scales_q ? k_scale * own.q_scale[row] : k_scale;
-      if constexpr (S.alibi) s.slope[j][e] = B::load(a.alibi_slopes + query.head) * log2_e;
-    });
-    TILEWAVE_UNROLL
-    for (int d = 0; d < L::out_tiles; ++d) s.out[d] = {};
-  }
-
-  /// A row of Q, a chunk a lane, from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it
-  /// is still exact: returns the power of two it was divided by.
-  TILEWAVE_DEVICE static float scale_q_row(Chunk& q) {
-    std::uint32_t top = 0;  // exponent and mantissa order magnitudes, as integers
-    TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) top = max_of(top, max_of(q[w] & 0x7fff0000u, q[w] << 16 & 0x7fff0000u));
-    TILEWAVE_UNROLL
-    for (int mask = 1; mask < S.head_size / 8; mask *= 2) top = max_of(top, B::shuffle_xor(top, mask));
-    const std::uint32_t exponent = min_of(max_of(top >> 23, 15u), 254u);  // of zeros and infinities, any
-    const float factor = __builtin_bit_cast(float, (127 + 14 + 127 - exponent) << 23);
-    TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      q[w] = B::pack_f16(__builtin_bit_cast(float, q[w] << 16) * factor,
-                         __builtin_bit_cast(float, q[w] & 0xffff0000u) * factor);
-    }
-    return __builtin_bit_cast(float, (exponent - 14) << 23);
   }
 
   TILEWAVE_DEVICE static void consume(const Args& a, const Place& at, const Work& work, Ring& ring, State& s,
