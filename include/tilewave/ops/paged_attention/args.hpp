@@ -18,6 +18,8 @@ namespace tilewave {
 inline constexpr int max_splits = 128;
 /// Most splits that a staged entry takes: the blocks of a cluster, which merge through shared memory.
 inline constexpr int max_staged_splits = 8;
+/// Lanes of a block that combines the parts of a balanced launch.
+inline constexpr int paged_attention_combine_threads = 256;
 /// Most query tokens of a sequence in one call.
 inline constexpr int max_mtp = 8;
 
@@ -199,7 +201,8 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.table_columns = p.table_columns;
   a.workers = paged_attention_workers(policy, facts);
   // With few rows there are many parts to each.
-  a.combine_waves = FastDiv::by(a.output_rows > 2 * facts.compute_units ? 1 : 4);
+  const bool few_rows = a.output_rows <= 2 * facts.compute_units;
+  a.combine_waves = FastDiv::by(few_rows ? paged_attention_combine_threads / facts.wave_lanes : 1);
   a.cluster = policy.staged() && !policy.balanced() ? num_splits : 1;
   if (policy.staged()) {
     const std::int32_t unit = p.spec.unit(), units = p.spec.head_size / unit;

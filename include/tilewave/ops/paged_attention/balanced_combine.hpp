@@ -34,8 +34,8 @@ struct PagedAttentionBalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
   static constexpr int head_size = S.head_size, work_tokens = P.work_tokens(S);
-  static constexpr int lanes = B::facts.wave_lanes, waves = 4;
-  static constexpr int block_threads = waves * lanes, waves_per_simd = 2;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = paged_attention_combine_threads;
+  static constexpr int waves = block_threads / lanes, waves_per_simd = 2;
   static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
   static constexpr RowPolicy row_policy{
       .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};

@@ -70,7 +70,8 @@ class PagedAttentionWork {
   /// All stages of the batch for each of this block's, those of a kv head's row groups, which read the same, once.
   TILEWAVE_DEVICE float share() const {
     if constexpr (policy.balanced()) return static_cast<float>(a.workers);
-    return static_cast<float>(count_stages()) * static_cast<float>(a.kv_heads.divisor) / static_cast<float>(count);
+    return static_cast<float>(count_stages(lengths_from(0))) * static_cast<float>(a.kv_heads.divisor) /
+           static_cast<float>(count);
   }
 
   TILEWAVE_DEVICE std::int32_t stages() const { return count; }
@@ -128,19 +129,24 @@ class PagedAttentionWork {
   /// Block w of G takes stages floor(w T / G) up to floor((w + 1) T / G) of the T of the batch.
   TILEWAVE_DEVICE void begin_balanced() {
     const bool listed = a.stage_starts != nullptr;
-    const std::int32_t probe = listed ? probe_list(0, a.batch) : 0;  // on its way while the share is worked out
-    const std::int32_t stages = listed ? B::uniform(B::load(a.stage_starts + a.batch)) : count_stages();
+    // The first steps of a list, or lengths: on their way while the share is worked out.
+    const std::int32_t first = listed ? probe_list(0, a.batch) : lengths_from(0);
+    const std::int32_t stages = listed ? B::uniform(B::load(a.stage_starts + a.batch)) : count_stages(first);
     const std::int64_t total = std::int64_t{stages} * items_per_sequence;
-    const std::int64_t workers = workers_of(a, total);
-    const std::int64_t begin = total * B::block_id() / max_of<std::int64_t>(workers, 1);
-    left = B::block_id() < workers ? static_cast<std::int32_t>(total * (B::block_id() + 1) / workers - begin) : 0;
-    if (left == 0) {
+    const std::int32_t workers = static_cast<std::int32_t>(workers_of(a, total)), block = B::block_id();
+    if (block >= workers) {
       left = -1;
       return;
     }
-    const Start start = listed ? find_in_list(begin, probe) : find_by_counting(begin);
+    // With T = q G + r, in one long division.
+    const std::int64_t each = total / workers;
+    const std::int32_t rest = static_cast<std::int32_t>(total - each * workers), extra = block * rest / workers;
+    const std::int64_t begin = block * each + extra;
+    left = static_cast<std::int32_t>(each) + (block + 1) * rest / workers - extra;
+    const Start start = listed ? find_in_list(begin, first) : find_by_counting(begin, first);
     const std::int32_t before = B::uniform(start.before);
-    enter_sequence(B::uniform(start.sequence));
+    sequence = B::uniform(start.sequence);
+    reach = Reach::of(a, B::uniform(start.length), stage_tokens);
     const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
     item = inside / reach.stages;
     from = inside - item * reach.stages;
@@ -148,9 +154,9 @@ class PagedAttentionWork {
     segment_is_first = true;
   }
 
-  /// A sequence, and the stages of those before it.
+  /// A sequence, the stages of those before it, and its length.
   struct Start {
-    std::int32_t sequence, before;
+    std::int32_t sequence, before, length;
   };
 
   /// The lane's entry of stage_starts: those of a wave cut the `width` entries from `low` on into equal steps.
@@ -167,25 +173,34 @@ class PagedAttentionWork {
       const bool reached = std::int64_t{probe} * items_per_sequence <= begin;
       const std::int32_t last = wave_sum<B>(reached ? 1 : 0) - 1, step = ceil_div(width, L::lanes);
       s += last * step;
-      if (step == 1) return {s, B::shuffle(probe, last)};
+      if (step == 1) return {s, B::shuffle(probe, last), B::load(a.context_lengths + s)};
       width = min_of(step, width - last * step);
       probe = probe_list(s, width);
     }
   }
 
-  TILEWAVE_DEVICE std::int32_t count_stages() const {
-    std::int32_t lane_stages = 0;
-    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes)
-      lane_stages += Reach::template stages_of<B>(a, s, stage_tokens);
+  /// The length of sequence `chunk` + lane; 0 beyond the last.
+  TILEWAVE_DEVICE std::int32_t lengths_from(std::int32_t chunk) const {
+    const std::int32_t mine = chunk + B::lane_id();
+    return mine < a.batch ? B::load(a.context_lengths + mine) : 0;
+  }
+  TILEWAVE_DEVICE std::int32_t stages_of(std::int32_t its_length) const {
+    return Reach::of(a, its_length, stage_tokens).stages;
+  }
+  /// Of the batch. `first`: lengths_from(0).
+  TILEWAVE_DEVICE std::int32_t count_stages(std::int32_t first) const {
+    std::int32_t lane_stages = stages_of(first);
+    for (std::int32_t chunk = L::lanes; chunk < a.batch; chunk += L::lanes)
+      lane_stages += stages_of(lengths_from(chunk));
     return wave_sum<B>(lane_stages);
   }
 
   /// The same sequence, from the lengths: the first whose stages end behind `begin`.
-  TILEWAVE_DEVICE Start find_by_counting(std::int64_t begin) const {
+  TILEWAVE_DEVICE Start find_by_counting(std::int64_t begin, std::int32_t first) const {
     std::int32_t before = 0;
     for (std::int32_t chunk = 0; chunk < a.batch; chunk += L::lanes) {
-      const std::int32_t mine = chunk + B::lane_id();
-      std::int32_t here = mine < a.batch ? Reach::template stages_of<B>(a, mine, stage_tokens) : 0, through = here;
+      const std::int32_t mine = chunk + B::lane_id(), its_length = chunk == 0 ? first : lengths_from(chunk);
+      std::int32_t here = stages_of(its_length), through = here;
       TILEWAVE_UNROLL
       for (int step = 1; step < L::lanes; step *= 2) {
         const std::int32_t other = B::shuffle(through, max_of(B::lane_id() - step, 0));
@@ -199,11 +214,11 @@ class PagedAttentionWork {
           found = min_of(found, B::shuffle_xor(found, mask));
           start = min_of(start, B::shuffle_xor(start, mask));
         }
-        return {found, start};
+        return {found, start, B::shuffle(its_length, found - chunk)};
       }
       before += B::shuffle(through, L::lanes - 1);
     }
-    return {0, before};
+    return {0, before, 0};
   }
 
   const PagedAttentionArgs& a;
