@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The staged kernel of specs and policies that no list of entries has, but that a caller may compile in: each of both
-// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six.
+// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six, one and two wave groups.
 #include ROOM_HEADER
 
 #include <numeric>
@@ -21,8 +21,11 @@ struct StagedCase {
   PagedAttentionPolicy policy;
 };
 
-constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages) {
-  return {.row_tiles = rows / 8, .waves = {1, 4}, .prefetch = {1, stages, stage_tokens}};
+constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages, int groups = 1) {
+  return {.row_tiles = rows / 8,
+          .waves = {1, 4 * groups},
+          .prefetch = {1, stages, stage_tokens},
+          .waves_per_simd = groups + 1};
 }
 constexpr PagedAttentionSpec wide(DType type, int head_size) {
   return {.q = type, .kv = type, .out = type, .head_size = head_size};
@@ -36,7 +39,7 @@ constexpr PagedAttentionSpec with(PagedAttentionSpec spec, bool soft_cap, bool a
   return spec;
 }
 
-constexpr int staged_count = 22;
+constexpr int staged_count = 27;
 [[maybe_unused]] constexpr StagedCase staged_case(int i) {
   using detail::balanced;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
@@ -63,7 +66,12 @@ constexpr int staged_count = 22;
     case 18: return {wide(f16, 64), balanced(ring(8, 64, 2))};
     case 19: return {narrow(head, 64), balanced(ring(16, 128, 2))};
     case 20: return {with(narrow(token, 128), false, true), balanced(ring(32, 64, 2))};
-    default: return {with(wide(bf16, 64), true, false), balanced(ring(64, 64, 3))};
+    case 21: return {with(wide(bf16, 64), true, false), balanced(ring(64, 64, 3))};
+    case 22: return {wide(bf16, 128), ring(8, 64, 6, 2)};
+    case 23: return {wide(f16, 64), ring(16, 128, 2, 2)};
+    case 24: return {narrow(tensor, 128), ring(16, 128, 4, 2)};
+    case 25: return {with(narrow(token, 64), true, true), ring(8, 64, 6, 2)};
+    default: return {wide(bf16, 64), ring(64, 64, 4, 2)};
   }
 }
 
@@ -206,6 +214,11 @@ TEST_CASE("staged: policies that the kernel cannot do are refused") {
   for (const int rows : {-16, 0, 24, 48, 128}) CHECK_FALSE(fits(spec, ring(rows, 64, 4)));   // columns of group_mma
   for (const int head_size : {80, 96, 112, 192}) CHECK_FALSE(fits(wide(DType::bf16, head_size), ring(8, 64, 2)));
   for (const int stages : {-1, 0}) CHECK_FALSE(fits(spec, ring(8, 64, stages)));
+  // Two groups take stages in turn, each its own slots, and merge a tile each at the end of an item.
+  for (const int stages : {1, 3}) CHECK_FALSE(fits(spec, ring(8, 64, stages, 2)));
+  for (const int groups : {0, 3, 4}) CHECK_FALSE(fits(spec, ring(8, 64, 12, groups)));
+  CHECK_FALSE(fits(wide(DType::bf16, 256), ring(8, 64, 2, 2)));
+  CHECK_FALSE(fits(spec, detail::balanced(ring(8, 64, 4, 2))));
   // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
   CHECK_FALSE(fits(spec, ring(64, 64, 2)));
   CHECK_FALSE(fits(narrow(QuantMode::per_tensor, 64), ring(64, 64, 5)));

@@ -45,7 +45,7 @@ struct PagedAttentionPolicy {
 
   TILEWAVE_HOST_DEVICE constexpr bool staged() const { return prefetch.stage_tokens > 0; }
   TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
-  /// Groups of four waves, each with stages of its own (staged_kernel.hpp).
+  /// Of a staged entry: groups of four waves, each with stages of its own (staged_kernel.hpp).
   TILEWAVE_HOST_DEVICE constexpr int wave_groups() const { return waves_per_block() / 4; }
   /// Waves that compute.
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
@@ -74,15 +74,16 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
   const ValueTiles values = value_tiles(a, s);
   const int per_tile = 2 * p.prefetch.slices;
-  if (p.staged()) {  // a wave group, products of 64 tokens: see staged_kernel.hpp
+  if (p.staged()) {  // wave groups, products of 64 tokens: see staged_kernel.hpp
     const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
     const PagedAttentionPrefetch& ring = p.prefetch;
     // What the blocks of a cluster send each other (PagedAttentionStagedLayout::Received) lies in the ring.
     const int groups = p.wave_groups(), received = p.row_tiles * (2048 + 512 * max_of(8, s.head_size / 16));
     return s.values == ValueLayout::dim_major && s.head_size % 64 == 0 && power_of_two(s.head_size) &&
-           p.waves.rows == 1 && p.waves.tokens == 4 * groups && (groups == 1 || (groups == 2 && !p.balanced())) &&
-           power_of_two(p.row_tiles) && p.row_tiles <= 8 && ring.slices == 1 && ring.stages >= 1 &&
-           ring.stages % groups == 0 && received <= ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv) &&
+           p.waves.rows == 1 && p.waves.tokens == 4 * groups && p.waves_per_simd > groups &&  // and one that fetches
+           (groups == 1 || (groups == 2 && s.head_size <= 128 && !p.balanced())) && power_of_two(p.row_tiles) &&
+           p.row_tiles <= 8 && ring.slices == 1 && ring.stages >= 1 && ring.stages % groups == 0 &&
+           received <= ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv) &&
            power_of_two(ring.stage_tokens) && ring.stage_tokens >= 64 &&
            ring.stage_tokens <= 512;  // a lane for each page of 16 tokens
   }

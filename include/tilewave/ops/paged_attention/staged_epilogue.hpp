@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The end of a staged decode block: its rows' sums, and for a cluster whose blocks split a context, their merge. Each
-// block owns some of the head dimensions, 16 at a time: every other hands it those of its outputs, and tells the
-// maximum and the sum of its rows; the owner weighs and adds them up. They arrive in the ring, where it is free.
+// The end of a staged decode block: its rows' sums, the merge of its wave groups, and for a cluster whose blocks split
+// a context, theirs. Each block owns some of the head dimensions, 16 at a time: every other hands it those of its
+// outputs, and tells the maximum and the sum of its rows; the owner weighs and adds them up. They arrive in the ring,
+// where it is free.
 #pragma once
 
 #include "tilewave/ops/paged_attention/sink.hpp"
@@ -66,9 +67,9 @@ struct PagedAttentionStagedEpilogue {
     }
   }
   TILEWAVE_DEVICE static void accompany(const Args& a, typename L::Shared& shared) {
+    if (L::clustered(a)) tell_places_are_free();
     if constexpr (L::groups > 1) B::barrier();
     if (!L::clustered(a)) return;
-    tell_places_are_free();
     B::cluster_wait();
     B::collect(shared.mailbox, words_for(a), 0);
   }

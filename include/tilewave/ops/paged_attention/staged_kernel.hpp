@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Paged-attention decode through shared memory, for rooms with bulk copies and wave-group products. A block is a wave
-// group that computes and one wave that fetches: it keeps a ring of stages, `stage_tokens` of K and V each, full with
-// copies that take whole pieces of a page, so that nothing but the ring's size bounds the bytes in flight. The group
-// multiplies K and V where they lie; queries and probabilities lie beside them, scores and outputs are in registers
-// (staged_layout.hpp). Grid: clusters that share one (sequence, kv head, row group) and merge through shared memory, or
-// persistent blocks that share all stages of the batch evenly (Work). LDS plan: the ring, Q, probabilities, what waves
-// and blocks tell each other. Bound: KV bytes over memory bandwidth.
+// Paged-attention decode through shared memory, for rooms with bulk copies and wave-group products. A block is one wave
+// group that computes, or two that take stages in turn, and a wave that fetches: it keeps a ring of stages,
+// `stage_tokens` of K and V each, full with copies that take whole pieces of a page, so that nothing but the ring's
+// size bounds the bytes in flight. A group multiplies K and V where they lie; queries and probabilities lie beside
+// them, scores and outputs are in registers (staged_layout.hpp). Grid: clusters that share one (sequence, kv head, row
+// group) and merge through shared memory, or persistent blocks that share all stages of the batch evenly (Work). LDS
+// plan: the ring; for each group Q, probabilities, or what it hands the other; what waves and blocks tell each other.
+// Bound: KV bytes over memory bandwidth.
 #pragma once
 
 #include "tilewave/ops/paged_attention/scores.hpp"
@@ -57,12 +58,14 @@ struct PagedAttentionStagedDecode {
   TILEWAVE_DEVICE static void fetch(const Args& a, Work& work, Shared& shared) {
     shared.ring.begin();
     B::barrier();
-    if constexpr (!P.balanced()) work.prefetch_pages();
     typename Stages::Piece piece;
-    if constexpr (!P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
+    if constexpr (!P.balanced()) {
+      work.prefetch_pages();
+      piece = Stages::piece_of(a, work.kv_head(), lane());
+    }
     work.start();
     Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
-    PagedAttentionPace<L> pace;
+    typename Stages::Pace pace(a.stage_ns);
     for (; work.more(); work.next()) {
       if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
       shared.ring.fetch(a, work, piece, ring, pace);
@@ -91,7 +94,7 @@ struct PagedAttentionStagedDecode {
   TILEWAVE_DEVICE static void consume(const Args& a, const Place& at, const Work& work, Ring& ring, State& s,
                                       Stages& stages, OfGroup& own) {
     const std::int32_t beyond = Epilogue::first_beyond(work.stages());
-    // A slot is of one group, which waits for every phase of it, since it has as many as all others.
+    // A slot is always the same group's, since their number divides the ring: it waits for every phase of it.
     std::int32_t i = L::group();
     for (; i < work.stages(); i += L::groups, ring.advance(L::groups)) {
       if (L::clustered(a) && i >= beyond && i - L::groups < beyond) Epilogue::tell_places_are_free();

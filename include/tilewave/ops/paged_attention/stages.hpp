@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/pace.hpp"
+#include "tilewave/ops/paged_attention/work.hpp"
 
 namespace tilewave {
 
@@ -14,6 +15,7 @@ struct PagedAttentionStages {
 
   static constexpr PagedAttentionSpec spec = L::spec;
   static constexpr int stages = L::policy.prefetch.stages, stage_tokens = L::policy.prefetch.stage_tokens;
+  using Pace = PagedAttentionPace<B, stages>;
 
   struct Stage {
     Chunk k[stage_tokens * spec.head_size / L::unit];  // [segments][D / x][segment], a segment lying together in a page
@@ -69,7 +71,7 @@ struct PagedAttentionStages {
   /// The wave that fetches: fills the stages of one piece of work, each as soon as it is free. Lanes look up the pages
   /// of the next segments, one each, a round of them ahead. `first_piece`: piece_of the lane.
   TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, const Piece& first_piece, Ring& at,
-                             PagedAttentionPace<L>& pace) {
+                             Pace& pace) {
     const int lane = B::lane_id();
     const std::int32_t segments = stage_tokens >> a.segment_shift;
     const auto pages_from = [&](std::int32_t segment) {
@@ -85,7 +87,7 @@ struct PagedAttentionStages {
       const std::int32_t to = min_of((work.end() - token + a.segment - 1) >> a.segment_shift, segments);
       auto* here = reinterpret_cast<char*>(&stage[at.place()]);
       typename B::Mbarrier* landed = &full[at.slot];
-      pace.look(a);
+      pace.look();
       B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
       B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
       for (std::int32_t index = lane; index - lane < segments * a.pieces.divisor; index += L::lanes) {
@@ -98,7 +100,7 @@ struct PagedAttentionStages {
                      piece.bytes, landed);
       }
       if (ahead % L::lanes == 0) next_pages = pages_from(ahead + L::lanes);
-      pace.wait(a, work);
+      if (!work.ends_with(i)) pace.wait([&] { return work.share(); });
     }
   }
 

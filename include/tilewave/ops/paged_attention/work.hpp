@@ -67,7 +67,10 @@ class PagedAttentionWork {
     if (line < a.table_columns) B::prefetch(table() + line);
   }
 
-  /// All stages of the batch for each of this block's, those of a kv head's row groups, which read the same, once.
+  /// Whether stage i of this piece of work is the block's last.
+  TILEWAVE_DEVICE bool ends_with(std::int32_t i) const { return i + 1 >= left; }
+  /// All stages of the batch for each of this block's. The row groups of a kv head read the same: at the same time, so
+  /// that it comes once, but in balanced work, where other blocks are elsewhere.
   TILEWAVE_DEVICE float share() const {
     if constexpr (policy.balanced()) return static_cast<float>(a.workers);
     return static_cast<float>(count_stages(lengths_from(0))) * static_cast<float>(a.kv_heads.divisor) /
