@@ -10,9 +10,9 @@ namespace tilewave {
 
 /// A launch lasts as long as its slowest block, and the memory does not serve all alike: of 128 equal blocks that asked
 /// for all they could hold, half of an H200's SMs were done after 110 us, the others after 147. So once a block has
-/// filled its ring of `ahead` stages, it fetches stage i of its n no earlier than i / n of the time that the memory takes
-/// for the whole batch: all end together, whatever their lengths, and blocks that are behind notice nothing. What the
-/// memory need not deliver, a prefix that sequences share, is paced as if it must. B: a StagedBackend.
+/// filled its ring of `ahead` stages, it fetches stage i of its n no earlier than i / n of the time that the memory
+/// takes for the whole batch: all end together, whatever their lengths, and blocks that are behind notice nothing. What
+/// the memory need not deliver, a prefix that sequences share, is paced as if it must. B: a StagedBackend.
 template <class B, int ahead>
 class PagedAttentionPace {
  public:
