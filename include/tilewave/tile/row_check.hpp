@@ -71,6 +71,16 @@ inline LaunchShape row_grid(const RowPolicy& p, std::int32_t rows) {
   return {std::int64_t{ceil_div(rows, p.rows)} * p.blocks, p.block_threads(), p.blocks};
 }
 
+/// What a kernel sees as rows and columns; a problem that names them otherwise overloads both.
+template <class Problem>
+constexpr std::int32_t rows_of(const Problem& p) {
+  return p.rows;
+}
+template <class Problem>
+constexpr std::int32_t columns_of(const Problem& p) {
+  return p.columns;
+}
+
 /// Whether an entry of this policy takes rows of this many columns and this alignment.
 constexpr bool policy_takes(const RowPolicy& p, DType x, std::int32_t columns, bool aligned) {
   return (!p.wide(x) || (aligned && columns % (16 / size_of(x)) == 0)) && (!p.held || columns <= p.columns(x));
@@ -98,8 +108,9 @@ Status select_row_entry(const Problem& p, std::span<const RowEntry<Spec, Problem
   if (Status s = check(p, facts); !s.ok()) return s;
   const DType x = p.spec.x;
   for (const auto* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec) || !policy_takes(e->policy, x, p.columns, aligned(p))) continue;
-    if (entry == nullptr || better_policy(e->policy, entry->policy, x, p.rows, facts)) entry = e;
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    if (!policy_takes(e->policy, x, columns_of(p), aligned(p))) continue;
+    if (entry == nullptr || better_policy(e->policy, entry->policy, x, rows_of(p), facts)) entry = e;
   }
   if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
   return {};
@@ -120,7 +131,7 @@ Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem
                         Status (*check)(const Problem&, const ArchFacts&), bool (*aligned)(const Problem&)) {
   if (!(p.spec == spec)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = check(p, facts); !s.ok()) return s;
-  if (!policy_takes(policy, spec.x, p.columns, aligned(p))) {
+  if (!policy_takes(policy, spec.x, columns_of(p), aligned(p))) {
     return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
   }
   return {};

@@ -69,6 +69,10 @@ inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
          whole(p.out, p.spec.out, {p.out_strides.row, p.out_strides.head});
 }
 
+/// A row is a head of one, its columns the head's dimensions.
+constexpr std::int32_t rows_of(const AttentionCombineProblem& p) { return p.rows * p.heads; }
+constexpr std::int32_t columns_of(const AttentionCombineProblem& p) { return p.head_size; }
+
 /// What the kernels take.
 inline AttentionCombineArgs attention_combine_args(const AttentionCombineProblem& p) {
   return {.x = p.x,
@@ -80,7 +84,7 @@ inline AttentionCombineArgs attention_combine_args(const AttentionCombineProblem
           .out_strides = p.out_strides,
           .lse_strides = p.lse_strides,
           .heads = FastDiv::by(p.heads),
-          .output_rows = p.rows * p.heads,
+          .output_rows = rows_of(p),
           .partials = p.partials,
           .head_size = p.head_size};
 }
@@ -90,11 +94,8 @@ inline AttentionCombineArgs attention_combine_args(const AttentionCombineProblem
 /// launch_failed with the runtime's reason.
 template <class B, AttentionCombineSpec S, AttentionCombinePolicy P>
 Status attention_combine_launch(const AttentionCombineProblem& p, hipStream_t stream) {
-  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
-  if (Status s = attention_combine_check(p, B::facts); !s.ok()) return s;
-  if (!policy_takes(P, S.x, p.head_size, attention_combine_aligned(p))) {
-    return {StatusCode::no_matching_entry, "the entry's policy does not take these rows, see policy_takes"};
-  }
+  if (Status s = check_row_launch(S, P, p, B::facts, attention_combine_check, attention_combine_aligned); !s.ok())
+    return s;
   if (p.rows == 0 || p.heads == 0) return {};
   const AttentionCombineArgs args = attention_combine_args(p);
   return B::template launch<AttentionCombine<B, S, P>>(row_grid(P, args.output_rows), args, stream);

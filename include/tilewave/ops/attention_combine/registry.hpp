@@ -36,16 +36,7 @@ inline constexpr auto attention_combine_entries = []<std::size_t... i>(std::inde
 inline Status attention_combine_select(const AttentionCombineProblem& p,
                                        std::span<const AttentionCombineEntry* const> candidates, const ArchFacts& facts,
                                        const AttentionCombineEntry*& entry) {
-  entry = nullptr;
-  if (Status s = attention_combine_check(p, facts); !s.ok()) return s;
-  const std::int32_t rows = p.rows * p.heads;
-  for (const AttentionCombineEntry* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    if (!policy_takes(e->policy, p.spec.x, p.head_size, attention_combine_aligned(p))) continue;
-    if (entry == nullptr || better_policy(e->policy, entry->policy, p.spec.x, rows, facts)) entry = e;
-  }
-  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
-  return {};
+  return select_row_entry(p, candidates, facts, attention_combine_check, attention_combine_aligned, entry);
 }
 
 /// The entry for a problem on backend B for the one spec S that the caller compiles in. Errors: those of
