@@ -26,7 +26,7 @@ void combine_all_blocks() {
   static constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[0];
   static constexpr PagedAttentionPolicy policy = balanced_policy<arch>();
   using Combine = PagedAttentionBalancedCombine<B, spec, policy>;
-  const int workers = paged_attention_workers(policy, B::facts), tokens = policy.work_tokens(spec);
+  const int workers = paged_attention_workers(policy, B::facts), tokens = policy.block_tokens(spec);
   constexpr int heads = policy.block_rows();                     // one row group
   const int sequences = 2 * B::facts.compute_units / heads + 1;  // more rows than share waves
 

@@ -170,7 +170,7 @@ TEST_CASE("lists that cannot be are refused by name") {
     CHECK(starts == std::vector<std::int32_t>{0, 1, 2});
 
     // 2^31 - 1 stages are the most.
-    const int stage_tokens = policy.work_tokens(p.spec), stages = 1 << 20;
+    const int stage_tokens = policy.block_tokens(p.spec), stages = 1 << 20;
     p.table_columns = stages * (stage_tokens / p.block_size);
     p.batch = 1 << 11;
     lengths.assign(p.batch, stages * stage_tokens);

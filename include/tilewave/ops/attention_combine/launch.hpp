@@ -11,19 +11,6 @@
 
 namespace tilewave {
 
-namespace detail {
-
-/// Whether no two of rows x heads places, each `width` elements wide, share an element: heads inside rows, or rows
-/// inside heads.
-constexpr bool disjoint(const CombinedStrides& s, std::int64_t rows, std::int64_t heads, std::int64_t width) {
-  const auto nested = [&](std::int64_t inner, std::int64_t count, std::int64_t outer, std::int64_t outer_count) {
-    return (count == 1 || inner >= width) && (outer_count == 1 || outer >= (count - 1) * inner + width);
-  };
-  return nested(s.head, heads, s.row, rows) || nested(s.row, rows, s.head, heads);
-}
-
-}  // namespace detail
-
 /// Every rule a problem must satisfy.
 inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts&) {
   if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
@@ -49,10 +36,10 @@ inline Status attention_combine_check(const AttentionCombineProblem& p, const Ar
   };
   if (any_zero(p.x_strides)) return {StatusCode::bad_stride, "a stride of x is 0"};
   if (any_zero(p.x_lse_strides)) return {StatusCode::bad_stride, "a stride of x_lse is 0"};
-  if (!detail::disjoint(p.out_strides, p.rows, p.heads, p.head_size)) {
+  if (!disjoint(p.out_strides.row, p.rows, p.out_strides.head, p.heads, p.head_size)) {
     return {StatusCode::bad_stride, "rows or heads of out overlap"};
   }
-  if (p.lse != nullptr && !detail::disjoint(p.lse_strides, p.rows, p.heads, 1)) {
+  if (p.lse != nullptr && !disjoint(p.lse_strides.row, p.rows, p.lse_strides.head, p.heads, 1)) {
     return {StatusCode::bad_stride, "rows or heads of lse overlap"};
   }
   return {};

@@ -33,7 +33,7 @@ template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionBalancedCombine {
   using Room = B;
   using Args = PagedAttentionArgs;
-  static constexpr int head_size = S.head_size, work_tokens = P.work_tokens(S);
+  static constexpr int head_size = S.head_size, stage_tokens = P.block_tokens(S);
   static constexpr int lanes = B::facts.wave_lanes, block_threads = paged_attention_combine_threads;
   static constexpr int waves = block_threads / lanes, waves_per_simd = 2;
   static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
@@ -92,13 +92,13 @@ struct PagedAttentionBalancedCombine {
       stages = B::load(a.stage_starts + sequence + 1) - before;
     } else {
       for (std::int32_t s = B::lane_id(); s < a.batch; s += lanes) {
-        const std::int32_t its_stages = PagedAttentionReach::stages_of<B>(a, s, work_tokens);
+        const std::int32_t its_stages = PagedAttentionReach::stages_of<B>(a, s, stage_tokens);
         all += its_stages;
         if (s < sequence) before += its_stages;
       }
       all = wave_sum<B>(all);
       before = wave_sum<B>(before);
-      stages = PagedAttentionReach::stages_of<B>(a, sequence, work_tokens);
+      stages = PagedAttentionReach::stages_of<B>(a, sequence, stage_tokens);
     }
     const std::int64_t total = std::int64_t{all} * items;
     const std::int64_t begin =

@@ -100,13 +100,8 @@ inline Status check_strides(const PagedAttentionProblem& p) {
       ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0)) {
     return {StatusCode::bad_stride, "a stride of the scales is 0"};
   }
-  // Rows of heads, or heads of rows: either may be the inner one, but no two may share an element of out.
-  const std::int64_t rows = std::int64_t{p.batch} * p.mtp, heads = p.num_q_heads, width = p.spec.head_size;
-  const auto disjoint = [&](std::int64_t inner, std::int64_t count, std::int64_t outer, std::int64_t outer_count) {
-    return (count == 1 || inner >= width) && (outer_count == 1 || outer >= (count - 1) * inner + width);
-  };
-  if (!disjoint(p.out_head_stride, heads, p.out_row_stride, rows) &&
-      !disjoint(p.out_row_stride, rows, p.out_head_stride, heads)) {
+  const std::int64_t rows = std::int64_t{p.batch} * p.mtp;
+  if (!disjoint(p.out_row_stride, rows, p.out_head_stride, p.num_q_heads, p.spec.head_size)) {
     return {StatusCode::bad_stride, "rows or heads of out overlap"};
   }
   if (p.table_row_stride < p.table_columns) return {StatusCode::bad_stride, "table_row_stride is below table_columns"};
@@ -187,7 +182,7 @@ inline Status paged_attention_check_lengths(const PagedAttentionProblem& p, cons
 }
 
 /// For callers that know the lengths on the host: what a balanced call takes as stage_starts, [batch + 1], to be copied
-/// to the device. starts[s] is the number of stages, policy.work_tokens() tokens each, of all sequences before s, as
+/// to the device. starts[s] is the number of stages, policy.block_tokens() tokens each, of all sequences before s, as
 /// the device counts them. `policy`: of the entry that will be launched. Errors: no_matching_entry unless it is
 /// balanced; those of paged_attention_check for extents, and of paged_attention_check_lengths; null_pointer;
 /// bad_extent for 2^31 stages or more, when `starts` is not to be used.
@@ -198,7 +193,7 @@ inline Status paged_attention_stage_starts(const PagedAttentionProblem& p, const
   if (Status s = paged_attention_check_lengths(p, host_lengths); !s.ok()) return s;
   if (starts == nullptr) return {StatusCode::null_pointer, "starts is null"};
   const PagedAttentionArgs a = paged_attention_reach_args(p);
-  const std::int32_t stage_tokens = policy.work_tokens(p.spec);
+  const std::int32_t stage_tokens = policy.block_tokens(p.spec);
   std::int64_t before = 0;
   for (std::int32_t i = 0; i < p.batch; ++i) {
     starts[i] = static_cast<std::int32_t>(before);

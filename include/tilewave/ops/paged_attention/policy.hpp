@@ -51,9 +51,8 @@ struct PagedAttentionPolicy {
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
   /// Query rows one block holds.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return (staged() ? 8 : 16) * row_tiles * waves.rows; }
-  /// Tokens that a schedule deals in: a block's, or a stage's.
-  TILEWAVE_HOST_DEVICE constexpr int work_tokens(const PagedAttentionSpec& s) const { return block_tokens(s); }
-  /// Tokens a block advances by: every wave takes four 16-byte units of V, one per lane group.
+  /// Tokens a block advances by, and what a schedule deals in: a stage's, or straight to registers four 16-byte units
+  /// of V a wave, one per lane group.
   TILEWAVE_HOST_DEVICE constexpr int block_tokens(const PagedAttentionSpec& s) const {
     return staged() ? prefetch.stage_tokens : waves.tokens * AtomFacts::groups * s.unit();
   }

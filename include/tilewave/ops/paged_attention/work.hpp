@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What a block works on, where it is not plainly its number: segments of stages, each of one (sequence, kv head, row
-// group). A stage is what a schedule deals in, policy.work_tokens() tokens.
+// group). A stage is what a schedule deals in, policy.block_tokens() tokens.
 #pragma once
 
 #include "tilewave/ops/paged_attention/layout.hpp"
@@ -26,7 +26,7 @@ class PagedAttentionWork {
   using B = typename L::Room;
   using Reach = PagedAttentionReach;
   static constexpr PagedAttentionPolicy policy = L::policy;
-  static constexpr std::int32_t stage_tokens = policy.work_tokens(L::spec);
+  static constexpr std::int32_t stage_tokens = policy.block_tokens(L::spec);
 
  public:
   /// Whose rows even work is of, is known at once, its tokens when start() has the length, which is on its way.
