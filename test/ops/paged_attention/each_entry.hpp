@@ -58,14 +58,19 @@ void each_small_entry(F f) {
     if (e.spec.head_size == 64) f(e);
   });
 }
-/// One entry of each architecture, for tests of what no policy or spec changes.
-template <class F>
-void each_arch(F f) {
+/// Of each architecture the first entry that `each` calls its function with.
+template <class Each, class F>
+void first_of_each_arch(Each each, F f) {
   const PagedAttentionEntry* last = nullptr;
-  each_small_entry([&](const PagedAttentionEntry& e) {
+  each([&](const PagedAttentionEntry& e) {
     if (last == nullptr || last->arch != e.arch) f(e);
     last = &e;
   });
+}
+/// One entry of each architecture, for tests of what no policy or spec changes.
+template <class F>
+void each_arch(F f) {
+  first_of_each_arch([](auto g) { each_small_entry(g); }, f);
 }
 
 /// Whether the entry can do a problem that others of its spec can: staged and balanced ones are choosier.

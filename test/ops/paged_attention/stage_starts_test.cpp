@@ -18,11 +18,7 @@ void each_balanced(F f) {
 /// One of each architecture.
 template <class F>
 void each_arch_balanced(F f) {
-  const PagedAttentionEntry* last = nullptr;
-  each_balanced([&](const PagedAttentionEntry& e) {
-    if (last == nullptr || last->arch != e.arch) f(e);
-    last = &e;
-  });
+  first_of_each_arch([](auto g) { each_balanced(g); }, f);
 }
 
 /// What the host counts. A length beyond the table, which it refuses, is none to it, as it is to the device.

@@ -50,7 +50,10 @@ struct PagedAttentionStagedDecode {
 
  private:
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
-  TILEWAVE_DEVICE static int group_lane() { return L::group_lane(); }
+  /// The wave that fetches and those that compute go round alike.
+  TILEWAVE_DEVICE static Ring ring_of(const Args& a, const Work& work) {
+    return L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
+  }
 
   // A block executes little code often, and much of it once: that costs time, since it has to be fetched. So what can
   // be done before the length is there, comes before it.
@@ -64,7 +67,7 @@ struct PagedAttentionStagedDecode {
       piece = Stages::piece_of(a, work.kv_head(), lane());
     }
     work.start();
-    Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
+    Ring ring = ring_of(a, work);
     typename Stages::Pace pace(a.stage_ns);
     for (; work.more(); work.next()) {
       if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
@@ -79,7 +82,7 @@ struct PagedAttentionStagedDecode {
     Inputs inputs;
     if constexpr (!P.balanced()) inputs.load(a, work.rows(0));
     work.start();
-    Ring ring = L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
+    Ring ring = ring_of(a, work);
     ring.advance(L::group());
     for (; work.more(); work.next()) {
       const Place at = work.place(0);
@@ -333,14 +336,14 @@ struct PagedAttentionStagedDecode {
     constexpr int units = L::stage_tokens / L::unit;
     TILEWAVE_UNROLL
     for (int i = 0; i < units * S.head_size / L::group_lanes; ++i) {
-      const int chunk = i * L::group_lanes + group_lane();
+      const int chunk = i * L::group_lanes + L::group_lane();
       const std::int32_t from = token + chunk / S.head_size * L::unit;
       if (from + L::unit <= at.first || from >= at.end) (&stage.v[0][0])[chunk] = {};
     }
     for (const std::int32_t border : {at.first, at.end}) {
       const std::int32_t in_stage = border - token, unit = in_stage / L::unit;
       if (in_stage <= 0 || in_stage >= L::stage_tokens || in_stage % L::unit == 0) continue;
-      for (int d = group_lane(); d < S.head_size; d += L::group_lanes)
+      for (int d = L::group_lane(); d < S.head_size; d += L::group_lanes)
         zero_outside<S>(stage.v[unit][d], token + unit * L::unit, at.first, at.end);
     }
   }

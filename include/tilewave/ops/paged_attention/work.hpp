@@ -52,7 +52,7 @@ class PagedAttentionWork {
     if (++item == items_per_sequence) {
       item = 0;
       do {
-        enter_sequence(sequence + 1);
+        enter_sequence(sequence + 1, B::load(a.context_lengths + sequence + 1));
       } while (reach.stages == 0);
     }
     from = 0;
@@ -107,9 +107,9 @@ class PagedAttentionWork {
   }
 
  private:
-  TILEWAVE_DEVICE void enter_sequence(std::int32_t s) {
+  TILEWAVE_DEVICE void enter_sequence(std::int32_t s, std::int32_t its_length) {
     sequence = s;
-    reach = Reach::of(a, B::uniform(B::load(a.context_lengths + s)), stage_tokens);
+    reach = Reach::of(a, B::uniform(its_length), stage_tokens);
   }
 
   TILEWAVE_DEVICE void locate_even() {
@@ -148,8 +148,7 @@ class PagedAttentionWork {
     left = static_cast<std::int32_t>(each) + (block + 1) * rest / workers - extra;
     const Start start = listed ? find_in_list(begin, first) : find_by_counting(begin, first);
     const std::int32_t before = B::uniform(start.before);
-    sequence = B::uniform(start.sequence);
-    reach = Reach::of(a, B::uniform(start.length), stage_tokens);
+    enter_sequence(B::uniform(start.sequence), start.length);
     const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
     item = inside / reach.stages;
     from = inside - item * reach.stages;
