@@ -47,26 +47,38 @@ TEST_CASE("pace: a block that is behind never waits, nor does one without a pace
   }
 }
 
-TEST_CASE("pace: of launches whose blocks all run at once on most of the chip, at the memory's rate") {
+TEST_CASE("pace: of launches whose blocks all run in two rounds at most, those rounds that take most of the chip") {
   const PagedAttentionSpec spec{.head_size = 128};
-  const auto stage_ns = [&](const PagedAttentionPolicy& policy, int batch, int splits) {
+  // 64 tokens of K and V in bf16, 32 KiB, at 4800 bytes a ns.
+  const float all = 32768 / (0.94f * 4800);
+  /// What the blocks of full rounds, and those of the last, need for a stage, as shares of what all of them need.
+  const auto check = [&](const PagedAttentionPolicy& policy, int batch, int splits, int full, int last) {
     PagedAttentionProblem p{.spec = spec, .batch = batch, .num_q_heads = 8, .num_kv_heads = 1};
     p.block_size = 64;
     p.table_columns = 128;
     p.k_strides = packed_key_strides(spec, 1, 64);
     p.v_strides = packed_value_strides(spec, 1, 64, true);
-    return paged_attention_args(p, policy, sm90_facts, splits).stage_ns;
+    const PagedAttentionArgs a = paged_attention_args(p, policy, sm90_facts, splits);
+    const int blocks = policy.balanced() ? a.workers : batch * splits;
+    CAPTURE(batch, splits, blocks, a.last_round, a.stage_ns, a.last_stage_ns);
+    const auto share = [&](int of) { return Approx(all * static_cast<float>(of) / static_cast<float>(blocks)); };
+    CHECK(a.last_stage_ns == share(last));
+    if (a.last_round > 0) CHECK(a.stage_ns == share(full));
   };
-  const PagedAttentionPolicy one = detail::staged_policy(spec, 8), two = detail::staged_policy(spec, 8, 2);
-  for (const int batch : {1, 98, 265, 1000}) CHECK(stage_ns(one, batch, 1) == 0.0f);
-  for (const int batch : {99, 132, 264}) CHECK(stage_ns(one, batch, 1) > 0.0f);
-  for (const int batch : {1, 98, 133}) CHECK(stage_ns(two, batch, 1) == 0.0f);
-  for (const int batch : {99, 132}) CHECK(stage_ns(two, batch, 1) > 0.0f);
-  CHECK(stage_ns(one, 28, 8) > 0.0f);
-  CHECK(stage_ns(one, 29, 8) == 0.0f);  // 232 blocks in clusters of 8 go in two rounds
-  for (const int batch : {1, 1000}) CHECK(stage_ns(detail::balanced(one), batch, 1) > 0.0f);
-  // 64 tokens of K and V in bf16, 32 KiB, at 4800 bytes a ns.
-  CHECK(stage_ns(one, 128, 1) == Approx(32768 / (0.94 * 4800)).epsilon(1e-5));
+  const PagedAttentionPolicy one = detail::staged_policy(spec, 8),
+                             three = detail::staged_policy(spec, 8, {.per_sm = 3}),
+                             two = detail::staged_policy(spec, 8, {.per_sm = 1, .groups = 2});
+  for (const int batch : {1, 98}) check(one, batch, 1, 0, 0);
+  for (const int batch : {99, 132, 264}) check(one, batch, 1, 0, batch);
+  for (const int batch : {265, 362}) check(one, batch, 1, 264, 0);
+  for (const int batch : {363, 528}) check(one, batch, 1, 264, batch - 264);
+  for (const int batch : {529, 1000}) check(one, batch, 1, 0, 0);
+  check(two, 133, 1, 132, 0);
+  check(two, 231, 1, 132, 99);
+  check(three, 396, 1, 0, 396);
+  check(one, 28, 8, 0, 224);
+  check(one, 29, 8, 231, 0);  // clusters of 8 leave an eighth of the chip idle
+  for (const int batch : {1, 1000}) check(detail::balanced(one), batch, 1, 0, 264);
 }
 
 }  // namespace

@@ -23,57 +23,66 @@ inline constexpr int paged_attention_combine_threads = 256;
 /// Most query tokens of a sequence in one call.
 inline constexpr int max_mtp = 8;
 
-/// Arguments of decode and combine. Strides in elements, as in the Problem.
+/// Arguments of decode and combine. Strides in elements, as in the Problem. In the order in which a block that fetches
+/// needs them: on sm90 the first read of every 64 bytes takes 135 cycles, and what finds its length is in the first 48,
+/// which share such a line with the launch's own.
 struct PagedAttentionArgs {
-  const void* q;
-  const void* k;
-  const void* v;
-  void* out;
-  float* lse;  // may be null
-  const float* k_scale;
-  const float* v_scale;
-  const float* sinks;  // may be null
-  const float* alibi_slopes;
-  const std::int32_t* block_table;
   const std::int32_t* context_lengths;
-  float* partial_out;  // [batch * mtp, num_q_heads, splits, head_size], each normalised
-  float* partial_lse;  // [batch * mtp, num_q_heads, splits], natural log
-
-  std::int64_t q_row_stride, q_head_stride;
-  std::int64_t out_row_stride, out_head_stride;
-  PagedKeyStrides k_strides;
-  PagedValueStrides v_strides;
-  std::int64_t scale_page_stride, scale_head_stride;
-  std::int64_t table_row_stride;
-
-  FastDiv block_size;
-  FastDiv group;  // query heads per kv head
   FastDiv splits;
   FastDiv row_groups;  // blocks that share a (sequence, kv head, split) and differ in query rows
   FastDiv kv_heads;
-  std::int32_t mtp, rows;  // rows = mtp * group
-  std::int32_t num_q_heads;
-  std::int32_t capacity;     // tokens the block table can hold
-  std::int32_t split_tiles;  // least block tiles of a split: fixed cuts of a batch-invariant call, else 0
-  std::int32_t window;       // sliding window, or int32 max for none
-  std::int32_t output_rows;  // batch * mtp * num_q_heads
-  float scale_log2;          // softmax scale * log2(e); with a soft cap softmax scale / cap
-  float cap_log2;            // soft cap * log2(e)
+  std::int32_t cluster;  // blocks that merge their splits through shared memory: a staged launch's splits
 
-  // of balanced and of staged launches
-  std::int32_t batch;
-  std::int32_t workers;        // blocks of a balanced launch
-  FastDiv combine_waves;       // waves that share a row there: 1, or all of a block
-  std::int32_t cluster;        // blocks that merge their splits through shared memory: a staged launch's splits
-  std::int32_t segment;        // tokens that lie together in a page and in a stage
-  std::int32_t segment_bytes;  // of K, V and their scales
+  const std::int32_t* block_table;
+  std::int64_t table_row_stride;
+  std::int32_t table_columns;
+  std::int32_t capacity;  // tokens the block table can hold
+  std::int32_t window;    // sliding window, or int32 max for none
+  std::int32_t mtp;
+  FastDiv block_size;
+  std::int32_t segment;        // of a staged launch: tokens that lie together in a page and in a stage
   std::int32_t segment_shift;  // log2
+  std::int32_t segment_bytes;  // of K, V and their scales
+  float stage_ns;              // in which the memory delivers a stage to a round of blocks; 0 where they are not paced
+  float last_stage_ns;         // of blocks in the last round
+
+  std::int32_t last_round;     // where it begins
   FastDiv k_pieces, v_pieces;  // contiguous pieces of a segment
   FastDiv pieces;              // with those of the scales
-  float stage_ns;              // in which the memory delivers a stage; 0 where blocks are not paced
-  std::int32_t table_columns;
+  const void* k;
+  const void* v;
+  std::int32_t batch;
+  std::int32_t workers;  // blocks of a balanced launch
+
+  PagedKeyStrides k_strides;
+  PagedValueStrides v_strides;
+
+  const float* k_scale;
+  const float* v_scale;
+  std::int64_t scale_page_stride, scale_head_stride;
+  const void* q;
+  std::int64_t q_row_stride, q_head_stride;
+
+  FastDiv group;      // query heads per kv head
+  std::int32_t rows;  // mtp * group
+  std::int32_t num_q_heads;
+  float scale_log2;          // softmax scale * log2(e); with a soft cap softmax scale / cap
+  float cap_log2;            // soft cap * log2(e)
+  std::int32_t split_tiles;  // least block tiles of a split: fixed cuts of a batch-invariant call, else 0
+  std::int32_t output_rows;  // batch * mtp * num_q_heads
+
+  const float* alibi_slopes;
+  const float* sinks;  // may be null
+  void* out;
+  float* lse;  // may be null
+  std::int64_t out_row_stride, out_head_stride;
+  float* partial_out;  // [batch * mtp, num_q_heads, splits, head_size], each normalised
+  float* partial_lse;  // [batch * mtp, num_q_heads, splits], natural log
+
   const std::int32_t* stage_starts;  // of a balanced launch, in stages before each sequence; may be null
+  FastDiv combine_waves;             // waves that share a row there: 1, or all of a block
 };
+static_assert(offsetof(PagedAttentionArgs, block_table) == 48);
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.
 struct PointerField {
@@ -224,12 +233,20 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
     a.k_pieces = FastDiv::by(k_pieces);
     a.v_pieces = FastDiv::by(v_pieces);
     a.pieces = FastDiv::by(k_pieces + v_pieces + scales);
-    // Where all blocks run at once, on most of the chip: more of them even out by themselves, few are bound by
-    // latency. 94 %: an H200 reads at 4.5 of its 4.8 TB/s.
+    // 94 %: an H200 reads at 4.5 of its 4.8 TB/s. More than two rounds even out by themselves; few blocks, which
+    // latency bounds, are not paced.
     const std::int64_t stage_bytes = std::int64_t{policy.prefetch.stage_tokens} / a.segment * a.segment_bytes;
+    const double all_ns = 1e9 * static_cast<double>(stage_bytes) / (0.94 * facts.hbm_bytes_per_second);
     const std::int64_t blocks = policy.balanced() ? a.workers : paged_attention_grid(p, policy, num_splits);
-    if (blocks <= paged_attention_resident(policy, facts, num_splits) && 4 * blocks >= 3 * facts.compute_units)
-      a.stage_ns = static_cast<float>(1e9 * static_cast<double>(stage_bytes) / (0.94 * facts.hbm_bytes_per_second));
+    const std::int64_t resident = paged_attention_resident(policy, facts, num_splits);
+    const std::int64_t in_last = (blocks - 1) % resident + 1;
+    const auto round_ns = [&](std::int64_t of) {
+      const bool paced = blocks <= 2 * resident && 4 * of >= 3 * facts.compute_units;
+      return paced ? static_cast<float>(all_ns * static_cast<double>(of) / static_cast<double>(blocks)) : 0.0f;
+    };
+    a.stage_ns = round_ns(resident);
+    a.last_stage_ns = round_ns(in_last);
+    a.last_round = static_cast<std::int32_t>(blocks - in_last);
   }
   return a;
 }

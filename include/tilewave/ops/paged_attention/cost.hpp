@@ -42,16 +42,16 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 
 /// Microseconds of a staged entry on an H200, its launch aside: what blocks do one after the other, their copies, and
 /// the memory for all of them, of which the longest decides and the others show. A stage takes a wave group's
-/// arithmetic, a little longer beside other groups of the SM; and its copies: of long ones an SM does 117 GB/s, and
-/// each takes the wave that issues it 33 ns. Clusters of four and more leave an eighth of the chip idle, since its
-/// parts hold no whole number of them. One more block that reads the same KV at the same time costs a third of it.
-/// (Fitted to 18000 measurements of 1834 problems on 2026-11-21: the plan of least cost takes 1.5 % more than the
-/// fastest on average, 13 % more in one of a hundred; docs/paged_attention.md.)
+/// arithmetic, 35 % longer with every doubling of the groups on the SM; and its copies: of long ones an SM does 100
+/// GB/s, and each takes the wave that issues it 38 ns. Clusters of four and more leave an eighth of the chip idle,
+/// since its parts hold no whole number of them. One more block that reads the same KV at the same time costs an
+/// eighth of it. (Fitted to 36500 measurements of 1794 problems on 2026-11-21: the plan of least cost takes 1.6 % more
+/// than the fastest on average, 14 % more in one of a hundred; docs/paged_attention.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
-  constexpr double ends = 1.44, end_of_eight = 0.8, merge_of_groups = 0.9, cluster_end = 1.1;  // us
-  constexpr double combine_end = 4.7, combine_of_eight = 1.05, change_of_item = 2.6;           // us
-  constexpr double memory = 4.3e6, sm_copies = 117e3;                                          // bytes a us
+  constexpr double ends = 2.6, end_of_eight = 0.77, merge_of_groups = 0.4;            // us
+  constexpr double combine_end = 2.8, combine_of_eight = 0.93, change_of_item = 5.5;  // us
+  constexpr double memory = 4.7e6, sm_copies = 100e3;                                 // bytes a us
   const bool balanced = policy.balanced(), fp8 = is_fp8(p.spec.kv);
   const int groups = policy.wave_groups(), stage_tokens = policy.prefetch.stage_tokens;
   const std::int64_t attended = paged_attention_attended(p);
@@ -68,14 +68,13 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double rounds = static_cast<double>(ceil_div(blocks, resident));
   const double on_an_sm = static_cast<double>(ceil_div<std::int64_t>(min_of(blocks, resident), facts.compute_units));
 
-  // 32 rows of fp8 gain nothing from narrow heads, and scales of tokens cost them as much again (from a few times only:
-  // 81 sequences of 1027 tokens, 16 of 16384).
+  // 32 rows of fp8 gain nothing from narrow heads, and scales of tokens cost them more.
   const bool many_wide = fp8 && eights == 4;
-  const double narrow = p.spec.head_size == 64 ? (many_wide ? 1.35 : 0.65) : 1.0;
-  const double scaled = many_wide && p.spec.quant == QuantMode::per_token ? 0.7 : 0.0;
-  const double tile = (fp8 ? 0.31 + 0.11 * eights : 0.2 + 0.02 * eights) * narrow + scaled;
-  const double arithmetic = (fp8 ? 0.06 + 0.006 * eights : 0.32 + 0.02 * eights) + tiles * tile;
-  const double beside_others = 1.0 + 0.16 * (on_an_sm - 1.0) + 0.05 * (groups - 1);
+  const double narrow = p.spec.head_size == 64 && !many_wide ? 0.5 : 1.0;
+  const double scaled = p.spec.quant != QuantMode::per_token ? 0.0 : many_wide ? 0.6 : 0.09;
+  const double tile = (fp8 ? 0.236 + 0.087 * eights : 0.38 + 0.02 * eights) * narrow + scaled;
+  const double arithmetic = (fp8 ? 0.21 : 0.1 + 0.03 * eights) + tiles * tile;
+  const double beside_others = 1.0 + 0.35 * std::log2(on_an_sm * groups);
   const double changes = balanced ? change_of_item * static_cast<double>(items) / static_cast<double>(resident) : 0.0;
   const double computing =
       rounds * static_cast<double>(ceil_div<std::int64_t>(per_block, groups)) * arithmetic * beside_others + changes;
@@ -83,17 +82,17 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const std::int64_t segment = std::gcd(p.block_size, stage_tokens);
   const std::int64_t scales = p.spec.quant == QuantMode::per_token ? 2 : 0;
   const std::int64_t pieces = (segment == p.block_size ? 1 : p.spec.head_size / p.spec.unit()) + 1 + scales;
-  const double issue = 0.28 + 0.033 * static_cast<double>(stage_tokens / segment * pieces);
+  const double issue = 0.2 + 0.038 * static_cast<double>(stage_tokens / segment * pieces);
   const double copying = rounds * static_cast<double>(per_block) * max_of(issue, on_an_sm * stage_bytes / sm_copies);
 
   const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);
-  const double again = static_cast<double>(readers - 1) * (balanced ? 1.0 : 0.38);
+  const double again = static_cast<double>(readers - 1) * (balanced ? 1.0 : 0.12);
   const double tokens = static_cast<double>(align_up(attended, std::int64_t{p.block_size}) * heads);
-  const double reading = tokens * bytes_a_token / memory * (1.0 + again) * (balanced ? 1.03 : 1.0);
+  const double reading = tokens * bytes_a_token / memory * (1.0 + again);
 
-  // Another block's work hides the start and the end of one, where an SM has two and they wait for no others.
-  const double shown = all_resident > facts.compute_units && splits == 1 && !balanced ? 0.74 : 1.0;
-  const double merge = balanced ? combine_end + combine_of_eight * eights : splits > 1 ? cluster_end : 0.0;
+  // Other blocks' work hides the start and the end of one, where an SM has some and they wait for no others.
+  const double shown = all_resident > facts.compute_units && splits == 1 && !balanced ? 0.5 : 1.0;
+  const double merge = balanced ? combine_end + combine_of_eight * eights : 0.0;
   const double both_ends = ends + end_of_eight * eights + merge + (groups > 1 ? merge_of_groups : 0.0);
   return both_ends * (1.0 + (rounds - 1.0) * shown) +
          std::cbrt(computing * computing * computing + copying * copying * copying + reading * reading * reading);

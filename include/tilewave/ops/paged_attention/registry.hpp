@@ -36,7 +36,7 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
 
 /// Policies in the order of paged_attention_policies.
 struct PagedAttentionPolicies {
-  std::array<PagedAttentionPolicy, 9> list{};
+  std::array<PagedAttentionPolicy, 11> list{};
   int count = 0;
   constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
   constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
@@ -80,15 +80,24 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
   return policies;
 }
 
+/// Blocks of a staged entry that an SM holds, and wave groups of each.
+struct StagedBlocks {
+  int per_sm = 2, groups = 1;
+};
+
 /// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups: two blocks an SM, 96
-/// KiB of KV on its way in each, or one of two groups with twice that, for problems that have no two blocks for an SM.
-constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, int groups = 1) {
-  // Stages of 32 KiB; but for registers, and the probabilities of 32 rows, fewer tokens.
+/// KiB of KV on its way in each; or one of two groups with twice that, for problems that have no two blocks for an SM;
+/// or three with 64 KiB, for those whose blocks would leave a second round of two half empty, or do little each.
+constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, StagedBlocks blocks = {}) {
+  // Stages of 32 or 16 KiB; but for registers, and the probabilities of 32 rows, fewer tokens.
+  const bool three = blocks.per_sm == 3;
   const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = rows == 8 ? 256 : 2048 / rows;
-  const int stage_tokens = min_of(32 * 1024 / bytes_per_token, most_tokens);
+  const int stage_tokens = max_of(64, min_of((three ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
+  const int ring = blocks.groups * (three ? 64 : 96) * 1024;
   PagedAttentionPrefetch prefetch{
-      .slices = 1, .stages = groups * 96 * 1024 / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
-  return {.row_tiles = rows / 8, .waves = {1, 4 * groups}, .prefetch = prefetch, .waves_per_simd = 3};
+      .slices = 1, .stages = ring / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
+  return {
+      .row_tiles = rows / 8, .waves = {1, 4 * blocks.groups}, .prefetch = prefetch, .waves_per_simd = three ? 4 : 3};
 }
 
 constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
@@ -110,7 +119,9 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   for (const int rows : {8, 16, 32}) policies.add(detail::staged_policy(s, rows));
   for (const int rows : {8, 16, 32}) {
     policies.add(detail::balanced(detail::staged_policy(s, rows)));
-    if (rows < 32) policies.add(detail::staged_policy(s, rows, 2));
+    if (rows == 32) continue;
+    policies.add(detail::staged_policy(s, rows, {.per_sm = 1, .groups = 2}));
+    policies.add(detail::staged_policy(s, rows, {.per_sm = 3}));
   }
   return policies;
 }

@@ -39,8 +39,8 @@ struct PagedAttentionStagedDecode {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) B::launch_next();
-    if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     Work work(a);
+    if (L::clustered(a)) B::template open<1>(&shared.mailbox);
     if (B::wave_id() == L::groups * L::waves) {
       fetch(a, work, shared);
     } else {
@@ -68,7 +68,7 @@ struct PagedAttentionStagedDecode {
     }
     work.start();
     Ring ring = ring_of(a, work);
-    typename Stages::Pace pace(a.stage_ns);
+    typename Stages::Pace pace(B::block_id() < a.last_round ? a.stage_ns : a.last_stage_ns);
     for (; work.more(); work.next()) {
       if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
       shared.ring.fetch(a, work, piece, ring, pace);
