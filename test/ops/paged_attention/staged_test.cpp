@@ -21,10 +21,11 @@ struct StagedCase {
   PagedAttentionPolicy policy;
 };
 
+/// With one to three waves that fetch.
 constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages, int groups = 1) {
   return {.row_tiles = rows / 8,
           .waves = {1, 4 * groups},
-          .prefetch = {1, stages, stage_tokens},
+          .prefetch = {1, stages, stage_tokens, stages % 3 + 1},
           .waves_per_simd = groups + 1};
 }
 constexpr PagedAttentionSpec wide(DType type, int head_size) {
@@ -219,6 +220,12 @@ TEST_CASE("staged: policies that the kernel cannot do are refused") {
   for (const int groups : {0, 3, 4}) CHECK_FALSE(fits(spec, ring(8, 64, 12, groups)));
   CHECK_FALSE(fits(wide(DType::bf16, 256), ring(8, 64, 2, 2)));
   CHECK_FALSE(fits(spec, detail::balanced(ring(8, 64, 4, 2))));
+  // Somebody fetches, with waves that the policy leaves room for.
+  PagedAttentionPolicy fetched = ring(8, 64, 4);
+  for (const int waves : {1, 4, 0, 5}) {
+    fetched.prefetch.waves = waves;
+    CHECK(fits(spec, fetched) == (waves == 1 || waves == 4));
+  }
   // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
   CHECK_FALSE(fits(spec, ring(64, 64, 2)));
   CHECK_FALSE(fits(narrow(QuantMode::per_tensor, 64), ring(64, 64, 5)));

@@ -42,16 +42,16 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 
 /// Microseconds of a staged entry on an H200, its launch aside: what blocks do one after the other, their copies, and
 /// the memory for all of them, of which the longest decides and the others show. A stage takes a wave group's
-/// arithmetic, 35 % longer with every doubling of the groups on the SM; and its copies: of long ones an SM does 100
+/// arithmetic, 36 % longer with every doubling of the groups on the SM; and its copies: of long ones an SM does 100
 /// GB/s, and each takes the wave that issues it 38 ns. Clusters of four and more leave an eighth of the chip idle,
 /// since its parts hold no whole number of them. One more block that reads the same KV at the same time costs an
-/// eighth of it. (Fitted to 36500 measurements of 1794 problems on 2026-11-21: the plan of least cost takes 1.6 % more
-/// than the fastest on average, 14 % more in one of a hundred; docs/paged_attention.md.)
+/// eighth of it. (Fitted to 34600 measurements of 1700 problems on 2026-11-21: the plan of least cost takes 1.4 % more
+/// than the fastest on average, 13 % more in one of a hundred; docs/paged_attention.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
-  constexpr double ends = 2.6, end_of_eight = 0.77, merge_of_groups = 0.4;            // us
-  constexpr double combine_end = 2.8, combine_of_eight = 0.93, change_of_item = 5.5;  // us
-  constexpr double memory = 4.7e6, sm_copies = 100e3;                                 // bytes a us
+  constexpr double ends = 2.7, end_of_eight = 0.73;                                // us
+  constexpr double combine_end = 3.2, combine_of_eight = 1.0, change_of_item = 7;  // us
+  constexpr double memory = 4.6e6, sm_copies = 100e3;                              // bytes a us
   const bool balanced = policy.balanced(), fp8 = is_fp8(p.spec.kv);
   const int groups = policy.wave_groups(), stage_tokens = policy.prefetch.stage_tokens;
   const std::int64_t attended = paged_attention_attended(p);
@@ -70,11 +70,11 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
 
   // 32 rows of fp8 gain nothing from narrow heads, and scales of tokens cost them more.
   const bool many_wide = fp8 && eights == 4;
-  const double narrow = p.spec.head_size == 64 && !many_wide ? 0.5 : 1.0;
-  const double scaled = p.spec.quant != QuantMode::per_token ? 0.0 : many_wide ? 0.6 : 0.09;
-  const double tile = (fp8 ? 0.236 + 0.087 * eights : 0.38 + 0.02 * eights) * narrow + scaled;
-  const double arithmetic = (fp8 ? 0.21 : 0.1 + 0.03 * eights) + tiles * tile;
-  const double beside_others = 1.0 + 0.35 * std::log2(on_an_sm * groups);
+  const double narrow = p.spec.head_size == 64 && !many_wide ? 0.52 : 1.0;
+  const double scaled = p.spec.quant != QuantMode::per_token ? 0.0 : many_wide ? 0.63 : 0.08;
+  const double tile = (fp8 ? 0.24 + 0.095 * eights : 0.38 + 0.025 * eights) * narrow + scaled;
+  const double arithmetic = (fp8 ? 0.18 : 0.1 + 0.025 * eights) + tiles * tile;
+  const double beside_others = 1.0 + 0.36 * std::log2(on_an_sm * groups);
   const double changes = balanced ? change_of_item * static_cast<double>(items) / static_cast<double>(resident) : 0.0;
   const double computing =
       rounds * static_cast<double>(ceil_div<std::int64_t>(per_block, groups)) * arithmetic * beside_others + changes;
@@ -82,7 +82,7 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const std::int64_t segment = std::gcd(p.block_size, stage_tokens);
   const std::int64_t scales = p.spec.quant == QuantMode::per_token ? 2 : 0;
   const std::int64_t pieces = (segment == p.block_size ? 1 : p.spec.head_size / p.spec.unit()) + 1 + scales;
-  const double issue = 0.2 + 0.038 * static_cast<double>(stage_tokens / segment * pieces);
+  const double issue = 0.3 + 0.038 * static_cast<double>(stage_tokens / segment * pieces) / policy.prefetch.waves;
   const double copying = rounds * static_cast<double>(per_block) * max_of(issue, on_an_sm * stage_bytes / sm_copies);
 
   const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);
@@ -93,7 +93,7 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   // Other blocks' work hides the start and the end of one, where an SM has some and they wait for no others.
   const double shown = all_resident > facts.compute_units && splits == 1 && !balanced ? 0.5 : 1.0;
   const double merge = balanced ? combine_end + combine_of_eight * eights : 0.0;
-  const double both_ends = ends + end_of_eight * eights + merge + (groups > 1 ? merge_of_groups : 0.0);
+  const double both_ends = ends + end_of_eight * eights + merge;
   return both_ends * (1.0 + (rounds - 1.0) * shown) +
          std::cbrt(computing * computing * computing + copying * copying * copying + reading * reading * reading);
 }

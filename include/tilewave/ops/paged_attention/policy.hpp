@@ -20,11 +20,12 @@ struct PagedAttentionWaves {
 
 /// The ring that keeps KV loads in flight. In registers: a wave's tile of K, then of V, is cut along head_size into
 /// `slices` equal parts; `stages` slices are in flight, so stages == 2 * slices is one whole tile ahead. In shared
-/// memory: `stages` of `stage_tokens` of K and V, which a wave of its own keeps full (staged_kernel.hpp).
+/// memory: `stages` of `stage_tokens` of K and V, which `waves` of their own keep full (staged_kernel.hpp).
 struct PagedAttentionPrefetch {
   int slices = 1;
   int stages = 2;
   int stage_tokens = 0;  // 0: in registers
+  int waves = 0;
   friend constexpr bool operator==(const PagedAttentionPrefetch&, const PagedAttentionPrefetch&) = default;
 };
 
@@ -47,7 +48,7 @@ struct PagedAttentionPolicy {
   TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
   /// Of a staged entry: groups of four waves, each with stages of its own (staged_kernel.hpp).
   TILEWAVE_HOST_DEVICE constexpr int wave_groups() const { return waves_per_block() / 4; }
-  /// Waves that compute.
+  /// Waves that compute; others fetch.
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
   /// Query rows one block holds.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return (staged() ? 8 : 16) * row_tiles * waves.rows; }
@@ -79,14 +80,15 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
     // What the blocks of a cluster send each other (PagedAttentionStagedLayout::Received) lies in the ring.
     const int groups = p.wave_groups(), received = p.row_tiles * (2048 + 512 * max_of(8, s.head_size / 16));
     return s.values == ValueLayout::dim_major && s.head_size % 64 == 0 && power_of_two(s.head_size) &&
-           p.waves.rows == 1 && p.waves.tokens == 4 * groups && p.waves_per_simd > groups &&  // and one that fetches
+           p.waves.rows == 1 && p.waves.tokens == 4 * groups && ring.waves >= 1 &&
+           4 * groups + ring.waves <= 4 * p.waves_per_simd &&
            (groups == 1 || (groups == 2 && s.head_size <= 128 && !p.balanced())) && power_of_two(p.row_tiles) &&
            p.row_tiles <= 8 && ring.slices == 1 && ring.stages >= 1 && ring.stages % groups == 0 &&
            received <= ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv) &&
            power_of_two(ring.stage_tokens) && ring.stage_tokens >= 64 &&
            ring.stage_tokens <= 512;  // a lane for each page of 16 tokens
   }
-  return p.row_tiles >= 1 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
+  return p.row_tiles >= 1 && p.prefetch.waves == 0 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
          (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&
          k_chunks % p.prefetch.slices == 0 && values.count / values.width % p.prefetch.slices == 0 &&
          p.prefetch.stages >= 1 && (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);

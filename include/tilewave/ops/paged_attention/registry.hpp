@@ -94,8 +94,11 @@ constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int ro
   const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = rows == 8 ? 256 : 2048 / rows;
   const int stage_tokens = max_of(64, min_of((three ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
   const int ring = blocks.groups * (three ? 64 : 96) * 1024;
-  PagedAttentionPrefetch prefetch{
-      .slices = 1, .stages = ring / (stage_tokens * bytes_per_token), .stage_tokens = stage_tokens};
+  // As many waves fetch as registers reach for: small pages want them.
+  PagedAttentionPrefetch prefetch{.slices = 1,
+                                  .stages = ring / (stage_tokens * bytes_per_token),
+                                  .stage_tokens = stage_tokens,
+                                  .waves = three ? 1 : 2 * blocks.groups};
   return {
       .row_tiles = rows / 8, .waves = {1, 4 * blocks.groups}, .prefetch = prefetch, .waves_per_simd = three ? 4 : 3};
 }

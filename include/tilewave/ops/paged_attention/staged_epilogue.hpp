@@ -35,7 +35,7 @@ struct PagedAttentionStagedEpilogue {
     float scale[2], lse[2];
   };
 
-  /// Called by a wave group once for each piece of work. The wave that fetches calls accompany() at its end.
+  /// Called by a wave group once for each piece of work. Waves that fetch call accompany() at their end.
   TILEWAVE_DEVICE static void run(const Args& a, const Place& at, State& s, typename L::Shared& shared) {
     const int lane = B::lane_id(), wave = L::wave();
     if constexpr (L::groups > 1) merge_groups(s, shared);

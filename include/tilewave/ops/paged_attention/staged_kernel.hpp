@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Paged-attention decode through shared memory, for rooms with bulk copies and wave-group products. A block is one wave
-// group that computes, or two that take stages in turn, and a wave that fetches: it keeps a ring of stages,
+// group that computes, or two that take stages in turn, and waves that fetch: they keep a ring of stages,
 // `stage_tokens` of K and V each, full with copies that take whole pieces of a page, so that nothing but the ring's
 // size bounds the bytes in flight. A group multiplies K and V where they lie; queries and probabilities lie beside
 // them, scores and outputs are in registers (staged_layout.hpp). Grid: clusters that share one (sequence, kv head, row
@@ -34,15 +34,15 @@ struct PagedAttentionStagedDecode {
   using Probabilities = Chunk[L::stage_tokens / 8][L::rows];
   using Sums = float[L::eights][2];
 
-  static constexpr int block_threads = L::groups * L::group_lanes + L::lanes;
+  static constexpr int block_threads = L::groups * L::group_lanes + L::fetching * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) B::launch_next();
     Work work(a);
     if (L::clustered(a)) B::template open<1>(&shared.mailbox);
-    if (B::wave_id() == L::groups * L::waves) {
-      fetch(a, work, shared);
+    if (const int fetching = B::wave_id() - L::groups * L::waves; fetching >= 0) {
+      fetch(a, work, fetching, shared);
     } else {
       compute(a, work, shared);
     }
@@ -50,7 +50,7 @@ struct PagedAttentionStagedDecode {
 
  private:
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
-  /// The wave that fetches and those that compute go round alike.
+  /// Waves that fetch and those that compute go round alike.
   TILEWAVE_DEVICE static Ring ring_of(const Args& a, const Work& work) {
     return L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
   }
@@ -58,20 +58,20 @@ struct PagedAttentionStagedDecode {
   // A block executes little code often, and much of it once: that costs time, since it has to be fetched. So what can
   // be done before the length is there, comes before it.
 
-  TILEWAVE_DEVICE static void fetch(const Args& a, Work& work, Shared& shared) {
-    shared.ring.begin();
+  TILEWAVE_DEVICE static void fetch(const Args& a, Work& work, int wave, Shared& shared) {
+    if (wave == 0) shared.ring.begin();
     B::barrier();
     typename Stages::Piece piece;
     if constexpr (!P.balanced()) {
-      work.prefetch_pages();
-      piece = Stages::piece_of(a, work.kv_head(), lane());
+      if (wave == 0) work.prefetch_pages();
+      piece = Stages::piece_of(a, work.kv_head(), Stages::first_piece(wave));
     }
     work.start();
     Ring ring = ring_of(a, work);
     typename Stages::Pace pace(B::block_id() < a.last_round ? a.stage_ns : a.last_stage_ns);
     for (; work.more(); work.next()) {
-      if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), lane());
-      shared.ring.fetch(a, work, piece, ring, pace);
+      if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), Stages::first_piece(wave));
+      shared.ring.fetch(a, work, wave, piece, ring, pace);
     }
     Epilogue::accompany(a, shared);
   }

@@ -21,7 +21,8 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr PagedAttentionPolicy policy = P;
 
   static constexpr int waves = 4, lanes = B::facts.wave_lanes, group_lanes = waves * lanes;  // of a group
-  static constexpr int groups = P.wave_groups();  // of a block: they take its stages in turn
+  static constexpr int groups = P.wave_groups();     // of a block: they take its stages in turn
+  static constexpr int fetching = P.prefetch.waves;  // behind them: each a share of a stage's copies
   static constexpr int unit = S.unit(), head_size = S.head_size;
   static constexpr int stage_tokens = P.prefetch.stage_tokens, tiles = stage_tokens / 64, out_tiles = head_size / 64;
   static constexpr int rows = P.block_rows(), eights = rows / 8;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The ring of stages in shared memory that one wave keeps full of K and V, and how it copies them out of their pages.
+// The ring of stages in shared memory that a few waves keep full of K and V, and how they copy them out of their pages.
 #pragma once
 
 #include "tilewave/ops/paged_attention/pace.hpp"
@@ -49,7 +49,7 @@ struct PagedAttentionStages {
   };
   typename B::Mbarrier full[stages], empty[stages];
 
-  /// By the wave that fetches.
+  /// By one of the waves that fetch.
   TILEWAVE_DEVICE void begin() {
     if (B::lane_id() == 0) {
       for (int i = 0; i < stages; ++i) {
@@ -68,9 +68,12 @@ struct PagedAttentionStages {
     std::int32_t segment, in_stage, bytes;
   };
 
-  /// The wave that fetches: fills the stages of one piece of work, each as soon as it is free. Lanes look up the pages
-  /// of the next segments, one each, a round of them ahead. `first_piece`: piece_of the lane.
-  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, const Piece& first_piece, Ring& at,
+  /// The first of the lane's pieces: the waves that fetch share them out, in turn.
+  TILEWAVE_DEVICE static std::int32_t first_piece(int wave) { return B::lane_id() * L::fetching + wave; }
+
+  /// A wave that fetches: its share of the stages of one piece of work, each as soon as it is free. Lanes look up the
+  /// pages of the next segments, one each, a round of them ahead. `piece_0`: piece_of first_piece().
+  TILEWAVE_DEVICE void fetch(const PagedAttentionArgs& a, const Work& work, int wave, const Piece& piece_0, Ring& at,
                              Pace& pace) {
     const int lane = B::lane_id();
     const std::int32_t segments = stage_tokens >> a.segment_shift;
@@ -89,9 +92,9 @@ struct PagedAttentionStages {
       typename B::Mbarrier* landed = &full[at.slot];
       pace.look();
       B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
-      B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
-      for (std::int32_t index = lane; index - lane < segments * a.pieces.divisor; index += L::lanes) {
-        const Piece piece = index == lane ? first_piece : piece_of(a, work.kv_head(), index);
+      if (wave == 0) B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
+      for (std::int32_t done = 0; done < segments * a.pieces.divisor; done += L::fetching * L::lanes) {
+        const Piece piece = done == 0 ? piece_0 : piece_of(a, work.kv_head(), done + first_piece(wave));
         const std::int32_t page = B::shuffle(pages, ahead % L::lanes + min_of(piece.segment, segments - 1));
         if (piece.segment < from || piece.segment >= to) continue;
         const std::int32_t in_page =
