@@ -74,7 +74,7 @@ class BundleCheck(unittest.TestCase):
             "outside the kernel's arguments", lambda b: pointer(b).update(offset=b["launches"][0]["kernarg_bytes"])
         )
         self.broken("outside the kernel's arguments", lambda b: pointer(b).update(offset=4))
-        self.broken("two pointers", lambda b: pointer(b).update(offset=8))
+        self.broken("two pointers", lambda b: pointer(b).update(offset=b["launches"][0]["pointers"][1]["offset"]))
         self.broken(
             "is not zero", lambda b: b["launches"][0].update(kernarg_hex="01" + b["launches"][0]["kernarg_hex"][2:])
         )
