@@ -18,6 +18,8 @@ PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, std::int32_t ba
   PagedAttentionProblem p{.spec = spec, .batch = batch, .num_q_heads = rows * kv_heads, .num_kv_heads = kv_heads};
   p.block_size = 16;
   p.table_columns = ceil_div(context, 16);
+  p.k_strides = packed_key_strides(spec, kv_heads, 16);
+  p.v_strides = packed_value_strides(spec, kv_heads, 16, true);
   return p;
 }
 

@@ -165,6 +165,23 @@ constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem
   return policy.staged() ? 0 : paged_attention_workspace_size(p, num_splits);
 }
 
+/// How a staged launch copies KV: segments, tokens that lie together in a page and in a stage, each in pieces that are
+/// contiguous in both.
+struct PagedAttentionCopies {
+  std::int32_t segment, k_pieces, v_pieces, scale_pieces;
+  constexpr std::int32_t pieces() const { return k_pieces + v_pieces + scale_pieces; }
+};
+constexpr PagedAttentionCopies paged_attention_copies(const PagedAttentionProblem& p,
+                                                      const PagedAttentionPolicy& policy) {
+  const std::int32_t unit = p.spec.unit(), segment = std::gcd(p.block_size, policy.prefetch.stage_tokens);
+  const bool whole_page = segment == p.block_size && p.k_strides.unit == std::int64_t{p.block_size} * unit;
+  const bool packed_values = p.v_strides.unit == std::int64_t{p.spec.head_size} * unit;
+  return {.segment = segment,
+          .k_pieces = whole_page ? 1 : p.spec.head_size / unit,
+          .v_pieces = packed_values ? 1 : segment / unit,
+          .scale_pieces = p.spec.quant == QuantMode::per_token ? 2 : 0};
+}
+
 /// The arguments that say which tokens a sequence attends (PagedAttentionReach), nothing else.
 inline PagedAttentionArgs paged_attention_reach_args(const PagedAttentionProblem& p) {
   PagedAttentionArgs a{};
@@ -173,6 +190,30 @@ inline PagedAttentionArgs paged_attention_reach_args(const PagedAttentionProblem
   a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
   return a;
 }
+
+namespace detail {
+
+/// How early blocks of a staged launch may fetch (PagedAttentionPace): in each of at most two rounds, as the memory
+/// delivers to its blocks. 94 % of its peak: an H200 reads at 4.5 of 4.8 TB/s; fp8, which computes as long as it reads,
+/// ends sooner with 4.4. More rounds even out by themselves; few blocks, which latency bounds, are not paced.
+inline void set_pace(PagedAttentionArgs& a, const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                     const ArchFacts& facts, int num_splits) {
+  const double bytes_a_second = (is_fp8(p.spec.kv) ? 0.92 : 0.94) * facts.hbm_bytes_per_second;
+  const std::int64_t stage_bytes = std::int64_t{policy.prefetch.stage_tokens} / a.segment * a.segment_bytes;
+  const double all_ns = 1e9 * static_cast<double>(stage_bytes) / bytes_a_second;
+  const std::int64_t blocks = policy.balanced() ? a.workers : paged_attention_grid(p, policy, num_splits);
+  const std::int64_t resident = paged_attention_resident(policy, facts, num_splits);
+  const std::int64_t in_last = (blocks - 1) % resident + 1;
+  const auto round_ns = [&](std::int64_t of) {
+    const bool paced = blocks <= 2 * resident && 4 * of >= 3 * facts.compute_units;
+    return paced ? static_cast<float>(all_ns * static_cast<double>(of) / static_cast<double>(blocks)) : 0.0f;
+  };
+  a.stage_ns = round_ns(resident);
+  a.last_stage_ns = round_ns(in_last);
+  a.last_round = static_cast<std::int32_t>(blocks - in_last);
+}
+
+}  // namespace detail
 
 inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                                const ArchFacts& facts, int num_splits) {
@@ -222,32 +263,15 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.combine_waves = FastDiv::by(few_rows ? paged_attention_combine_threads / facts.wave_lanes : 1);
   a.cluster = policy.staged() && !policy.balanced() ? num_splits : 1;
   if (policy.staged()) {
-    const std::int32_t unit = p.spec.unit(), units = p.spec.head_size / unit;
-    a.segment = std::gcd(p.block_size, policy.prefetch.stage_tokens);
+    const PagedAttentionCopies copies = paged_attention_copies(p, policy);
+    a.segment = copies.segment;
     while ((1 << a.segment_shift) < a.segment) ++a.segment_shift;
-    const std::int32_t scales = p.spec.quant == QuantMode::per_token ? 2 : 0;
-    a.segment_bytes = a.segment * (2 * p.spec.head_size * size_of(p.spec.kv) + scales * int{sizeof(float)});
-    const bool whole_page = a.segment == p.block_size && p.k_strides.unit == std::int64_t{p.block_size} * unit;
-    const std::int32_t k_pieces = whole_page ? 1 : units;
-    const std::int32_t v_pieces = p.v_strides.unit == std::int64_t{p.spec.head_size} * unit ? 1 : a.segment / unit;
-    a.k_pieces = FastDiv::by(k_pieces);
-    a.v_pieces = FastDiv::by(v_pieces);
-    a.pieces = FastDiv::by(k_pieces + v_pieces + scales);
-    // 94 %: an H200 reads at 4.5 of its 4.8 TB/s; fp8, which computes as long as it reads, ends sooner with 4.4. More
-    // than two rounds even out by themselves; few blocks, which latency bounds, are not paced.
-    const double bytes_a_second = (is_fp8(p.spec.kv) ? 0.92 : 0.94) * facts.hbm_bytes_per_second;
-    const std::int64_t stage_bytes = std::int64_t{policy.prefetch.stage_tokens} / a.segment * a.segment_bytes;
-    const double all_ns = 1e9 * static_cast<double>(stage_bytes) / bytes_a_second;
-    const std::int64_t blocks = policy.balanced() ? a.workers : paged_attention_grid(p, policy, num_splits);
-    const std::int64_t resident = paged_attention_resident(policy, facts, num_splits);
-    const std::int64_t in_last = (blocks - 1) % resident + 1;
-    const auto round_ns = [&](std::int64_t of) {
-      const bool paced = blocks <= 2 * resident && 4 * of >= 3 * facts.compute_units;
-      return paced ? static_cast<float>(all_ns * static_cast<double>(of) / static_cast<double>(blocks)) : 0.0f;
-    };
-    a.stage_ns = round_ns(resident);
-    a.last_stage_ns = round_ns(in_last);
-    a.last_round = static_cast<std::int32_t>(blocks - in_last);
+    a.segment_bytes =
+        a.segment * (2 * p.spec.head_size * size_of(p.spec.kv) + copies.scale_pieces * int{sizeof(float)});
+    a.k_pieces = FastDiv::by(copies.k_pieces);
+    a.v_pieces = FastDiv::by(copies.v_pieces);
+    a.pieces = FastDiv::by(copies.pieces());
+    detail::set_pace(a, p, policy, facts, num_splits);
   }
   return a;
 }

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "tilewave/ops/paged_attention/args.hpp"
 
@@ -79,10 +78,9 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double computing =
       rounds * static_cast<double>(ceil_div<std::int64_t>(per_block, groups)) * arithmetic * beside_others + changes;
 
-  const std::int64_t segment = std::gcd(p.block_size, stage_tokens);
-  const std::int64_t scales = p.spec.quant == QuantMode::per_token ? 2 : 0;
-  const std::int64_t pieces = (segment == p.block_size ? 1 : p.spec.head_size / p.spec.unit()) + 1 + scales;
-  const double issue = 0.3 + 0.038 * static_cast<double>(stage_tokens / segment * pieces) / policy.prefetch.waves;
+  const PagedAttentionCopies copies = paged_attention_copies(p, policy);
+  const std::int32_t stage_copies = stage_tokens / copies.segment * copies.pieces();
+  const double issue = 0.3 + 0.038 * static_cast<double>(stage_copies) / policy.prefetch.waves;
   const double copying = rounds * static_cast<double>(per_block) * max_of(issue, on_an_sm * stage_bytes / sm_copies);
 
   const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);
