@@ -138,7 +138,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::sched_fence() } -> std::same_as<void>;
 };
 
-/// A room with copies that one wave fetches for others, into a ring of stages in shared memory:
+/// A room with copies that some waves fetch for others, into a ring of stages in shared memory:
 ///   mbarrier    an Mbarrier in shared memory counts, phase after phase, arrivals of waves and bytes of copies.
 ///               mbarrier_init(b, waves) by one lane, once; mbarrier_ready() by it after the last one; then barrier().
 ///               By all lanes of a wave, which agree: mbarrier_arrive(b), one arrival, releases what the wave did;

@@ -16,6 +16,10 @@ struct Clock {
   static bool any(bool predicate) { return predicate; }
 };
 
+int blocks_of(const PagedAttentionPolicy& policy, int batch, int splits) {
+  return policy.balanced() ? paged_attention_workers(policy, sm90_facts) : batch * splits;
+}
+
 /// When stages of a block are fetched that needs `each` ns for one.
 std::vector<std::uint64_t> fetched_at(int stages, float stage_ns, float share, std::uint64_t each) {
   Clock::now = 1000;
@@ -47,38 +51,91 @@ TEST_CASE("pace: a block that is behind never waits, nor does one without a pace
   }
 }
 
+PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int kv_heads, int group) {
+  PagedAttentionProblem p{.spec = spec, .batch = batch, .num_q_heads = kv_heads * group, .num_kv_heads = kv_heads};
+  p.block_size = 64;
+  p.table_columns = 128;
+  p.k_strides = packed_key_strides(spec, kv_heads, 64);
+  p.v_strides = packed_value_strides(spec, kv_heads, 64, true);
+  return p;
+}
+
 TEST_CASE("pace: of launches whose blocks all run in two rounds at most, those rounds that take most of the chip") {
   const PagedAttentionSpec spec{.head_size = 128};
-  // 64 tokens of K and V in bf16, 32 KiB, at 4800 bytes a ns.
-  const float all = 32768 / (0.94f * 4800);
-  /// What the blocks of full rounds, and those of the last, need for a stage, as shares of what all of them need.
-  const auto check = [&](const PagedAttentionPolicy& policy, int batch, int splits, int full, int last) {
-    PagedAttentionProblem p{.spec = spec, .batch = batch, .num_q_heads = 8, .num_kv_heads = 1};
-    p.block_size = 64;
-    p.table_columns = 128;
-    p.k_strides = packed_key_strides(spec, 1, 64);
-    p.v_strides = packed_value_strides(spec, 1, 64, true);
-    const PagedAttentionArgs a = paged_attention_args(p, policy, sm90_facts, splits);
-    const int blocks = policy.balanced() ? a.workers : batch * splits;
-    CAPTURE(batch, splits, blocks, a.last_round, a.stage_ns, a.last_stage_ns);
-    const auto share = [&](int of) { return Approx(all * static_cast<float>(of) / static_cast<float>(blocks)); };
-    CHECK(a.last_stage_ns == share(last));
-    if (a.last_round > 0) CHECK(a.stage_ns == share(full));
+  const auto check = [&](const PagedAttentionPolicy& policy, int batch, int splits, int last_round, bool first_paced,
+                         bool last_paced) {
+    const PagedAttentionArgs a = paged_attention_args(problem_of(spec, batch, 1, 8), policy, sm90_facts, splits);
+    CAPTURE(batch, splits, a.last_round, a.stage_ns, a.last_stage_ns);
+    // 64 tokens of K and V in bf16, 32 KiB, at 4800 bytes a ns.
+    const float stage_ns = 32768 / (0.94f * 4800);
+    if (blocks_of(policy, batch, splits) <= 2 * paged_attention_resident(policy, sm90_facts, splits))
+      CHECK(a.last_round == last_round);
+    CHECK(a.stage_ns == Approx(first_paced ? stage_ns : 0.0f));
+    CHECK(a.last_stage_ns == Approx(last_paced ? stage_ns : 0.0f));
   };
   const PagedAttentionPolicy one = detail::staged_policy(spec, 8),
-                             three = detail::staged_policy(spec, 8, {.per_sm = 3}),
-                             two = detail::staged_policy(spec, 8, {.per_sm = 1, .groups = 2});
-  for (const int batch : {1, 98}) check(one, batch, 1, 0, 0);
-  for (const int batch : {99, 132, 264}) check(one, batch, 1, 0, batch);
-  for (const int batch : {265, 362}) check(one, batch, 1, 264, 0);
-  for (const int batch : {363, 528}) check(one, batch, 1, 264, batch - 264);
-  for (const int batch : {529, 1000}) check(one, batch, 1, 0, 0);
-  check(two, 133, 1, 132, 0);
-  check(two, 231, 1, 132, 99);
-  check(three, 396, 1, 0, 396);
-  check(one, 28, 8, 0, 224);
-  check(one, 29, 8, 231, 0);  // clusters of 8 leave an eighth of the chip idle
-  for (const int batch : {1, 1000}) check(detail::balanced(one), batch, 1, 0, 264);
+                             two = detail::staged_policy(spec, 8, {.per_sm = 1, .groups = 2}),
+                             three = detail::staged_policy(spec, 8, {.per_sm = 3});
+  for (const int batch : {0, 1, 98}) check(one, batch, 1, 0, false, false);
+  for (const int batch : {99, 132, 264}) check(one, batch, 1, 0, false, true);
+  for (const int batch : {265, 362}) check(one, batch, 1, 264, true, false);
+  for (const int batch : {363, 528}) check(one, batch, 1, 264, true, true);
+  for (const int batch : {529, 1000}) check(one, batch, 1, 0, false, false);
+  check(two, 133, 1, 132, true, false);
+  check(two, 231, 1, 132, true, true);
+  check(three, 396, 1, 0, false, true);
+  check(one, 28, 8, 0, false, true);
+  check(one, 29, 8, 224, true, false);  // clusters of 8 leave an eighth of the chip idle, and are not cut
+  for (const int batch : {1, 1000}) check(detail::balanced(one), batch, 1, 0, false, true);
+}
+
+/// The share of each block, as the wave that fetches works it out.
+template <class L>
+struct SharesKernel {
+  using Room = typename L::Room;
+  static constexpr int block_threads = Room::facts.wave_lanes, waves_per_simd = 1;
+  struct Args {
+    PagedAttentionArgs problem;
+    float* shares;
+    std::int32_t* stages;  // of the block
+  };
+  struct Shared {};
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    PagedAttentionWork<L> work(args.problem);
+    work.start();
+    if (work.stages() == 0) return;
+    const float share = work.share();
+    if (Room::lane_id() != 0) return;
+    args.shares[Room::block_id()] = share;
+    args.stages[Room::block_id()] = work.stages();
+  }
+};
+
+TEST_CASE("pace: blocks of a round share the time that the memory takes for their own tokens, not for all") {
+  using Room = host::Backend<ArchId::sm90>;
+  constexpr PagedAttentionSpec spec{.head_size = 128};
+  constexpr PagedAttentionPolicy policy = detail::staged_policy(spec, 8);
+  using K = SharesKernel<PagedAttentionStagedLayout<Room, spec, policy>>;
+  // 16 query heads on each of 3 kv heads: two row groups read the same, at the same time. 360 blocks, 264 at first.
+  std::vector<std::int32_t> lengths(60, 200);
+  for (std::size_t s = 40; s < lengths.size(); ++s) lengths[s] = 8000;
+  lengths[7] = 0;
+  lengths[50] = 100;
+  PagedAttentionProblem p = problem_of(spec, static_cast<int>(lengths.size()), 3, 16);
+  p.context_lengths = lengths.data();
+  const PagedAttentionArgs a = paged_attention_args(p, policy, sm90_facts, 1);
+  REQUIRE(a.last_round == 264);
+  std::vector<float> shares(360, -1.0f);
+  std::vector<std::int32_t> stages(360, 0);
+  REQUIRE(Room::launch<K>({360, K::block_threads}, {a, shares.data(), stages.data()}, nullptr).ok());
+  const double in_first = (39 * 4 + 4 * 125) * 3, in_last = (15 * 125 + 2) * 3;  // stages of 64 tokens, of each kv head
+  for (int block = 0; block < 360; ++block) {
+    CAPTURE(block);
+    const int length = lengths[static_cast<std::size_t>(block / 6)], own = ceil_div(length, 64);
+    CHECK(stages[static_cast<std::size_t>(block)] == own);
+    if (own > 0)
+      CHECK(shares[static_cast<std::size_t>(block)] == Approx((block < 264 ? in_first : in_last) / own).epsilon(1e-5));
+  }
 }
 
 }  // namespace

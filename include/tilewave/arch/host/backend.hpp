@@ -8,7 +8,8 @@
 // What it cannot show: timing, cache and register effects, hardware hazards, and memory orders weaker than a CPU's.
 //
 //   TILEWAVE_HOST_THREADS    threads that run blocks (default: the cores)
-//   TILEWAVE_HOST_SCHEDULE   lockstep, reverse, first_wave_ahead, last_wave_ahead, random
+//   TILEWAVE_HOST_SCHEDULE   lockstep, reverse, first_wave_ahead, last_wave_ahead, random,
+//                            one_wave_behind
 //   TILEWAVE_HOST_SEED       of the random schedule
 #pragma once
 

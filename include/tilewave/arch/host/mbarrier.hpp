@@ -112,14 +112,15 @@ TILEWAVE_HOST_UNTRACKED inline void land_any(Lane& self) {
   }
 }
 
-/// Nobody can run: the copies that a wave waits for land, one barrier's after the other until somebody can.
-TILEWAVE_HOST_UNTRACKED inline void land_awaited(Lane& self) {
+/// Nobody can run, but those `behind`: the copies that another wave waits for land, one barrier's after the other until
+/// somebody can.
+TILEWAVE_HOST_UNTRACKED inline void land_awaited(Lane& self, WaveSet behind = 0) {
   Cluster& cluster = *self.cluster;
   const bool descending =
       cluster.options.schedule == Schedule::reverse || cluster.options.schedule == Schedule::last_wave_ahead;
-  for (int n = 0; n < cluster.waves() && cluster.runnable == 0; ++n) {
+  for (int n = 0; n < cluster.waves() && (cluster.runnable & ~behind) == 0; ++n) {
     const Wave& wave = *cluster.wave[descending ? cluster.waves() - 1 - n : n];
-    if (wave.awaited.lane == nullptr) continue;
+    if (wave.awaited.lane == nullptr || (behind >> wave.slot & 1) != 0) continue;
     Block& block = *wave.block;
     for (int i = 0; i < block.copies; ++i) {
       if (block.copy[i].barrier == wave.awaited.barrier && block.copy[i].landed < 0) land(self, block, block.copy[i]);

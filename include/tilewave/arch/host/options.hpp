@@ -23,10 +23,12 @@ namespace tilewave::host {
 ///   first_wave_ahead  the lowest wave runs as far as it can before the others
 ///   last_wave_ahead   the highest wave does
 ///   random            every decision is drawn from `seed`; also switches at memory accesses and shuffles the blocks
-enum class Schedule : int { lockstep, reverse, first_wave_ahead, last_wave_ahead, random };
+///   one_wave_behind   wave `seed`, modulo those of the cluster, runs only when no other can and no copy that lands
+///                     would let one
+enum class Schedule : int { lockstep, reverse, first_wave_ahead, last_wave_ahead, random, one_wave_behind };
 
-inline constexpr std::array all_schedules{Schedule::lockstep, Schedule::reverse, Schedule::first_wave_ahead,
-                                          Schedule::last_wave_ahead, Schedule::random};
+inline constexpr std::array all_schedules{Schedule::lockstep,        Schedule::reverse, Schedule::first_wave_ahead,
+                                          Schedule::last_wave_ahead, Schedule::random,  Schedule::one_wave_behind};
 
 constexpr std::string_view name_of(Schedule schedule) {
   switch (schedule) {
@@ -35,6 +37,7 @@ constexpr std::string_view name_of(Schedule schedule) {
     case Schedule::first_wave_ahead: return "first_wave_ahead";
     case Schedule::last_wave_ahead: return "last_wave_ahead";
     case Schedule::random: return "random";
+    case Schedule::one_wave_behind: return "one_wave_behind";
   }
   return "unknown";
 }
@@ -42,7 +45,7 @@ constexpr std::string_view name_of(Schedule schedule) {
 struct Options {
   int threads = 0;  // that run blocks in parallel; 0 takes the number of cores
   Schedule schedule = Schedule::lockstep;
-  std::uint64_t seed = 0;  // of Schedule::random
+  std::uint64_t seed = 0;  // of Schedule::random and one_wave_behind
 
   friend constexpr bool operator==(const Options&, const Options&) = default;
 };
@@ -104,7 +107,7 @@ inline Status parse_options(const char* threads, const char* schedule, const cha
     if (!known) {
       return {StatusCode::bad_value,
               "TILEWAVE_HOST_SCHEDULE is none of lockstep, reverse, first_wave_ahead, "
-              "last_wave_ahead, random"};
+              "last_wave_ahead, random, one_wave_behind"};
     }
   }
   if (seed != nullptr) {

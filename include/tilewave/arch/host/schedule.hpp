@@ -39,6 +39,12 @@ TILEWAVE_HOST_UNTRACKED inline int any_of(WaveSet mask, std::uint64_t random) {
   return lowest(mask);
 }
 
+/// The slot of the wave that one_wave_behind keeps back; -1 with the other schedules.
+TILEWAVE_HOST_UNTRACKED inline int kept_back(const Cluster& cluster) {
+  if (cluster.options.schedule != Schedule::one_wave_behind) return -1;
+  return static_cast<int>(cluster.options.seed % static_cast<std::uint64_t>(cluster.waves()));
+}
+
 /// The wave to go on with among the runnable ones (at least one), after `from` has done all it can.
 TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
   switch (cluster.options.schedule) {
@@ -46,6 +52,12 @@ TILEWAVE_HOST_UNTRACKED inline Wave& next_wave(Cluster& cluster, int from) {
     case Schedule::reverse: return *cluster.wave[next_below(cluster.runnable, from)];
     case Schedule::first_wave_ahead: return *cluster.wave[lowest(cluster.runnable)];
     case Schedule::last_wave_ahead: return *cluster.wave[highest(cluster.runnable)];
+    case Schedule::one_wave_behind: {
+      const WaveSet behind = WaveSet{1} << kept_back(cluster);
+      if ((cluster.runnable & ~behind) == 0 && cluster.copies_in_flight != 0) land_awaited(*current_lane, behind);
+      const WaveSet others = cluster.runnable & ~behind;
+      return *cluster.wave[next_above(others != 0 ? others : cluster.runnable, from)];
+    }
     case Schedule::random: break;
   }
   return *cluster.wave[any_of(cluster.runnable, cluster.draw())];
@@ -99,7 +111,7 @@ TILEWAVE_HOST_UNTRACKED inline void stop(Lane& self) {
          waiting->of_cluster ? cluster.lanes() : cluster.block_lanes, waiting->barrier.base_name(),
          waiting->barrier.line, meeting.returned);
   }
-  const bool stay = wave.ready != 0 && cluster.options.schedule != Schedule::random;
+  const bool stay = wave.ready != 0 && cluster.options.schedule != Schedule::random && wave.slot != kept_back(cluster);
   go(self, stay ? next_lane(cluster, wave, self.index) : first_lane(cluster, wave.slot));
 }
 
@@ -144,6 +156,7 @@ TILEWAVE_HOST_UNTRACKED inline void complete(Lane& self) {
     case Schedule::last_wave_ahead: break;
     case Schedule::lockstep:
     case Schedule::reverse:
+    case Schedule::one_wave_behind:
       if (cluster.waves() > 1) detail::yield(self);
       break;
     case Schedule::random: detail::yield(self); break;

@@ -43,7 +43,7 @@ struct PagedAttentionArgs {
   std::int32_t segment;        // of a staged launch: tokens that lie together in a page and in a stage
   std::int32_t segment_shift;  // log2
   std::int32_t segment_bytes;  // of K, V and their scales
-  float stage_ns;              // in which the memory delivers a stage to a round of blocks; 0 where they are not paced
+  float stage_ns;              // in which the memory delivers a stage; 0 where blocks are not paced
   float last_stage_ns;         // of blocks in the last round
 
   std::int32_t last_round;     // where it begins
@@ -129,16 +129,16 @@ constexpr int paged_attention_fixed_splits(const PagedAttentionProblem& p, const
 
 /// Blocks of a balanced launch: as many as the chip holds at a time.
 constexpr std::int32_t paged_attention_workers(const PagedAttentionPolicy& policy, const ArchFacts& facts) {
-  const int block_waves = policy.waves_per_block() + policy.prefetch.waves;
-  return facts.compute_units * max_of(1, facts.simds_per_cu * policy.waves_per_simd / block_waves);
+  return facts.compute_units * policy.blocks_per_cu(facts);
 }
 
-/// Blocks of a launch that run at the same time. Clusters of four and more leave an eighth of an H200 idle: its parts
-/// hold no whole number of them.
+/// Blocks of a launch that run at the same time, whole clusters. Those of four and more leave an eighth of an H200
+/// idle: its parts hold no whole number of them.
 constexpr std::int32_t paged_attention_resident(const PagedAttentionPolicy& policy, const ArchFacts& facts,
                                                 int num_splits) {
   const std::int32_t all = paged_attention_workers(policy, facts);
-  return policy.staged() && num_splits >= 4 ? all / 8 * 7 : all;
+  if (!policy.staged()) return all;
+  return align_down(num_splits >= 4 ? all / 8 * 7 : all, num_splits);
 }
 
 /// Blocks of the decode launch: fixed by capacities, never by lengths.
@@ -193,24 +193,24 @@ inline PagedAttentionArgs paged_attention_reach_args(const PagedAttentionProblem
 
 namespace detail {
 
-/// How early blocks of a staged launch may fetch (PagedAttentionPace): in each of at most two rounds, as the memory
-/// delivers to its blocks. 94 % of its peak: an H200 reads at 4.5 of 4.8 TB/s; fp8, which computes as long as it reads,
-/// ends sooner with 4.4. More rounds even out by themselves; few blocks, which latency bounds, are not paced.
+/// Which blocks of a staged launch are paced (PagedAttentionPace): those of at most two rounds, each of most of the
+/// chip, at 94 % of the memory's peak: an H200 reads at 4.5 of 4.8 TB/s; fp8, which computes as long as it reads,
+/// ends sooner with 4.4. More rounds even out by themselves; few blocks are bound by latency.
 inline void set_pace(PagedAttentionArgs& a, const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                      const ArchFacts& facts, int num_splits) {
   const double bytes_a_second = (is_fp8(p.spec.kv) ? 0.92 : 0.94) * facts.hbm_bytes_per_second;
   const std::int64_t stage_bytes = std::int64_t{policy.prefetch.stage_tokens} / a.segment * a.segment_bytes;
-  const double all_ns = 1e9 * static_cast<double>(stage_bytes) / bytes_a_second;
-  const std::int64_t blocks = policy.balanced() ? a.workers : paged_attention_grid(p, policy, num_splits);
+  const double stage_ns = 1e9 * static_cast<double>(stage_bytes) / bytes_a_second;
+  const std::int64_t blocks =
+      max_of<std::int64_t>(1, policy.balanced() ? a.workers : paged_attention_grid(p, policy, num_splits));
   const std::int64_t resident = paged_attention_resident(policy, facts, num_splits);
   const std::int64_t in_last = (blocks - 1) % resident + 1;
-  const auto round_ns = [&](std::int64_t of) {
-    const bool paced = blocks <= 2 * resident && 4 * of >= 3 * facts.compute_units;
-    return paced ? static_cast<float>(all_ns * static_cast<double>(of) / static_cast<double>(blocks)) : 0.0f;
+  const auto paced = [&](std::int64_t round) {
+    return blocks <= 2 * resident && 4 * round >= 3 * facts.compute_units ? static_cast<float>(stage_ns) : 0.0f;
   };
-  a.stage_ns = round_ns(resident);
-  a.last_stage_ns = round_ns(in_last);
   a.last_round = static_cast<std::int32_t>(blocks - in_last);
+  a.stage_ns = paced(a.last_round);
+  a.last_stage_ns = paced(in_last);
 }
 
 }  // namespace detail

@@ -42,10 +42,10 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 /// Microseconds of a staged entry on an H200, its launch aside: what blocks do one after the other, their copies, and
 /// the memory for all of them, of which the longest decides and the others show. A stage takes a wave group's
 /// arithmetic, 36 % longer with every doubling of the groups on the SM; and its copies: of long ones an SM does 100
-/// GB/s, and each takes the wave that issues it 38 ns. Clusters of four and more leave an eighth of the chip idle,
-/// since its parts hold no whole number of them. One more block that reads the same KV at the same time costs an
-/// eighth of it. (Fitted to 34600 measurements of 1700 problems on 2026-11-21: the plan of least cost takes 1.4 % more
-/// than the fastest on average, 13 % more in one of a hundred; docs/paged_attention.md.)
+/// GB/s in this sum, and each takes the wave that issues it 38 ns. Clusters of four and more leave an eighth of the
+/// chip idle, since its parts hold no whole number of them. One more block that reads the same KV at the same time
+/// costs an eighth of it. (Fitted to 34600 measurements of 1700 problems on 2026-11-21: the plan of least cost takes
+/// 1.4 % more than the fastest on average, 13 % more in one of a hundred; docs/paged_attention.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
   constexpr double ends = 2.7, end_of_eight = 0.73;                                // us

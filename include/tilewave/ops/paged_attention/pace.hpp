@@ -11,8 +11,9 @@ namespace tilewave {
 /// A launch lasts as long as its slowest block, and the memory does not serve all alike: of 128 equal blocks that asked
 /// for all they could hold, half of an H200's SMs were done after 110 us, the others after 147. So once a block has
 /// filled its ring of `ahead` stages, it fetches stage i of its n no earlier than i / n of the time that the memory
-/// takes for the whole batch: all end together, whatever their lengths, and blocks that are behind notice nothing. What
-/// the memory need not deliver, a prefix that sequences share, is paced as if it must. B: a StagedBackend.
+/// takes for all blocks that run at once, a round: they end together, whatever their lengths, and blocks that are
+/// behind notice nothing. What the memory need not deliver, a prefix that sequences share, is paced as if it must.
+/// B: a StagedBackend.
 template <class B, int ahead>
 class PagedAttentionPace {
  public:
@@ -23,7 +24,7 @@ class PagedAttentionPace {
   TILEWAVE_DEVICE void look() {
     if (stage_ns != 0.0f) seen = B::nanoseconds();
   }
-  /// After it, unless it is the block's last. `share()`: how many stages the batch has for each of the block's.
+  /// After it, unless it is the block's last. `share()`: how many stages the round has for each of the block's.
   template <class Share>
   TILEWAVE_DEVICE void wait(Share share) {
     if (stage_ns == 0.0f) return;

@@ -48,8 +48,14 @@ struct PagedAttentionPolicy {
   TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
   /// Of a staged entry: groups of four waves, each with stages of its own (staged_kernel.hpp).
   TILEWAVE_HOST_DEVICE constexpr int wave_groups() const { return waves_per_block() / 4; }
-  /// Waves that compute; others fetch.
+  /// Waves that compute.
   TILEWAVE_HOST_DEVICE constexpr int waves_per_block() const { return waves.rows * waves.tokens; }
+  /// With those that fetch.
+  TILEWAVE_HOST_DEVICE constexpr int block_waves() const { return waves_per_block() + prefetch.waves; }
+  /// Blocks that a CU (SM) holds at a time.
+  TILEWAVE_HOST_DEVICE constexpr int blocks_per_cu(const ArchFacts& facts) const {
+    return max_of(1, facts.simds_per_cu * waves_per_simd / block_waves());
+  }
   /// Query rows one block holds.
   TILEWAVE_HOST_DEVICE constexpr int block_rows() const { return (staged() ? 8 : 16) * row_tiles * waves.rows; }
   /// Tokens a block advances by, and what a schedule deals in: a stage's, or straight to registers four 16-byte units

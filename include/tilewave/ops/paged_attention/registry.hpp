@@ -89,16 +89,21 @@ struct StagedBlocks {
 /// KiB of KV on its way in each; or one of two groups with twice that, for problems that have no two blocks for an SM;
 /// or three with 64 KiB, for those whose blocks would leave a second round of two half empty, or do little each.
 constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, StagedBlocks blocks = {}) {
-  // Stages of 32 or 16 KiB; but for registers, and the probabilities of 32 rows, fewer tokens.
+  // Stages of 32 or 16 KiB, but 64 tokens at least; for registers, and the probabilities of 32 rows, fewer.
   const bool three = blocks.per_sm == 3;
   const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = rows == 8 ? 256 : 2048 / rows;
   const int stage_tokens = max_of(64, min_of((three ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
   const int ring = blocks.groups * (three ? 64 : 96) * 1024;
+  // Scales of tokens may leave room for a stage less. Of a block's share of 228 KiB 1 KiB is the driver's; Q, two
+  // stages' probabilities and what waves tell each other take some for each query row, barriers for each stage.
+  const bool per_token = s.quant == QuantMode::per_token;
+  const int room =
+      228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * (2 * s.head_size + 4 * stage_tokens + 20);
+  const int stage_bytes = stage_tokens * (bytes_per_token + (per_token ? 8 : 0)) + (per_token ? 16 : 48);
+  const int stages = min_of(ring / (stage_tokens * bytes_per_token), align_down(room / stage_bytes, blocks.groups));
   // As many waves fetch as registers reach for: small pages want them.
-  PagedAttentionPrefetch prefetch{.slices = 1,
-                                  .stages = ring / (stage_tokens * bytes_per_token),
-                                  .stage_tokens = stage_tokens,
-                                  .waves = three ? 1 : 2 * blocks.groups};
+  PagedAttentionPrefetch prefetch{
+      .slices = 1, .stages = stages, .stage_tokens = stage_tokens, .waves = three ? 1 : 2 * blocks.groups};
   return {
       .row_tiles = rows / 8, .waves = {1, 4 * blocks.groups}, .prefetch = prefetch, .waves_per_simd = three ? 4 : 3};
 }

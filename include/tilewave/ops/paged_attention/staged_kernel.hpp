@@ -34,8 +34,11 @@ struct PagedAttentionStagedDecode {
   using Probabilities = Chunk[L::stage_tokens / 8][L::rows];
   using Sums = float[L::eights][2];
 
-  static constexpr int block_threads = L::groups * L::group_lanes + L::fetching * L::lanes;
+  static constexpr int block_threads = P.block_waves() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
+  // 1 KiB of each block is the driver's.
+  static_assert(P.blocks_per_cu(B::facts) * (int{sizeof(Shared)} + 1024) <= B::facts.lds_bytes + 1024,
+                "the policy claims more blocks than shared memory holds");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) B::launch_next();

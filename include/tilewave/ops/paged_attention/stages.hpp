@@ -53,7 +53,7 @@ struct PagedAttentionStages {
   TILEWAVE_DEVICE void begin() {
     if (B::lane_id() == 0) {
       for (int i = 0; i < stages; ++i) {
-        B::mbarrier_init(&full[i], 1);
+        B::mbarrier_init(&full[i], L::fetching);
         B::mbarrier_init(&empty[i], L::waves);
       }
       B::mbarrier_ready();
@@ -92,7 +92,12 @@ struct PagedAttentionStages {
       typename B::Mbarrier* landed = &full[at.slot];
       pace.look();
       B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
-      if (wave == 0) B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
+      // All of them arrive, also one without a share of this stage: else it might miss the phase.
+      if (L::fetching == 1 || wave == 0) {
+        B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
+      } else {
+        B::mbarrier_arrive(landed);
+      }
       for (std::int32_t done = 0; done < segments * a.pieces.divisor; done += L::fetching * L::lanes) {
         const Piece piece = done == 0 ? piece_0 : piece_of(a, work.kv_head(), done + first_piece(wave));
         const std::int32_t page = B::shuffle(pages, ahead % L::lanes + min_of(piece.segment, segments - 1));

@@ -69,12 +69,22 @@ class PagedAttentionWork {
 
   /// Whether stage i of this piece of work is the block's last.
   TILEWAVE_DEVICE bool ends_with(std::int32_t i) const { return i + 1 >= left; }
-  /// All stages of the batch for each of this block's. The row groups of a kv head read the same: at the same time, so
-  /// that it comes once, but in balanced work, where other blocks are elsewhere.
+  /// All stages of the block's round of the launch, of at most two, for each of the block's. The row groups of a kv
+  /// head read the same: at the same time, so that it comes once, but in balanced work, where others are elsewhere.
   TILEWAVE_DEVICE float share() const {
     if constexpr (policy.balanced()) return static_cast<float>(a.workers);
-    return static_cast<float>(count_stages(lengths_from(0))) * static_cast<float>(a.kv_heads.divisor) /
-           static_cast<float>(count);
+    const std::int32_t blocks = items_per_sequence * a.splits.divisor;  // of a sequence
+    const bool last = B::block_id() >= a.last_round;
+    const std::int32_t begin = last ? a.last_round : 0, end = last ? a.batch * blocks : a.last_round;
+    float stages = 0.0f;
+    for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes) {
+      const std::int32_t in_round = min_of((s + 1) * blocks, end) - max_of(s * blocks, begin);
+      if (in_round > 0)
+        stages += static_cast<float>(in_round) * static_cast<float>(stages_of(B::load(a.context_lengths + s)));
+    }
+    TILEWAVE_UNROLL
+    for (int mask = 1; mask < L::lanes; mask *= 2) stages += B::shuffle_xor(stages, mask);
+    return stages / static_cast<float>(a.splits.divisor * a.row_groups.divisor * count);
   }
 
   TILEWAVE_DEVICE std::int32_t stages() const { return count; }
