@@ -97,7 +97,6 @@ struct SharesKernel {
   struct Args {
     PagedAttentionArgs problem;
     float* shares;
-    std::int32_t* stages;  // of the block
   };
   struct Shared {};
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
@@ -105,37 +104,54 @@ struct SharesKernel {
     work.start();
     if (work.stages() == 0) return;
     const float share = work.share();
-    if (Room::lane_id() != 0) return;
-    args.shares[Room::block_id()] = share;
-    args.stages[Room::block_id()] = work.stages();
+    if (Room::lane_id() == 0) args.shares[Room::block_id()] = share;
   }
 };
 
-TEST_CASE("pace: blocks of a round share the time that the memory takes for their own tokens, not for all") {
+/// What the blocks of a launch with 8 rows share, for 16 query heads on each of 3 kv heads: two row groups read the
+/// same, at the same time. -1 where a block has no stage.
+std::vector<float> shares_of(const std::vector<std::int32_t>& lengths, std::int32_t last_round) {
   using Room = host::Backend<ArchId::sm90>;
   constexpr PagedAttentionSpec spec{.head_size = 128};
   constexpr PagedAttentionPolicy policy = detail::staged_policy(spec, 8);
   using K = SharesKernel<PagedAttentionStagedLayout<Room, spec, policy>>;
-  // 16 query heads on each of 3 kv heads: two row groups read the same, at the same time. 360 blocks, 264 at first.
-  std::vector<std::int32_t> lengths(60, 200);
-  for (std::size_t s = 40; s < lengths.size(); ++s) lengths[s] = 8000;
-  lengths[7] = 0;
-  lengths[50] = 100;
   PagedAttentionProblem p = problem_of(spec, static_cast<int>(lengths.size()), 3, 16);
   p.context_lengths = lengths.data();
   const PagedAttentionArgs a = paged_attention_args(p, policy, sm90_facts, 1);
-  REQUIRE(a.last_round == 264);
-  std::vector<float> shares(360, -1.0f);
-  std::vector<std::int32_t> stages(360, 0);
-  REQUIRE(Room::launch<K>({360, K::block_threads}, {a, shares.data(), stages.data()}, nullptr).ok());
-  const double in_first = (39 * 4 + 4 * 125) * 3, in_last = (15 * 125 + 2) * 3;  // stages of 64 tokens, of each kv head
-  for (int block = 0; block < 360; ++block) {
+  REQUIRE(a.last_round == last_round);
+  std::vector<float> shares(lengths.size() * 6, -1.0f);
+  const LaunchShape shape{static_cast<std::int64_t>(shares.size()), K::block_threads};
+  REQUIRE(Room::launch<K>(shape, {a, shares.data()}, nullptr).ok());
+  return shares;
+}
+
+TEST_CASE("pace: blocks of a round share the time that the memory takes for their own tokens, not for all") {
+  std::vector<std::int32_t> lengths(60, 4000);
+  for (std::size_t s = 40; s < lengths.size(); ++s) lengths[s] = 8000;
+  lengths[7] = 0;
+  lengths[50] = 100;
+  const std::vector<float> shares = shares_of(lengths, 264);
+  // Stages of 64 tokens, of each of three kv heads; 44 sequences in the first round.
+  const double in_first = (39 * 63 + 4 * 125) * 3, in_last = (15 * 125 + 2) * 3;
+  for (std::size_t block = 0; block < shares.size(); ++block) {
     CAPTURE(block);
-    const int length = lengths[static_cast<std::size_t>(block / 6)], own = ceil_div(length, 64);
-    CHECK(stages[static_cast<std::size_t>(block)] == own);
-    if (own > 0)
-      CHECK(shares[static_cast<std::size_t>(block)] == Approx((block < 264 ? in_first : in_last) / own).epsilon(1e-5));
+    const int own = ceil_div(lengths[block / 6], 64);
+    if (own == 0) {
+      CHECK(shares[block] == -1.0f);
+    } else {
+      CHECK(shares[block] == Approx((block < 264 ? in_first : in_last) / own).epsilon(1e-5));
+    }
   }
+}
+
+TEST_CASE("pace: where lengths differ much, blocks of one round are paced, of two not") {
+  std::vector<std::int32_t> lengths(60, 200);
+  lengths[3] = 8000;
+  for (const float share : shares_of(lengths, 264)) CHECK(share == 0.0f);
+  lengths.resize(40);
+  const std::vector<float> shares = shares_of(lengths, 0);
+  for (std::size_t block = 0; block < shares.size(); ++block)
+    CHECK(shares[block] == Approx((39 * 4 + 125) * 3.0 / (block / 6 == 3 ? 125 : 4)).epsilon(1e-5));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ class PagedAttentionPace {
   TILEWAVE_DEVICE void look() {
     if (stage_ns != 0.0f) seen = B::nanoseconds();
   }
-  /// After it, unless it is the block's last. `share()`: how many stages the round has for each of the block's.
+  /// After it, unless it is the block's last. `share()`: how many stages the round has for each of the block's, 0 for
+  /// no pace.
   template <class Share>
   TILEWAVE_DEVICE void wait(Share share) {
     if (stage_ns == 0.0f) return;

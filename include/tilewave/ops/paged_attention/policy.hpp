@@ -75,6 +75,7 @@ inline std::string name_of(const PagedAttentionPolicy& p, const PagedAttentionSp
 }
 
 /// Compile-time legality of a policy for a spec on an atom; the kernel requires it, so a bad entry does not compile.
+/// A staged kernel also requires that shared memory holds as many blocks as waves_per_simd claims.
 constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
   // 16-byte loads of K and V per lane and tile
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);

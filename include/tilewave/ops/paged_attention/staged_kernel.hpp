@@ -37,8 +37,8 @@ struct PagedAttentionStagedDecode {
   static constexpr int block_threads = P.block_waves() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
   // 1 KiB of each block is the driver's.
-  static_assert(P.blocks_per_cu(B::facts) * (int{sizeof(Shared)} + 1024) <= B::facts.lds_bytes + 1024,
-                "the policy claims more blocks than shared memory holds");
+  static_assert(P.blocks_per_cu(B::facts) * (align_up(int{sizeof(Shared)}, 128) + 1024) <= B::facts.lds_bytes + 1024,
+                "waves_per_simd claims more blocks than shared memory holds");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     if constexpr (P.balanced()) B::launch_next();

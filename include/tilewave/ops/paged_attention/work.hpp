@@ -71,20 +71,27 @@ class PagedAttentionWork {
   TILEWAVE_DEVICE bool ends_with(std::int32_t i) const { return i + 1 >= left; }
   /// All stages of the block's round of the launch, of at most two, for each of the block's. The row groups of a kv
   /// head read the same: at the same time, so that it comes once, but in balanced work, where others are elsewhere.
+  /// 0 in two rounds of lengths that differ much: a short block would keep its place from a long one of the next.
   TILEWAVE_DEVICE float share() const {
     if constexpr (policy.balanced()) return static_cast<float>(a.workers);
     const std::int32_t blocks = items_per_sequence * a.splits.divisor;  // of a sequence
     const bool last = B::block_id() >= a.last_round;
     const std::int32_t begin = last ? a.last_round : 0, end = last ? a.batch * blocks : a.last_round;
-    float stages = 0.0f;
+    float in_round = 0.0f, all = 0.0f, longest = 0.0f;
     for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes) {
-      const std::int32_t in_round = min_of((s + 1) * blocks, end) - max_of(s * blocks, begin);
-      if (in_round > 0)
-        stages += static_cast<float>(in_round) * static_cast<float>(stages_of(B::load(a.context_lengths + s)));
+      const auto its_stages = static_cast<float>(stages_of(B::load(a.context_lengths + s)));
+      in_round += its_stages * static_cast<float>(max_of(min_of((s + 1) * blocks, end) - max_of(s * blocks, begin), 0));
+      all += its_stages;
+      longest = max_of(longest, its_stages);
     }
     TILEWAVE_UNROLL
-    for (int mask = 1; mask < L::lanes; mask *= 2) stages += B::shuffle_xor(stages, mask);
-    return stages / static_cast<float>(a.splits.divisor * a.row_groups.divisor * count);
+    for (int mask = 1; mask < L::lanes; mask *= 2) {
+      in_round += B::shuffle_xor(in_round, mask);
+      all += B::shuffle_xor(all, mask);
+      longest = max_of(longest, B::shuffle_xor(longest, mask));
+    }
+    if (a.last_round > 0 && longest * static_cast<float>(a.batch) > 2.0f * all) return 0.0f;
+    return in_round / (static_cast<float>(a.splits.divisor * a.row_groups.divisor) * static_cast<float>(count));
   }
 
   TILEWAVE_DEVICE std::int32_t stages() const { return count; }
