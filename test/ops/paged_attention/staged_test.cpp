@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The staged kernel of specs and policies that no list of entries has, but that a caller may compile in: each of both
-// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six, one and two wave groups.
+// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six, one and two
+// wave groups.
 #include ROOM_HEADER
 
 #include <numeric>
@@ -21,11 +22,11 @@ struct StagedCase {
   PagedAttentionPolicy policy;
 };
 
-/// With one to three waves that fetch.
+/// With one to four waves that fetch.
 constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages, int groups = 1) {
   return {.row_tiles = rows / 8,
           .waves = {1, 4 * groups},
-          .prefetch = {1, stages, stage_tokens, stages % 3 + 1},
+          .prefetch = {1, stages, stage_tokens, (stages + 1) % 4 + 1},
           .waves_per_simd = groups + 1};
 }
 constexpr PagedAttentionSpec wide(DType type, int head_size) {

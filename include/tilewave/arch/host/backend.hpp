@@ -10,7 +10,7 @@
 //   TILEWAVE_HOST_THREADS    threads that run blocks (default: the cores)
 //   TILEWAVE_HOST_SCHEDULE   lockstep, reverse, first_wave_ahead, last_wave_ahead, random,
 //                            one_wave_behind
-//   TILEWAVE_HOST_SEED       of the random schedule
+//   TILEWAVE_HOST_SEED       of random and one_wave_behind
 #pragma once
 
 #include "tilewave/core/config.hpp"

@@ -60,7 +60,6 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
 
   const std::int64_t items = max_of<std::int64_t>(1, paged_attention_grid(p, policy, 1));
   const std::int64_t stages = max_of<std::int64_t>(1, ceil_div<std::int64_t>(attended, stage_tokens));
-  const std::int64_t all_resident = paged_attention_workers(policy, facts);
   const std::int64_t resident = paged_attention_resident(policy, facts, splits);
   const std::int64_t blocks = balanced ? min_of(resident, items * stages) : items * splits;
   const std::int64_t per_block = balanced ? ceil_div(items * stages, blocks) : ceil_div<std::int64_t>(stages, splits);
@@ -89,7 +88,7 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double reading = tokens * bytes_a_token / memory * (1.0 + again);
 
   // Other blocks' work hides the start and the end of one, where an SM has some and they wait for no others.
-  const double shown = all_resident > facts.compute_units && splits == 1 && !balanced ? 0.5 : 1.0;
+  const double shown = policy.blocks_per_cu(facts) > 1 && splits == 1 && !balanced ? 0.5 : 1.0;
   const double merge = balanced ? combine_end + combine_of_eight * eights : 0.0;
   const double both_ends = ends + end_of_eight * eights + merge;
   return both_ends * (1.0 + (rounds - 1.0) * shown) +

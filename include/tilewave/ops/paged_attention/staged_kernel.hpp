@@ -58,8 +58,8 @@ struct PagedAttentionStagedDecode {
     return L::clustered(a) ? Ring::ending_last(work.stages()) : Ring{};
   }
 
-  // A block executes little code often, and much of it once: that costs time, since it has to be fetched. So what can
-  // be done before the length is there, comes before it.
+  // A block begins with reads that wait for each other: length, page, KV. What can be done before the length is there
+  // comes before it.
 
   TILEWAVE_DEVICE static void fetch(const Args& a, Work& work, int wave, Shared& shared) {
     if (wave == 0) shared.ring.begin();

@@ -54,8 +54,8 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   };
   /// What a group hands to the other at the end: its share of a tile of outputs, and of its rows {sum, sum, max, max}.
   struct Handed {
-    static constexpr int lanes = groups > 1 ? group_lanes : 1;
-    Vec<float, 4> out[eights][lanes], rows[eights][lanes];
+    static constexpr int givers = groups > 1 ? group_lanes : 1;
+    Vec<float, 4> out[eights][givers], rows[eights][givers];
   };
   struct OfGroup {
     struct Operands {

@@ -79,7 +79,7 @@ class PagedAttentionWork {
     const std::int32_t begin = last ? a.last_round : 0, end = last ? a.batch * blocks : a.last_round;
     float in_round = 0.0f, all = 0.0f, longest = 0.0f;
     for (std::int32_t s = B::lane_id(); s < a.batch; s += L::lanes) {
-      const auto its_stages = static_cast<float>(stages_of(B::load(a.context_lengths + s)));
+      const auto its_stages = static_cast<float>(Reach::template stages_of<B>(a, s, stage_tokens));
       in_round += its_stages * static_cast<float>(max_of(min_of((s + 1) * blocks, end) - max_of(s * blocks, begin), 0));
       all += its_stages;
       longest = max_of(longest, its_stages);
