@@ -248,14 +248,18 @@ TEST_CASE("staged: of each context the pieces of pages with a token to attend ar
       const int segment = std::gcd(shape.block_size, tile);
       const std::int64_t scale_bytes = e.spec.quant == QuantMode::per_token ? sizeof(float) : 0;
       const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
-      std::int64_t tokens = 0;
+      // A page of K is one piece where it is a segment; else it ends with the last unit, as V and scales do.
+      const std::int64_t behind_bytes =
+          token_bytes - (segment == shape.block_size ? e.spec.head_size * size_of(e.spec.kv) : 0);
+      std::int64_t bytes = 0;
       for (const int length : lengths) {
-        const int first = window > 0 ? std::max(0, length - shape.mtp - window) : 0;
-        tokens += align_up(length, segment) - align_down(first, segment);
+        const int first = window > 0 ? std::max(0, length - shape.mtp - window) : 0, to = align_up(length, segment);
+        bytes +=
+            (to - align_down(first, segment)) * token_bytes - (to - align_up(length, e.spec.unit())) * behind_bytes;
       }
       const int row_groups = ceil_div(shape.group * shape.mtp, e.policy.block_rows());
       CAPTURE(shape.block_size, window);
-      CHECK(host::last_launch_counters().bulk_bytes == tokens * token_bytes * shape.kv_heads * row_groups);
+      CHECK(host::last_launch_counters().bulk_bytes == bytes * shape.kv_heads * row_groups);
     }
   });
 }

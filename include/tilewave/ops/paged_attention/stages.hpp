@@ -66,6 +66,7 @@ struct PagedAttentionStages {
     const char* page_0;  // where it would be in page 0, of the page's first token
     std::int64_t page_bytes, token_bytes;
     std::int32_t segment, in_stage, bytes;
+    std::int32_t behind;  // bytes of each of its last tokens, which it can do without; 0 where they lie scattered
   };
 
   /// The first of the lane's pieces: the waves that fetch share them out, in turn.
@@ -88,13 +89,15 @@ struct PagedAttentionStages {
       // Segments with no token to attend are left as they are: their scores are masked, their V zeroed.
       const std::int32_t from = max_of(work.first() - token, 0) >> a.segment_shift;
       const std::int32_t to = min_of((work.end() - token + a.segment - 1) >> a.segment_shift, segments);
+      // Tokens behind the last unit with one to attend: what can do without them is copied without them.
+      const std::int32_t absent = max_of(token + to * a.segment - align_up(work.end(), L::unit), 0);
       auto* here = reinterpret_cast<char*>(&stage[at.place()]);
       typename B::Mbarrier* landed = &full[at.slot];
       pace.look();
       B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
       // All of them arrive, also one without a share of this stage: else it might miss the phase.
       if (L::fetching == 1 || wave == 0) {
-        B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes));
+        B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes - absent * behind_of(a)));
       } else {
         B::mbarrier_arrive(landed);
       }
@@ -105,11 +108,18 @@ struct PagedAttentionStages {
         const std::int32_t in_page =
             a.segment == a.block_size.divisor ? 0 : a.block_size.remainder(token + piece.segment * a.segment);
         B::copy_bulk(here + piece.in_stage, piece.page_0 + page * piece.page_bytes + in_page * piece.token_bytes,
-                     piece.bytes, landed);
+                     piece.bytes - (piece.segment == to - 1 ? absent * piece.behind : 0), landed);
       }
       if (ahead % L::lanes == 0) next_pages = pages_from(ahead + L::lanes);
       if (!work.ends_with(i)) pace.wait([&] { return work.share(); });
     }
+  }
+
+  /// Bytes of a segment's last tokens that its pieces can do without, for each of these.
+  TILEWAVE_DEVICE static std::int32_t behind_of(const PagedAttentionArgs& a) {
+    constexpr std::int32_t token_bytes = spec.head_size * size_of(spec.kv);
+    return (a.k_pieces.divisor > 1 ? token_bytes : 0) + (a.v_pieces.divisor == 1 ? token_bytes : 0) +
+           (L::per_token ? 2 * int{sizeof(float)} : 0);
   }
 
   /// Piece `index` of a stage; of a segment beyond the last if there are not so many.
@@ -121,6 +131,7 @@ struct PagedAttentionStages {
     std::int32_t n = index - piece.segment * a.pieces.divisor;
     if (n < a.k_pieces.divisor) {
       piece.bytes = a.k_pieces.quotient(segment_bytes);
+      piece.behind = a.k_pieces.divisor > 1 ? int{sizeof(Chunk)} : 0;
       piece.in_stage = piece.segment * segment_bytes + n * piece.bytes;
       piece.page_0 = static_cast<const char*>(a.k) + element * (kv_head * a.k_strides.head + n * a.k_strides.unit);
       piece.page_bytes = element * a.k_strides.page;
@@ -132,6 +143,7 @@ struct PagedAttentionStages {
       if (n >= a.v_pieces.divisor) {
         const bool of_k = n == a.v_pieces.divisor;
         piece.bytes = a.segment * static_cast<std::int32_t>(sizeof(float));
+        piece.behind = sizeof(float);
         piece.in_stage = static_cast<std::int32_t>(of_k ? offsetof(Stage, k_scale) : offsetof(Stage, v_scale)) +
                          piece.segment * piece.bytes;
         piece.page_0 = reinterpret_cast<const char*>((of_k ? a.k_scale : a.v_scale) + kv_head * a.scale_head_stride);
@@ -141,6 +153,7 @@ struct PagedAttentionStages {
       }
     }
     piece.bytes = a.v_pieces.quotient(segment_bytes);
+    piece.behind = a.v_pieces.divisor == 1 ? spec.head_size * static_cast<std::int32_t>(element) : 0;
     piece.in_stage = static_cast<std::int32_t>(offsetof(Stage, v)) + piece.segment * segment_bytes + n * piece.bytes;
     piece.page_0 = static_cast<const char*>(a.v) + element * (kv_head * a.v_strides.head + n * a.v_strides.unit);
     piece.page_bytes = element * a.v_strides.page;
