@@ -29,9 +29,9 @@ struct Options : ToolOptions {
 
 void declare(CLI::App& app, Options& o) {
   app.add_option("--sweep", o.sweeps,
-                 "default, accuracy, decode, emulated, features, scaling, or a comma list (default: default)")
+                 "default, accuracy, decode, emulated, features, scaling, native, or a comma list (default: default)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated", "features", "scaling"}));
+      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated", "features", "scaling", "native"}));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
       ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
@@ -54,11 +54,12 @@ struct Row {
   std::string label() const { return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan) : "none"; }
 };
 
-/// The default entries and those of features, no two of which have a spec in common.
+/// The default entries, those of features and of native products, no two of which have a spec in common.
 std::span<const PagedAttentionEntry* const> every_entry() {
   static const std::vector<const PagedAttentionEntry*> entries = [] {
     std::vector<const PagedAttentionEntry*> all;
-    for (const auto list : {all_paged_attention_entries(), all_paged_attention_feature_entries()}) {
+    for (const auto list :
+         {all_paged_attention_entries(), all_paged_attention_feature_entries(), all_paged_attention_native_entries()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
     return all;

@@ -2,6 +2,7 @@
 # Every entry of the room, one generated source per (architecture, spec) slice, so that the kernels compile in parallel:
 #   tilewave_pa_entries    all_paged_attention_entries()
 #   tilewave_pa_feature_entries   all_paged_attention_feature_entries()
+#   tilewave_pa_native_entries    all_paged_attention_native_entries()
 #   tilewave_pa_score_entries     all_paged_attention_score_entries(): tests need them
 #   tilewave_pa_wide_entries      all_paged_attention_wide_entries(), built only for the tests labelled full
 #   tilewave_row_entries   all_attention_combine_entries(), all_norm_entries(), all_quant_entries(), all_softmax_entries()
@@ -77,6 +78,9 @@ tilewave_op_entries(tilewave_pa_entries OP paged_attention NAME PagedAttention S
 add_library(tilewave_pa_feature_entries OBJECT)
 tilewave_op_entries(tilewave_pa_feature_entries OP paged_attention_feature NAME PagedAttention SPECS 10 HOST_GROUP 5
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
+add_library(tilewave_pa_native_entries OBJECT)
+tilewave_op_entries(tilewave_pa_native_entries OP paged_attention_native NAME PagedAttention SPECS 2 HOST_GROUP 2
+                    REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
 add_library(tilewave_pa_wide_entries OBJECT EXCLUDE_FROM_ALL)  # SPECS: head sizes
 tilewave_op_entries(tilewave_pa_wide_entries OP paged_attention_wide NAME PagedAttention SPECS 7
                     REGISTRY tilewave/ops/paged_attention/feature_specs.hpp)
@@ -97,7 +101,7 @@ tilewave_op_entries(tilewave_norm_wide_entries OP norm NAME Norm SPECS 28 FIRST 
 add_library(tilewave_memory_entries OBJECT)
 tilewave_op_entries(tilewave_memory_entries OP traffic NAME Traffic SPECS 4 GROUP 4 REGISTRY bench/harness/traffic.hpp)
 tilewave_op_entries(tilewave_memory_entries OP vec_add NAME VecAdd SPECS 3 GROUP 3)
-foreach(target tilewave_pa_entries tilewave_pa_feature_entries tilewave_pa_score_entries tilewave_pa_wide_entries
+foreach(target tilewave_pa_entries tilewave_pa_feature_entries tilewave_pa_native_entries tilewave_pa_score_entries tilewave_pa_wide_entries
         tilewave_row_entries tilewave_norm_wide_entries tilewave_memory_entries)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   tilewave_use_room(${target})

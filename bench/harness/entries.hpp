@@ -21,6 +21,7 @@ namespace tilewave {
 std::span<const AttentionCombineEntry* const> all_attention_combine_entries();
 std::span<const PagedAttentionEntry* const> all_paged_attention_entries();
 std::span<const PagedAttentionEntry* const> all_paged_attention_feature_entries();
+std::span<const PagedAttentionEntry* const> all_paged_attention_native_entries();  // none but on sm90
 std::span<const PagedAttentionEntry* const> all_paged_attention_wide_entries();
 std::span<const PagedAttentionEntry* const> all_paged_attention_score_entries();  // for tests only
 std::span<const NormEntry* const> all_norm_entries();

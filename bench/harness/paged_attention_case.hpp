@@ -49,6 +49,7 @@ struct PagedAttentionCase {
   int num_kv_heads = 1;
   KvLayout layout = KvLayout::units;
   bool any_block_size = false;  // of the spec; with nhd and hnd
+  bool native = false;          // of the spec; with fp8
   bool trans_v = true;          // V shuffled [pages, kv_heads, bs/x, D, x]; else plain [pages, kv_heads, D, bs]
   bool kv_varlen = false;       // lengths uniform in [mtp, context_length]; else all context_length
   int sliding_window = 0;
@@ -87,6 +88,7 @@ inline std::string name_of(const PagedAttentionCase& c) {
   if (c.q != DType::bf16) name += "/" + std::string(name_of(c.q));
   if (c.layout != KvLayout::units) name += "/" + std::string(name_of(c.layout));
   if (c.any_block_size) name += "/any";
+  if (c.native) name += "/native";
   if (c.distinct_pages) name += "/distinct";
   if (c.inputs == Inputs::varied) name += "/varied";
   return name;
@@ -102,6 +104,7 @@ constexpr PagedAttentionCase case_of(ArchId arch, const PagedAttentionSpec& spec
   c.head_size = spec.head_size;
   c.layout = spec.values == ValueLayout::token_major ? KvLayout::nhd : KvLayout::units;
   c.any_block_size = spec.any_block_size;
+  c.native = spec.native;
   return c;
 }
 
@@ -112,7 +115,8 @@ constexpr PagedAttentionSpec spec_of(const PagedAttentionCase& c) {
           .quant = c.quant,
           .head_size = c.head_size,
           .values = c.layout == KvLayout::units ? ValueLayout::dim_major : ValueLayout::token_major,
-          .any_block_size = c.any_block_size};
+          .any_block_size = c.any_block_size,
+          .native = c.native};
 }
 
 constexpr PagedKeyStrides key_strides(const PagedAttentionSpec& s, KvLayout layout, int kv_heads, int block_size) {

@@ -15,10 +15,10 @@
 
 namespace tilewave::bench {
 
-enum class Sweep : int { standard, accuracy, decode, emulated, features, scaling };
+enum class Sweep : int { standard, accuracy, decode, emulated, features, scaling, native };
 
-inline constexpr std::array all_sweeps{Sweep::standard, Sweep::accuracy, Sweep::decode,
-                                       Sweep::emulated, Sweep::features, Sweep::scaling};
+inline constexpr std::array all_sweeps{Sweep::standard, Sweep::accuracy, Sweep::decode, Sweep::emulated,
+                                       Sweep::features, Sweep::scaling,  Sweep::native};
 
 constexpr std::string_view name_of(Sweep sweep) {
   switch (sweep) {
@@ -28,6 +28,7 @@ constexpr std::string_view name_of(Sweep sweep) {
     case Sweep::emulated: return "emulated";
     case Sweep::features: return "features";
     case Sweep::scaling: return "scaling";
+    case Sweep::native: return "native";
   }
   return "unknown";
 }
@@ -259,6 +260,14 @@ inline std::vector<PagedAttentionCase> scaling_sweep(ArchId arch, std::int64_t m
   return cases;
 }
 
+/// The fp8 half of the decode sweep with native products: 81 configs.
+inline std::vector<PagedAttentionCase> native_sweep(ArchId arch) {
+  std::vector<PagedAttentionCase> cases = decode_sweep(arch);
+  std::erase_if(cases, [](const PagedAttentionCase& c) { return !is_fp8(c.kv); });
+  for (PagedAttentionCase& c : cases) c.native = true;
+  return cases;
+}
+
 inline std::vector<PagedAttentionCase> cases_of(Sweep sweep, ArchId arch) {
   switch (sweep) {
     case Sweep::standard: return standard_sweep(arch);
@@ -267,6 +276,7 @@ inline std::vector<PagedAttentionCase> cases_of(Sweep sweep, ArchId arch) {
     case Sweep::emulated: return emulated_sweep(arch);
     case Sweep::features: return features_sweep(arch);
     case Sweep::scaling: return scaling_sweep(arch);
+    case Sweep::native: return native_sweep(arch);
   }
   return {};
 }

@@ -60,6 +60,7 @@ struct CheckStoreMatrices {
   template <class B>
   void operator()() const {
     if constexpr (GroupBackend<B>) {
+      CHECK(wrong_stores<StoreMatricesKernel<B, 1>>() == 0);
       CHECK(wrong_stores<StoreMatricesKernel<B, 2>>() == 0);
       CHECK(wrong_stores<StoreMatricesKernel<B, 4>>() == 0);
     }

@@ -141,9 +141,13 @@ struct CheckProducts {
       CHECK(wrong<ProductKernel<B, DType::f16, 32, true>>() == 0);
       CHECK(wrong<ProductKernel<B, DType::f16, 64, false>>() == 0);
       CHECK(wrong<ProductKernel<B, B::facts.fp8, 8, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, B::facts.fp8, 8, true>>() == 0);
       CHECK(wrong<ProductKernel<B, B::facts.fp8, 16, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, B::facts.fp8, 16, true>>() == 0);
       CHECK(wrong<ProductKernel<B, B::facts.fp8, 32, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, B::facts.fp8, 32, true>>() == 0);
       CHECK(wrong<ProductKernel<B, B::facts.fp8, 64, false>>() == 0);
+      CHECK(wrong<ProductKernel<B, B::facts.fp8, 64, true>>() == 0);
     }
   }
   template <class K>

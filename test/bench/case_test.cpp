@@ -18,7 +18,8 @@ TEST_CASE("sweeps have their sizes, unique names and disjoint config ids") {
   const std::map<Sweep, std::size_t> sizes{{Sweep::standard, 64},
                                            {Sweep::accuracy, 2304 + 2 + 8},
                                            {Sweep::decode, 9 * 2 * 3 * 3},
-                                           {Sweep::features, (3 * 2 + 5 * 4 + 2 * 8) * 2 * 2}};
+                                           {Sweep::features, (3 * 2 + 5 * 4 + 2 * 8) * 2 * 2},
+                                           {Sweep::native, 9 * 3 * 3}};
   for (const Sweep sweep : all_sweeps) {
     CAPTURE(std::string(name_of(sweep)));
     CHECK(sweep_named(name_of(sweep)) == sweep);

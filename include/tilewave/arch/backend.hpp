@@ -178,9 +178,8 @@ concept StagedBackend = Backend<B> &&
 ///   products    group_mma<type, columns>(a, b, acc): acc[64][columns] += a[64][k] b[columns][k]^T, columns 8, 16, 32
 ///               or 64, both operands in shared memory; type bf16 or f16 with k = 16, or the room's fp8 with k = 32:
 ///               two pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row
-///               16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk
-///               (bf16 and f16 only): word i holds row 16 w + l / 4 + 8 (i % 2), k = 8 (i / 2) + 2 (l % 4) in its low
-///               half and the next in its high half
+///               16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk:
+///               word i holds four bytes, from byte 16 (i / 2) + 4 (l % 4) of k on, of row 16 w + l / 4 + 8 (i % 2)
 ///   batches     group_mma_hold(acc) for each accumulator that was just written, then group_mma_begin() before the
 ///               first product, and again after registers that one takes were written; group_mma_end() makes the
 ///               products since then one batch; group_mma_wait<pending>() returns when at most `pending` batches are
@@ -191,18 +190,19 @@ concept StagedBackend = Backend<B> &&
 ///               behind a barrier that follows
 ///   sync        group_barrier() for the group's lanes; group_any(predicate): the same, and whether the predicate is
 ///               true in any of them
-///   fragments   store_matrices<count>(row, words) by all lanes of a wave, count 2 or 4: 8 x 8 matrices of 2-byte
+///   fragments   store_matrices<count>(row, words) by all lanes of a wave, count 1, 2 or 4: 8 x 8 matrices of 2-byte
 ///               elements, transposed on the way. Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8, lanes
 ///               from 8 count on at anything; element e = 0 (low half), 1 of words[m] of lane l becomes element l / 4
 ///               of row 2 (l % 4) + e of matrix m
 template <class B>
 concept GroupBackend = StagedBackend<B> &&
     requires(GroupOperand operand, const Chunk& a, Chunk* row, Vec<float, 4>& acc, Vec<float, 8>& wide_acc,
-             Vec<std::uint32_t, 2> two_words, Vec<std::uint32_t, 4> four_words) {
+             Vec<std::uint32_t, 1> word, Vec<std::uint32_t, 2> two_words, Vec<std::uint32_t, 4> four_words) {
   { B::template group_mma<DType::bf16, 8>(operand, operand, acc) } -> std::same_as<void>;
   { B::template group_mma<B::facts.fp8, 16>(operand, operand, wide_acc) } -> std::same_as<void>;
   { B::template group_mma<DType::bf16, 8>(a, operand, acc) } -> std::same_as<void>;
   { B::template group_mma<DType::f16, 16>(a, operand, wide_acc) } -> std::same_as<void>;
+  { B::template group_mma<B::facts.fp8, 16>(a, operand, wide_acc) } -> std::same_as<void>;
   { B::group_mma_hold(acc) } -> std::same_as<void>;
   { B::group_mma_begin() } -> std::same_as<void>;
   { B::group_mma_end() } -> std::same_as<void>;
@@ -210,6 +210,7 @@ concept GroupBackend = StagedBackend<B> &&
   { B::shared_written() } -> std::same_as<void>;
   { B::group_barrier() } -> std::same_as<void>;
   { B::group_any(true) } -> std::same_as<bool>;
+  { B::template store_matrices<1>(row, word) } -> std::same_as<void>;
   { B::template store_matrices<2>(row, two_words) } -> std::same_as<void>;
   { B::template store_matrices<4>(row, four_words) } -> std::same_as<void>;
 };

@@ -168,7 +168,10 @@ struct PairTask {
     const Decoder q_values(p.spec.q);
     for (int r = 0; r < rows; ++r) {
       const std::int64_t base = row_of(first_row + r) * p.q_row_stride + head_of(first_row + r) * p.q_head_stride;
-      for (int d = 0; d < head_size; ++d) q[r * head_size + d] = p.softmax_scale * q_values(p.q, base + d);
+      const std::span<double> row = std::span(q).subspan(r * head_size, head_size);
+      for (int d = 0; d < head_size; ++d) row[d] = q_values(p.q, base + d);
+      if (p.spec.native) round_to_fp8(row);
+      for (double& x : row) x *= p.softmax_scale;
     }
     for (std::int64_t t = 0; t < width; t += tile_tokens) {
       load_keys(first + t, end, tile.data());
@@ -202,6 +205,14 @@ struct PairTask {
     }
   }
 
+  // As a spec of native products has it; its probabilities are exact here.
+  void round_to_fp8(std::span<double> row) const {
+    double top = 0;
+    for (const double x : row) top = std::max(top, std::abs(x));
+    if (top == 0) return;
+    const double factor = std::exp2(7 - std::floor(std::log2(top)));
+    for (double& x : row) x = fp8_to_f32(p.spec.kv, f32_to_fp8(p.spec.kv, static_cast<float>(x * factor))) / factor;
+  }
   // The score of token t as the softmax of row r takes it.
   double final_score(double score, int r, std::int64_t t) const {
     if (p.spec.soft_cap) score = double{p.soft_cap} * std::tanh(score / double{p.soft_cap});

@@ -260,8 +260,11 @@ class Call {
 
   /// The same call on the host's copies of its tensors.
   reference::PagedAttentionResult expected() const { return reference::paged_attention(host_problem()); }
+  bench::Verdict verify(const Answer& answer, const reference::PagedAttentionResult& wanted) const {
+    return verify(answer, wanted, bench::tolerance_of(p.spec));
+  }
   bench::Verdict verify(const Answer& answer, const reference::PagedAttentionResult& wanted,
-                        const bench::Tolerance& tolerance = {}) const {
+                        const bench::Tolerance& tolerance) const {
     const PagedAttentionProblem host = host_problem();
     return bench::verify(host, wanted, answer.out.data(), answer.lse.data(), tolerance, reference::all_pairs(host));
   }

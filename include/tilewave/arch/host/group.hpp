@@ -337,7 +337,8 @@ struct Groups<ArchId::sm90> {
   }
   template <DType type, int columns>
   static void group_mma(const Chunk& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) && (columns == 8 || columns == 16 || columns == 32 || columns == 64));
+    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64);
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
         acc.data);
@@ -368,7 +369,7 @@ struct Groups<ArchId::sm90> {
 
   template <int count>
   static void store_matrices(Chunk* row, const Vec<std::uint32_t, count>& words, Where where = {}) {
-    static_assert(count == 2 || count == 4);
+    static_assert(count == 1 || count == 2 || count == 4);
     if (!detail::post_matrices(row, words.data, count, where)) return;
     for (int lane = 0; lane < 8 * count; ++lane) {
       const Vec<std::uint16_t, 8> stored = detail::dealt_row(lane / 8, lane % 8);

@@ -7,6 +7,7 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
+#include <algorithm>
 #include <bit>
 
 #include "tilewave/arch/backend.hpp"
@@ -137,12 +138,12 @@ TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, c
            "lane %d of the group changed the registers of operand a of the group_mma at %s:%d before waiting for it",
            lane, call.where.base_name(), call.where.line);
     }
-    float wide[8];
-    widen(call.type, &operand.held[lane], wide);
+    float wide[16];
+    const int in_word = widen(call.type, &operand.held[lane], wide) / 4;
     for (int i = 0; i < 4; ++i) {
-      const int row = 16 * (lane / 32) + lane % 32 / 4 + 8 * (i % 2), k = 8 * (i / 2) + 2 * (lane % 4);
-      group.left[row * 16 + k] = wide[2 * i];
-      group.left[row * 16 + k + 1] = wide[2 * i + 1];
+      const int row = 16 * (lane / 32) + lane % 32 / 4 + 8 * (i % 2);
+      const int k = in_word * (4 * (i / 2) + lane % 4);
+      std::copy_n(wide + in_word * i, in_word, group.left + row * call.k() + k);
     }
   }
 }

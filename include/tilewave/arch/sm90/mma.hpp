@@ -8,20 +8,21 @@
 
 namespace tilewave::sm90 {
 
-/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma.
+/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma with both
+/// in shared memory and with one.
 template <DType type>
 struct MmaTypes;
 template <>
 struct MmaTypes<DType::bf16> {
-  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0";
+  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", from_registers[] = "1, 1, 1, 0";
 };
 template <>
 struct MmaTypes<DType::f16> {
-  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0";
+  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", from_registers[] = "1, 1, 1, 0";
 };
 template <>
 struct MmaTypes<DType::fp8_e4m3fn> {
-  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1";
+  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1", from_registers[] = "1, 1, 1";
 };
 
 struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_atom.kv_per_lane> {
@@ -88,36 +89,40 @@ struct Group {
   TILEWAVE_DEVICE static void group_mma(const Chunk& a, GroupOperand b, Vec<float, columns / 2>& acc) {
     const std::uint64_t b_at = descriptor(b);
     if constexpr (columns == 8) {
-      asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;"
+      asm volatile("wgmma.mma_async.sync.aligned.m64n8%10.f32.%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, %11;"
                    : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names),
+                     "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::from_registers));
     } else if constexpr (columns == 16) {
       asm volatile(
-          "wgmma.mma_async.sync.aligned.m64n16k16.f32.%13 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, "
-          "%11}, %12, 1, 1, 1, 0;"
+          "wgmma.mma_async.sync.aligned.m64n16%14.f32.%13 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, "
+          "%11}, %12, %15;"
           : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
             "+f"(acc[7])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+            "C"(MmaTypes<type>::from_registers));
     } else if constexpr (columns == 32) {
       asm volatile(
-          "wgmma.mma_async.sync.aligned.m64n32k16.f32.%21 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
-          "%12, %13, %14, %15}, {%16, %17, %18, %19}, %20, 1, 1, 1, 0;"
+          "wgmma.mma_async.sync.aligned.m64n32%22.f32.%21 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+          "%12, %13, %14, %15}, {%16, %17, %18, %19}, %20, %23;"
           : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
             "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
             "+f"(acc[14]), "+f"(acc[15])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+            "C"(MmaTypes<type>::from_registers));
     } else {
       static_assert(columns == 64);
       asm volatile(
-          "wgmma.mma_async.sync.aligned.m64n64k16.f32.%37 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
+          "wgmma.mma_async.sync.aligned.m64n64%38.f32.%37 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
           "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "
-          "%31}, {%32, %33, %34, %35}, %36, 1, 1, 1, 0;"
+          "%31}, {%32, %33, %34, %35}, %36, %39;"
           : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
             "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
             "+f"(acc[14]), "+f"(acc[15]), "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]),
             "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
             "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
-          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names));
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+            "C"(MmaTypes<type>::from_registers));
     }
   }
 
@@ -156,7 +161,9 @@ struct Group {
   template <int count>
   TILEWAVE_DEVICE static void store_matrices(Chunk* row, const Vec<std::uint32_t, count>& words) {
     const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
-    if constexpr (count == 2) {
+    if constexpr (count == 1) {
+      asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"(to), "r"(words[0]) : "memory");
+    } else if constexpr (count == 2) {
       asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(words[0]),
                    "r"(words[1])
                    : "memory");

@@ -11,12 +11,14 @@ struct PagedAttentionArithmetic {
   static constexpr float minus_infinity = -__builtin_inff();
 
   // Rescaling waits until a score exceeds the reference maximum by this much (log2 units): probabilities stay below
-  // 2^8, exact in f32 and harmless in bf16, and the steady loop needs a vote instead of exchanges.
-  static constexpr float max_slack = 8.0f;
+  // 2^8, exact in f32 and harmless in bf16, and the steady loop needs a vote instead of exchanges. fp8 has no range to
+  // spare.
+  static constexpr float max_slack = S.native ? 2.0f : 8.0f;
   // f16 ends at 2^-24, where many tokens of little weight would lose theirs: probabilities are multiplied by this
   // before they become f16, then below 2^15, and outputs divided by it. A token's own scale of V could take them
-  // beyond f16.
+  // beyond f16. fp8 ends at 2^-10, and they are below 2^8.
   static constexpr float lift_of(DType type) {
+    if (S.native) return 64.0f;
     return type == DType::f16 && S.quant != QuantMode::per_token ? 128.0f : 1.0f;
   }
 

@@ -31,6 +31,17 @@ constexpr std::array<PagedAttentionSpec, 10> paged_attention_feature_specs(ArchI
   }};
 }
 
+/// Native fp8 products: on architectures with a staged kernel as many entries as a default spec has, on others none. An
+/// engine may name others of the kind: per_head, f16, soft_cap, alibi.
+constexpr std::array<PagedAttentionSpec, 2> paged_attention_native_specs(ArchId arch) {
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{.kv = fp8, .quant = QuantMode::per_tensor, .head_size = 64, .native = true},
+           {.kv = fp8, .quant = QuantMode::per_tensor, .head_size = 128, .native = true}}};
+}
+
+template <class B, PagedAttentionSpec S>
+inline constexpr auto& paged_attention_native_entries = paged_attention_entries<B, S>;
+
 /// The entries of a spec under the name that the generated list of features looks for.
 template <class B, PagedAttentionSpec S>
 inline constexpr auto& paged_attention_feature_entries = paged_attention_entries<B, S>;

@@ -36,6 +36,18 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (s.any_block_size && s.values != ValueLayout::token_major) {
     return {StatusCode::unsupported_layout, "any_block_size needs token_major values"};
   }
+  if (s.native && facts.id != ArchId::sm90) {
+    return {StatusCode::unsupported_dtype, "native fp8 products are served on sm90"};
+  }
+  if (s.native && (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head)) {
+    return {StatusCode::unsupported_quant_mode, "native products take fp8 KV with scales per_tensor or per_head"};
+  }
+  if (s.native && s.values != ValueLayout::dim_major) {
+    return {StatusCode::unsupported_layout, "native products take dim_major values"};
+  }
+  if (s.native && s.head_size != 64 && s.head_size != 128) {
+    return {StatusCode::unsupported_head_size, "native products take head_size 64 or 128"};
+  }
   bool known = false;
   for (const int size : paged_attention_head_sizes) known = known || s.head_size == size;
   if (!known) return {StatusCode::unsupported_head_size, "head_size must be 64, 80, 96, 112, 128, 192 or 256"};

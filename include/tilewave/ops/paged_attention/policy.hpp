@@ -95,10 +95,11 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
            power_of_two(ring.stage_tokens) && ring.stage_tokens >= 64 &&
            ring.stage_tokens <= 512;  // a lane for each page of 16 tokens
   }
-  return p.row_tiles >= 1 && p.prefetch.waves == 0 && p.waves.rows >= 1 && p.waves.tokens >= 1 && p.waves.tokens <= 8 &&
-         (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 && p.prefetch.slices >= 1 &&
-         k_chunks % p.prefetch.slices == 0 && values.count / values.width % p.prefetch.slices == 0 &&
-         p.prefetch.stages >= 1 && (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
+  return !s.native && p.row_tiles >= 1 && p.prefetch.waves == 0 && p.waves.rows >= 1 && p.waves.tokens >= 1 &&
+         p.waves.tokens <= 8 && (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 &&
+         p.prefetch.slices >= 1 && k_chunks % p.prefetch.slices == 0 &&
+         values.count / values.width % p.prefetch.slices == 0 && p.prefetch.stages >= 1 &&
+         (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
 }
 
 }  // namespace tilewave

@@ -89,16 +89,18 @@ struct StagedBlocks {
 /// KiB of KV on its way in each; or one of two groups with twice that, for problems that have no two blocks for an SM;
 /// or three with 64 KiB, for those whose blocks would leave a second round of two half empty, or do little each.
 constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, StagedBlocks blocks = {}) {
-  // Stages of 32 or 16 KiB, but 64 tokens at least; for registers, and the probabilities of 32 rows, fewer.
-  const bool three = blocks.per_sm == 3;
-  const int bytes_per_token = 2 * s.head_size * size_of(s.kv), most_tokens = rows == 8 ? 256 : 2048 / rows;
-  const int stage_tokens = max_of(64, min_of((three ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
+  // Stages of 32 or 16 KiB, but 64 tokens at least; for registers, and the probabilities of 32 rows, fewer. Native
+  // products need fewer registers, but with 32 rows take long enough for a stage to want six of them.
+  const bool three = blocks.per_sm == 3, half = three || (s.native && rows == 32);
+  const int bytes_per_token = 2 * s.head_size * size_of(s.kv);
+  const int most_tokens = rows == 8 ? 256 : (s.native ? 4096 : 2048) / rows;
+  const int stage_tokens = max_of(64, min_of((half ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
   const int ring = blocks.groups * (three ? 64 : 96) * 1024;
   // Scales of tokens may leave room for a stage less. Of a block's share of 228 KiB 1 KiB is the driver's; Q, two
   // stages' probabilities and what waves tell each other take some for each query row, barriers for each stage.
   const bool per_token = s.quant == QuantMode::per_token;
-  const int room =
-      228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * (2 * s.head_size + 4 * stage_tokens + 20);
+  const int row_bytes = (s.head_size + 2 * stage_tokens) * (s.native ? 1 : 2) + 20;
+  const int room = 228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * row_bytes;
   const int stage_bytes = stage_tokens * (bytes_per_token + (per_token ? 8 : 0)) + (per_token ? 16 : 48);
   const int stages = min_of(ring / (stage_tokens * bytes_per_token), align_down(room / stage_bytes, blocks.groups));
   // As many waves fetch as registers reach for: small pages want them.
@@ -116,11 +118,13 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 }  // namespace detail
 
 /// The policies of a spec: those straight to registers by rising query rows, the smallest of them balanced, or the
-/// staged ones.
+/// staged ones; for native products the staged ones alone, so on other architectures none.
 constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
   const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
-  PagedAttentionPolicies policies = detail::register_policies(arch, s, staged);
+  PagedAttentionPolicies policies;
+  if (!s.native) policies = detail::register_policies(arch, s, staged);
   if (!staged) {
+    if (s.native) return {};
     policies.add(detail::balanced(policies.list[0]));
     return policies;
   }
@@ -158,6 +162,7 @@ inline constexpr PagedAttentionEntry paged_attention_entry{
     sizeof(typename PagedAttentionKernel<B, S, P>::type::Shared)};
 
 constexpr bool has_paged_attention_policies(ArchId arch, const PagedAttentionSpec& spec) {
+  if (spec.native) return true;  // which no other policy serves
   for (const PagedAttentionSpec& known : paged_attention_specs(arch)) {
     if (known == spec) return true;
   }
@@ -168,7 +173,8 @@ constexpr bool has_paged_attention_policies(ArchId arch, const PagedAttentionSpe
 template <class B, PagedAttentionSpec S>
 inline constexpr auto paged_attention_entries = []<std::size_t... i>(std::index_sequence<i...>) {
   if constexpr (has_paged_attention_policies(B::facts.id, S)) {
-    return std::array{paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
+    return std::array<PagedAttentionEntry, sizeof...(i)>{
+        paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
   } else {
     return std::array{paged_attention_entry<B, S, paged_attention_other_policy(B::facts.id, S)>};
   }

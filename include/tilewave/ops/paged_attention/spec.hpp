@@ -27,9 +27,12 @@ constexpr std::string_view name_of(QuantMode mode) {
 enum class ValueLayout : int { dim_major, token_major };
 
 /// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products of 16-bit
-/// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. soft_cap: the score becomes
-/// cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is added. Masks (causal over the mtp
-/// tokens, sliding window) come last; they, and sinks, are run-time values of the Problem.
+/// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. native: products of fp8
+/// instead, to which q is rounded, each row times the power of two that brings its largest element to [128, 256), and
+/// probabilities, which are also summed as rounded: less arithmetic, and an error of 3.5 % of a row's norm (of normally
+/// distributed q and k). soft_cap: the score becomes cap * tanh(score / cap). alibi: then slope[h] * (t - position of
+/// query i) is added. Masks (causal over the mtp tokens, sliding window) come last; they, and sinks, are values of the
+/// Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;    // or f16
   DType kv = DType::bf16;   // q's type, or the architecture's fp8
@@ -40,6 +43,7 @@ struct PagedAttentionSpec {
   bool any_block_size = false;  // pages of any number of tokens, with token_major; else of a multiple of 16
   bool soft_cap = false;
   bool alibi = false;
+  bool native = false;  // with fp8 KV, scales of heads or tensors, and dim_major
 
   friend constexpr bool operator==(const PagedAttentionSpec&, const PagedAttentionSpec&) = default;
 
@@ -52,12 +56,13 @@ struct PagedAttentionSpec {
 /// Head sizes that have entries or can be compiled in.
 inline constexpr int paged_attention_head_sizes[] = {64, 80, 96, 112, 128, 192, 256};
 
-/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major`, `.any_block`, `.cap` and `.alibi` where they apply: the
-/// same words in bench rows, test names and errors.
+/// `q_bf16.kv_fp8_e4m3fn.per_token.h128`, then `.token_major`, `.any_block`, `.cap`, `.alibi` and `.native` where they
+/// apply: the same words in bench rows, test names and errors.
 inline std::string name_of(const PagedAttentionSpec& s) {
   return "q_" + std::string(name_of(s.q)) + ".kv_" + std::string(name_of(s.kv)) + "." + std::string(name_of(s.quant)) +
          ".h" + std::to_string(s.head_size) + (s.values == ValueLayout::token_major ? ".token_major" : "") +
-         (s.any_block_size ? ".any_block" : "") + (s.soft_cap ? ".cap" : "") + (s.alibi ? ".alibi" : "");
+         (s.any_block_size ? ".any_block" : "") + (s.soft_cap ? ".cap" : "") + (s.alibi ? ".alibi" : "") +
+         (s.native ? ".native" : "");
 }
 
 /// `h128.bf16`: a combine kernel, which depends on no more of a spec.

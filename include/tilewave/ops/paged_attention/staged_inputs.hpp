@@ -40,8 +40,13 @@ class PagedAttentionStagedInputs {
         if (piece() == 0) own.q_scale[row_of(i)] = scale;
       }
       auto* column = &own.operand.q[0][row_of(i)];
-      if constexpr (L::widened) {  // as units of K are dealt out
-        auto* low = reinterpret_cast<Vec<std::uint32_t, 2>*>(column + piece() / 2 * 2 * L::rows) + piece() % 2;
+      const auto half_of = [&](int chunk) {
+        return reinterpret_cast<Vec<std::uint32_t, 2>*>(column + chunk * L::rows) + piece() % 2;
+      };
+      if constexpr (spec.native) {
+        *half_of(piece() / 2) = {{here[0], here[1]}};
+      } else if constexpr (L::widened) {  // as units of K are dealt out
+        auto* low = half_of(piece() / 2 * 2);
         low[0] = {{here[0], here[2]}};
         low[2 * L::rows] = {{here[1], here[3]}};
       } else {
@@ -68,22 +73,45 @@ class PagedAttentionStagedInputs {
   TILEWAVE_DEVICE static int row_of(int i) { return (i * L::group_lanes + L::group_lane()) / row_pieces; }
   TILEWAVE_DEVICE static int piece() { return L::group_lane() % row_pieces; }
 
+  /// Elements 2 w and 2 w + 1 of a chunk of Q.
+  TILEWAVE_DEVICE static Vec<float, 2> pair_of(const Chunk& chunk, int w) {
+    if constexpr (spec.q == DType::f16) {
+      return B::widen_f16(chunk[w]);
+    } else {
+      return {{__builtin_bit_cast(float, chunk[w] << 16), __builtin_bit_cast(float, chunk[w] & 0xffff0000u)}};
+    }
+  }
+
   /// A row of Q, a chunk a lane, from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it
-  /// is still exact: returns the power of two it was divided by.
+  /// is still exact; or to fp8, in the first two words, to [2^7, 2^8), of which 2^-13 is as exact as it. Returns the
+  /// power of two it was divided by.
   TILEWAVE_DEVICE static float scale_row(Chunk& chunk) {
+    constexpr int power = spec.native ? 7 : 14;
     std::uint32_t top = 0;  // exponent and mantissa order magnitudes, as integers
     TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) top = max_of(top, max_of(chunk[w] & 0x7fff0000u, chunk[w] << 16 & 0x7fff0000u));
+    for (int w = 0; w < 4; ++w) {
+      const Vec<float, 2> x = pair_of(chunk, w);
+      top = max_of(top, max_of(__builtin_bit_cast(std::uint32_t, x[0]) & 0x7fffffffu,
+                               __builtin_bit_cast(std::uint32_t, x[1]) & 0x7fffffffu));
+    }
     TILEWAVE_UNROLL
     for (int mask = 1; mask < row_pieces; mask *= 2) top = max_of(top, B::shuffle_xor(top, mask));
     const std::uint32_t exponent = min_of(max_of(top >> 23, 15u), 254u);  // of zeros and infinities, any
-    const float factor = __builtin_bit_cast(float, (127 + 14 + 127 - exponent) << 23);
-    TILEWAVE_UNROLL
-    for (int w = 0; w < 4; ++w) {
-      chunk[w] = B::pack_f16(__builtin_bit_cast(float, chunk[w] << 16) * factor,
-                             __builtin_bit_cast(float, chunk[w] & 0xffff0000u) * factor);
+    const float factor = __builtin_bit_cast(float, (127 + power + 127 - exponent) << 23);
+    if constexpr (spec.native) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 2; ++w) {
+        const Vec<float, 2> x = pair_of(chunk, 2 * w), y = pair_of(chunk, 2 * w + 1);
+        chunk[w] = B::pack_fp8(x[0] * factor, x[1] * factor, y[0] * factor, y[1] * factor);
+      }
+    } else {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w) {
+        const Vec<float, 2> x = pair_of(chunk, w);
+        chunk[w] = B::pack_f16(x[0] * factor, x[1] * factor);
+      }
     }
-    return __builtin_bit_cast(float, (exponent - 14) << 23);
+    return __builtin_bit_cast(float, (exponent - power) << 23);
   }
 
   Vec<Chunk, ceil_div(L::rows* row_pieces, L::group_lanes)> q;

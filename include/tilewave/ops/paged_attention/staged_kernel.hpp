@@ -9,9 +9,9 @@
 // Bound: KV bytes over memory bandwidth.
 #pragma once
 
-#include "tilewave/ops/paged_attention/scores.hpp"
 #include "tilewave/ops/paged_attention/staged_epilogue.hpp"
 #include "tilewave/ops/paged_attention/staged_inputs.hpp"
+#include "tilewave/ops/paged_attention/staged_softmax.hpp"
 
 namespace tilewave {
 
@@ -31,8 +31,8 @@ struct PagedAttentionStagedDecode {
   using Ring = typename Stages::Ring;
   using Shared = typename L::Shared;
   using OfGroup = typename L::OfGroup;
-  using Probabilities = Chunk[L::stage_tokens / 8][L::rows];
-  using Sums = float[L::eights][2];
+  using Softmax = PagedAttentionStagedSoftmax<L>;
+  using Probabilities = typename Softmax::Probabilities;
 
   static constexpr int block_threads = P.block_waves() * L::lanes;
   static constexpr int waves_per_simd = P.waves_per_simd;
@@ -122,14 +122,14 @@ struct PagedAttentionStagedDecode {
       B::template group_mma_wait<0>();
       TILEWAVE_UNROLL
       for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_hold(scores[tile]);
-      bool exceeds = soften(a, at, token, edge, stage, s, scores);
+      bool exceeds = Softmax::soften(a, at, token, edge, stage, s, scores);
       // The vote is also the barrier behind which all probabilities are there.
-      Sums sums;
+      typename Softmax::Sums sums;
       for (;; exceeds = false) {
-        exponentiate(at, token, stage, s, scores, p, sums);
+        Softmax::exponentiate(at, token, stage, s, scores, p, sums);
         B::shared_written();
         if (!B::group_any(exceeds)) break;
-        raise_maximum(s, scores, own);
+        Softmax::raise_maximum(s, scores, own);
       }
       L::each_row([&](int j, int e) { s.row_sum[j][e] += sums[j][e]; });
       if constexpr (L::widened) widen_values(stage, v, early_tiles, L::out_tiles);
@@ -139,7 +139,7 @@ struct PagedAttentionStagedDecode {
     if (L::clustered(a) && i - L::groups < beyond) Epilogue::tell_places_are_free();
   }
 
-  /// Step `step`, of 16 elements of k, of a matrix with 8 of them of all `rows` in a row: of rows from `first` on.
+  /// Step `step` of a matrix with 16 bytes of k of all `rows` in a row: of rows from `first` on.
   template <int rows>
   TILEWAVE_DEVICE static GroupOperand operand(const Chunk (*pieces)[rows], int step, int first = 0) {
     return {pieces, 8 * 16, rows * 16, (2 * step * rows + first) * 16};
@@ -178,8 +178,8 @@ struct PagedAttentionStagedDecode {
     B::group_mma_end();
   }
 
-  /// A stage of V as operands: a wave's dimensions of each tile, in steps of 16 tokens.
-  static constexpr int v_steps = 4 * L::tiles;
+  /// A stage of V as operands: a wave's dimensions of each tile.
+  static constexpr int v_steps = L::stage_tokens / L::step;
   using WideValues = Chunk[L::out_tiles][v_steps];
   /// Tiles that are widened while K's products are under way: as many as registers hold beside K, scores and outputs.
   static constexpr int early_tiles =
@@ -195,15 +195,31 @@ struct PagedAttentionStagedDecode {
   }
 
   TILEWAVE_DEVICE static void multiply_v(const Stage& stage, const WideValues& v, const Probabilities& p, State& s) {
+    if constexpr (S.native) {  // a chip's sums of fp8 products keep 14 bits or so: of a stage only
+      Products out[L::out_tiles] = {};
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::out_tiles; ++d) B::group_mma_hold(out[d]);
+      multiply_v(stage, v, p, out);
+      TILEWAVE_UNROLL
+      for (int d = 0; d < L::out_tiles; ++d) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < Products::size; ++i) s.out[d][i] += out[d][i];
+      }
+    } else {
+      multiply_v(stage, v, p, s.out);
+    }
+  }
+  TILEWAVE_DEVICE static void multiply_v(const Stage& stage, const WideValues& v, const Probabilities& p,
+                                         Products (&out)[L::out_tiles]) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int d = 0; d < L::out_tiles; ++d) {
       TILEWAVE_UNROLL
       for (int step = 0; step < v_steps; ++step) {
         if constexpr (L::widened) {
-          B::template group_mma<L::v_type, L::rows>(v[d][step], operand(p, step), s.out[d]);
+          B::template group_mma<L::v_type, L::rows>(v[d][step], operand(p, step), out[d]);
         } else {
-          B::template group_mma<L::v_type, L::rows>(operand(stage.v, step, 64 * d), operand(p, step), s.out[d]);
+          B::template group_mma<L::v_type, L::rows>(operand(stage.v, step, 64 * d), operand(p, step), out[d]);
         }
       }
     }
@@ -229,109 +245,6 @@ struct PagedAttentionStagedDecode {
         operands[unit][2 + h] = words[1];
       }
     }
-  }
-
-  /// From products to masked scores in log2 units. Whether one exceeds the reference maximum by more than the slack.
-  TILEWAVE_DEVICE static bool soften(const Args& a, const Place& at, std::int32_t token, bool edge, const Stage& stage,
-                                     const State& s, Products (&scores)[L::tiles]) {
-    bool exceeds = false;
-    each_token([&](int tile, int h, std::int32_t in_stage) {
-      const std::int32_t here = token + in_stage;
-      const float k_scale = L::per_token && attended(at, here) ? B::load(&stage.k_scale[in_stage]) : 0.0f;
-      L::each_row([&](int j, int e) {
-        float& score = L::value(scores[tile], j, h, e);
-        score *= L::per_token ? s.factor[j][e] * k_scale : s.factor[j][e];
-        if constexpr (S.soft_cap) score = a.cap_log2 * tanh_of<B>(score);
-        const std::int32_t behind = s.causal_end[j][e] - 1 - here;  // tokens back from the row's own
-        if constexpr (S.alibi) score -= s.slope[j][e] * static_cast<float>(behind);
-        if (edge && static_cast<std::uint32_t>(behind) > static_cast<std::uint32_t>(a.window))
-          score = L::minus_infinity;
-        exceeds = exceeds || score > s.row_max[j][e] + L::max_slack;
-      });
-    });
-    return exceeds;
-  }
-  /// Scales of cache slots outside the attended tokens may be anything, and 0 * NaN is NaN.
-  TILEWAVE_DEVICE static bool attended(const Place& at, std::int32_t token) {
-    return token >= at.first && token < at.end;
-  }
-
-  /// Probabilities into shared memory, and what they sum up to in this lane.
-  TILEWAVE_DEVICE static void exponentiate(const Place& at, std::int32_t token, const Stage& stage, const State& s,
-                                           const Products (&scores)[L::tiles], Probabilities& p, Sums& sums) {
-    L::each_row([&](int j, int e) { sums[j][e] = 0.0f; });
-    std::uint32_t words[L::tiles][L::eights][2];
-    each_token([&](int tile, int h, std::int32_t in_stage) {
-      const float v_scale = L::per_token && attended(at, token + in_stage) ? B::load(&stage.v_scale[in_stage]) : 0.0f;
-      TILEWAVE_UNROLL
-      for (int j = 0; j < L::eights; ++j) {
-        float x[2];
-        TILEWAVE_UNROLL
-        for (int e = 0; e < 2; ++e) {
-          const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];  // nothing visible yet
-          x[e] = B::exp2(L::value(scores[tile], j, h, e) - maximum);
-          sums[j][e] += x[e];
-          x[e] *= L::per_token ? v_scale : L::lift;
-        }
-        words[tile][j][h] = L::template pack_probabilities<L::v_type>(x[0], x[1]);
-      }
-    });
-    // Matrices are eight tokens h of eight query rows.
-    TILEWAVE_UNROLL
-    for (int tile = 0; tile < L::tiles; ++tile) {
-      Chunk* eight = p[8 * tile + 2 * L::wave() + lane() / 8 % 2];
-      if constexpr (L::eights == 1) {
-        B::template store_matrices<2>(&eight[lane() % 8],
-                                      Vec<std::uint32_t, 2>{{words[tile][0][0], words[tile][0][1]}});
-      } else {
-        TILEWAVE_UNROLL
-        for (int j = 0; j < L::eights; j += 2) {
-          const Vec<std::uint32_t, 4> four{
-              {words[tile][j][0], words[tile][j][1], words[tile][j + 1][0], words[tile][j + 1][1]}};
-          B::template store_matrices<4>(&eight[8 * (j + lane() / 16) + lane() % 8], four);
-        }
-      }
-    }
-  }
-
-  /// Call f(tile, h, in_stage) for every token of the lane.
-  template <class F>
-  TILEWAVE_DEVICE static void each_token(F f) {
-    const int first = 16 * L::wave();
-    TILEWAVE_UNROLL
-    for (int tile = 0; tile < L::tiles; ++tile) {
-      TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h) f(tile, h, 64 * tile + first + L::token_of(lane(), h));
-    }
-  }
-
-  TILEWAVE_DEVICE static void raise_maximum(State& s, const Products (&scores)[L::tiles], OfGroup& own) {
-    const int wave = L::wave();
-    L::each_row([&](int j, int e) {
-      float most = L::minus_infinity;
-      TILEWAVE_UNROLL
-      for (int tile = 0; tile < L::tiles; ++tile) {
-        TILEWAVE_UNROLL
-        for (int h = 0; h < 2; ++h) most = L::larger(most, L::value(scores[tile], j, h, e));
-      }
-      most = L::over_tokens(most, L::larger);
-      if (lane() / 4 == 0) own.of_wave[L::query_of(lane(), j, e)][wave] = most;
-    });
-    B::group_barrier();
-    L::each_row([&](int j, int e) {
-      const Vec<float, 4> maxima = own.of_wave[L::query_of(lane(), j, e)];
-      float raised = s.row_max[j][e];
-      TILEWAVE_UNROLL
-      for (int w = 0; w < L::waves; ++w) raised = L::larger(raised, maxima[w]);
-      const float factor = raised == L::minus_infinity ? 1.0f : B::exp2(s.row_max[j][e] - raised);
-      s.row_max[j][e] = raised;
-      s.row_sum[j][e] *= factor;
-      TILEWAVE_UNROLL
-      for (int d = 0; d < L::out_tiles; ++d) {
-        TILEWAVE_UNROLL
-        for (int h = 0; h < 2; ++h) L::value(s.out[d], j, h, e) *= factor;
-      }
-    });
   }
 
   /// Zero V of tokens that nobody attends: cache slots may hold anything, and 0 * NaN is NaN.

@@ -26,7 +26,6 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr int unit = S.unit(), head_size = S.head_size;
   static constexpr int stage_tokens = P.prefetch.stage_tokens, tiles = stage_tokens / 64, out_tiles = head_size / 64;
   static constexpr int rows = P.block_rows(), eights = rows / 8;
-  static constexpr int steps = head_size / 16;  // of 16 dimensions
   // What Work asks of a layout: this one's waves do not differ in rows or tokens.
   static constexpr int block_rows = rows, wave_tokens = stage_tokens, block_tokens = stage_tokens, token_waves = 1,
                        row_tiles = 1, atom_rows = rows;
@@ -34,9 +33,11 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr bool per_token = S.quant == QuantMode::per_token;
   // fp8 goes by way of f16, one instruction a pair on sm90, and through registers. Rows of Q are brought into its range
   // by a power of two, and only a token's own scale of V could leave it.
-  static constexpr bool widened = is_fp8(S.kv);
-  static constexpr DType k_type = widened ? DType::f16 : S.q;
-  static constexpr DType v_type = widened && !per_token ? DType::f16 : S.value_type();
+  static constexpr bool widened = is_fp8(S.kv) && !S.native;
+  static constexpr DType k_type = widened ? DType::f16 : S.kv;
+  static constexpr DType v_type = widened ? (per_token ? S.value_type() : DType::f16) : S.kv;
+  static constexpr int piece = 16 / size_of(k_type), step = 2 * piece;  // elements of k of an operand, and of a product
+  static constexpr int steps = head_size / step;
   static constexpr bool scales_q = k_type != S.q;
   static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(v_type);
 
@@ -59,8 +60,8 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   };
   struct OfGroup {
     struct Operands {
-      Chunk q[head_size / 8][rows];        // 16 bytes of a row, in the order in which K has its dimensions
-      Chunk p[2][stage_tokens / 8][rows];  // probabilities of eight tokens, in the order in which V has them; a stage's
+      Chunk q[head_size / piece][rows];        // 16 bytes of a row, in the order in which K has its dimensions
+      Chunk p[2][stage_tokens / piece][rows];  // a stage's probabilities, in the order in which V has its tokens
     };
     union {
       Operands operand;
@@ -96,9 +97,10 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   TILEWAVE_DEVICE static bool clustered(const PagedAttentionArgs& a) { return !P.balanced() && a.cluster > 1; }
 
   /// The lane's token, of its wave's 16. Widened units are dealt out two elements a lane and half: element
-  /// 4 c + 2 h + e of a unit is the product's 8 h + 2 c + e.
+  /// 4 c + 2 h + e of a unit is the product's 8 h + 2 c + e. fp8 of two tokens, neighbours, are stored as one element.
   TILEWAVE_DEVICE static int token_of(int lane, int h) {
     const int row = lane / 4;
+    if (S.native) return 2 * row + h;
     return widened ? row / 2 * 4 + row % 2 + 2 * h : row + 8 * h;
   }
   /// The query row of the block that column e of the lane's eight j is.

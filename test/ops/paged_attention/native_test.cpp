@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// Native fp8 products: what they round, and nothing else.
+#include <cmath>
+
+#include "test/ops/paged_attention/counting.hpp"
+#include "test/ops/paged_attention/feature_shapes.hpp"
+
+namespace tilewave::test {
+namespace {
+
+template <class F>
+void each_native(F f) {
+  if (too_slow_here()) return;
+  for (const PagedAttentionEntry* e : all_paged_attention_native_entries()) {
+    INFO("entry " << describe(*e));
+    f(*e);
+  }
+}
+
+/// Of whole units, with V in steps of 16 bytes, as staged entries want them.
+PagedAttentionCase native_case(const PagedAttentionEntry& e, const FeatureShape& shape,
+                               const std::vector<std::int32_t>& lengths) {
+  PagedAttentionCase c = case_of(e, shape, lengths);
+  c.trans_v = true;
+  return c;
+}
+
+/// Norm of the difference of a row from the reference, over the reference's.
+double relative_error(const Answer& answer, const reference::PagedAttentionResult& wanted, int row, int head) {
+  const std::size_t at = (std::size_t(row) * answer.heads + head) * answer.head_size;
+  double difference = 0, norm = 0;
+  for (int d = 0; d < answer.head_size; ++d) {
+    const double x = wanted.out[at + d];
+    difference += (answer.at(row, head, d) - x) * (answer.at(row, head, d) - x);
+    norm += x * x;
+  }
+  return std::sqrt(difference / norm);
+}
+
+TEST_CASE("native products are right around all boundaries of their tiles") {
+  each_native([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = boundary_lengths(e);
+    for (const FeatureShape& shape : whole_units) {
+      const PagedAttentionCase c = native_case(e, shape, lengths);
+      Call call(c, lengths);
+      call.fill();
+      const bench::Verdict verdict = call.verify(call.run(e, shape.splits), call.expected());
+      INFO(name_of(c) << " splits " << shape.splits << ": " << verdict.reason);
+      CHECK(verdict.pass);
+      CHECK(verdict.elements == std::int64_t{c.batch} * c.mtp * c.num_q_heads * c.head_size);
+    }
+  });
+}
+
+TEST_CASE("native products attend exactly the visible tokens, also in a window") {
+  each_native([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = boundary_lengths(e);
+    for (const FeatureShape& shape : whole_units) {
+      for (const int window : {0, tile_of(e) - 1}) {
+        PagedAttentionCase c = native_case(e, shape, lengths);
+        c.num_q_heads = 2 * c.num_kv_heads;
+        c.sliding_window = window;
+        Call call(c, lengths);
+        set_counting(call);
+        call.poison_tokens([&](int b, int t) { return window > 0 && t < lengths[b] - c.mtp - window; });
+        INFO(name_of(c) << " splits " << shape.splits);
+        CHECK(wrong_counts(call, call.run(e, shape.splits)) == 0);
+      }
+    }
+  });
+}
+
+TEST_CASE("native products read the dimensions of a token in their places") {
+  each_native([](const PagedAttentionEntry& e) {
+    const int tile = tile_of(e);
+    const std::vector<std::int32_t> lengths{2, tile, 2 * tile + 3};
+    for (const FeatureShape& shape : whole_units) {
+      PagedAttentionCase c = native_case(e, shape, lengths);
+      c.mtp = std::min(c.mtp, 2);
+      c.num_q_heads = 3 * c.num_kv_heads;
+      Call call(c, lengths);
+      const auto target = [&](int row, int head) {
+        const int own = call.position(row), wanted[] = {own, 0, std::min(own, tile - 1)};
+        return wanted[head % 3];
+      };
+      const Signature signature(call);
+      signature.set_kv(call);
+      Signature::set_q(call, target);
+      INFO(name_of(c));
+      CHECK(signature.wrong(call, call.run(e, 2), target) == 0);
+    }
+  });
+}
+
+TEST_CASE("rounding q and probabilities to fp8 costs 3.5 % of a row, probabilities alone 2.5 %") {
+  each_native([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{700, 1500};
+    PagedAttentionCase c = native_case(e, {64, 4, 2, false, 1}, lengths);
+    c.inputs = bench::Inputs::uniform;
+    Call call(c, lengths);
+    call.fill();
+    call.p.softmax_scale *= 3;  // scores of variance 1, as of normally distributed q and k
+    const Answer answer = call.run(e, 2);
+    const reference::PagedAttentionResult as_rounded = call.expected();
+    call.p.spec.native = false;
+    const reference::PagedAttentionResult exact = call.expected();
+    double probabilities = 0, all = 0, lse = 0;
+    const int rows = static_cast<int>(call.rows()), heads = call.p.num_q_heads;
+    for (int row = 0; row < rows; ++row)
+      for (int head = 0; head < heads; ++head) {
+        probabilities += relative_error(answer, as_rounded, row, head) / (rows * heads);
+        all += relative_error(answer, exact, row, head) / (rows * heads);
+        lse = std::max(lse, std::abs(answer.lse_at(row, head) - as_rounded.lse[row * heads + head]));
+      }
+    CAPTURE(probabilities, all, lse);
+    CHECK((probabilities > 0.015 && probabilities < 0.03));
+    CHECK((all > 0.03 && all < 0.04));
+    CHECK(lse < 0.01);  // of many tokens, rounded either way
+  });
+}
+
+TEST_CASE("a row of q may be of any magnitude: only its ratios are rounded") {
+  each_native([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{130};
+    const PagedAttentionCase c = native_case(e, {16, 5, 1, false, 1}, lengths);
+    Answer first;
+    for (const int power : {0, -9, 12}) {
+      Call call(c, lengths);
+      call.fill();
+      call.set_q([&](int row, int head, int d) {
+        const auto bits = bench::random_bits({'q', std::uint64_t(row), std::uint64_t(head)});
+        return std::ldexp(bench::random_uniform(bits, d), power - (e.spec.q == DType::f16 ? 0 : head));
+      });
+      call.p.softmax_scale = std::ldexp(0.25f, -power);
+      const Answer answer = call.run(e, 1);
+      if (power == 0) {
+        first = answer;
+        const bench::Verdict verdict = call.verify(answer, call.expected());
+        INFO(verdict.reason);
+        CHECK(verdict.pass);
+      }
+      CHECK(same_bits(answer, first));
+    }
+  });
+}
+
+TEST_CASE("many tokens some way below one keep their share of native products") {
+  each_native([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{700};
+    PagedAttentionCase c = native_case(e, {16, 1, 1, false, 1}, lengths);
+    Call call(c, lengths);
+    call.set_q([](int, int, int d) { return d == 0 ? 1.0f : 0.0f; });
+    call.set_k([](int, int, int t, int d) { return t == 0 && d == 0 ? 16.0f : 0.0f; });
+    call.set_v([](int, int, int t, int d) { return t == 0 ? 0.0f : static_cast<float>(1 + d % 3); });
+    for (const float below : {3.0f, 5.0f, 8.0f}) {  // e^-8 is 2^-11.5
+      call.p.softmax_scale = below / 16;
+      const Answer answer = call.run(e, 1);
+      const double others = 699 * std::exp(-double{below}), share = others / (1 + others);
+      int lost = 0;
+      for (int d = 0; d < e.spec.head_size; ++d)
+        lost += !(std::abs(answer.at(0, 0, d) / (share * (1 + d % 3)) - 1) < 0.07);
+      CAPTURE(below);
+      CHECK(lost == 0);
+    }
+  });
+}
+
+TEST_CASE("native products refuse what they cannot serve, each architecture by name") {
+  const auto code = [](ArchId arch, PagedAttentionSpec spec) {
+    PagedAttentionProblem p;
+    p.spec = spec;
+    p.num_q_heads = p.num_kv_heads = 1;
+    p.block_size = 16;
+    const Status status = paged_attention_check(p, facts_of(arch));
+    CHECK((status.ok() || status.reason[0] != '\0'));
+    return status.code;
+  };
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    for (PagedAttentionSpec spec : paged_attention_native_specs(arch)) {
+      using C = StatusCode;
+      const bool served = arch == ArchId::sm90;
+      CHECK(code(arch, spec) == (served ? C::ok : C::unsupported_dtype));
+      CHECK((paged_attention_policies(arch, spec).size() > 0) == served);
+      if (!served) continue;
+      const auto with = [&](auto change) {
+        PagedAttentionSpec other = spec;
+        change(other);
+        return code(arch, other);
+      };
+      using S = PagedAttentionSpec;
+      CHECK(with([](S& s) { s.quant = QuantMode::per_head; }) == C::ok);
+      CHECK(with([](S& s) { s.quant = QuantMode::per_token; }) == C::unsupported_quant_mode);
+      CHECK(with([](S& s) { s.kv = DType::bf16, s.quant = QuantMode::none; }) == C::unsupported_quant_mode);
+      CHECK(with([](S& s) { s.values = ValueLayout::token_major; }) == C::unsupported_layout);
+      CHECK(with([](S& s) { s.head_size = 256; }) == C::unsupported_head_size);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tilewave::test
