@@ -41,17 +41,18 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 
 /// Microseconds of a staged entry on an H200, its launch aside: what blocks do one after the other, their copies, and
 /// the memory for all of them, of which the longest decides and the others show. A stage takes a wave group's
-/// arithmetic, 30 % longer with every doubling of the groups on the SM; and its copies: of long ones an SM does 90
+/// arithmetic, 22 % longer with every doubling of the groups on the SM; and its copies: of long ones an SM does 110
 /// GB/s in this sum, and each takes the wave that issues it 60 ns. Clusters of four and more leave an eighth of the
 /// chip idle, since its parts hold no whole number of them. One more block that reads the same KV at the same time
-/// costs an eighth of it. (Fitted to 44500 measurements of 2200 problems on 2026-11-22: the plan of least cost takes
-/// 1.3 % more than the fastest on average, 14 % more in one of a hundred; of native products to 11200 of 550: 1.8 % and
-/// 15 %; docs/paged_attention.md.)
+/// costs a seventh of it. Balanced plans count 5 % more: sequences may be shorter than the table is wide, and theirs is
+/// the end that does not shrink. (Fitted to 115200 measurements of 5650 problems on 2026-11-22, a third of them of
+/// sequences shorter than their capacity: the plan of least cost takes 1.5 % more than the fastest on average, 2.2 %
+/// for shorter ones, and 15 % more in one of a hundred; docs/paged_attention.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
-  constexpr double ends = 3.1, end_of_eight = 0.5, group_end = 0.35, cluster_end = 0.9;  // us
-  constexpr double combine_end = 3.6, combine_of_eight = 0.75, change_of_item = 5.6;     // us
-  constexpr double memory = 4.6e6, sm_copies = 90e3;                                     // bytes a us
+  constexpr double ends = 3.1, end_of_eight = 0.45, group_end = 0.35, cluster_end = 1.0;  // us
+  constexpr double combine_end = 3.6, combine_of_eight = 1.0, change_of_item = 4.0;       // us
+  constexpr double memory = 4.55e6, sm_copies = 110e3;                                    // bytes a us
   const bool balanced = policy.balanced(), fp8 = is_fp8(p.spec.kv);
   const int groups = policy.wave_groups(), stage_tokens = policy.prefetch.stage_tokens;
   const std::int64_t attended = paged_attention_attended(p);
@@ -67,32 +68,34 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double rounds = static_cast<double>(ceil_div(blocks, resident));
   const double on_an_sm = static_cast<double>(ceil_div<std::int64_t>(min_of(blocks, resident), facts.compute_units));
 
-  const double narrow = p.spec.head_size == 64 ? 0.54 : 1.0;
-  const double scaled = p.spec.quant == QuantMode::per_token ? 0.07 : 0.0;
-  const double products = p.spec.native ? 0.1 + 0.08 * eights : fp8 ? 0.26 + 0.1 * eights : 0.27 + 0.03 * eights;
+  const double narrow = p.spec.head_size == 64 ? 0.535 : 1.0;
+  const double scaled = p.spec.quant == QuantMode::per_token ? 0.06 : 0.0;
+  const double products = p.spec.native ? 0.07 + 0.08 * eights : fp8 ? 0.31 + 0.1 * eights : 0.275 + 0.034 * eights;
   const double tile = products * narrow + scaled;
-  const double arithmetic = (fp8 ? 0.145 : 0.1) + tiles * tile;
-  const double beside_others = 1.0 + 0.3 * std::log2(on_an_sm * groups);
+  const double arithmetic = (fp8 ? 0.125 : 0.07) + tiles * tile;
+  const double beside_others = 1.0 + 0.22 * std::log2(on_an_sm * groups);
   const double changes = balanced ? change_of_item * static_cast<double>(items) / static_cast<double>(resident) : 0.0;
   const double computing =
       rounds * static_cast<double>(ceil_div<std::int64_t>(per_block, groups)) * arithmetic * beside_others + changes;
 
   const PagedAttentionCopies copies = paged_attention_copies(p, policy);
   const std::int32_t stage_copies = stage_tokens / copies.segment * copies.pieces();
-  const double issue = 0.24 + 0.06 * static_cast<double>(stage_copies) / policy.prefetch.waves;
+  const double issue = 0.21 + 0.06 * static_cast<double>(stage_copies) / policy.prefetch.waves;
   const double copying = rounds * static_cast<double>(per_block) * max_of(issue, on_an_sm * stage_bytes / sm_copies);
 
   const std::int64_t heads = std::int64_t{p.batch} * p.num_kv_heads, readers = items / max_of<std::int64_t>(heads, 1);
-  const double again = static_cast<double>(readers - 1) * (balanced ? 1.0 : 0.12);
+  const double again = static_cast<double>(readers - 1) * (balanced ? 1.0 : 0.15);
   const double tokens = static_cast<double>(align_up(attended, std::int64_t{p.block_size}) * heads);
-  const double reading = tokens * bytes_a_token / memory * (1.0 + again);
+  const double one_stream = groups > 1 ? 1.02 : 1.0;  // of an SM, where others have two or three
+  const double reading = tokens * bytes_a_token / memory * (1.0 + again) * one_stream;
 
   // Other blocks' work hides the start and the end of one, where an SM has some and they wait for no others.
-  const double shown = policy.blocks_per_cu(facts) > 1 && splits == 1 && !balanced ? 0.53 : 1.0;
+  const double shown = policy.blocks_per_cu(facts) > 1 && splits == 1 && !balanced ? 0.4 : 1.0;
   const double merge = balanced ? combine_end + combine_of_eight * eights : splits > 1 ? cluster_end : 0.0;
   const double both_ends = ends + end_of_eight * eights + merge + (groups > 1 ? group_end : 0.0);
-  return both_ends * (1.0 + (rounds - 1.0) * shown) +
-         std::cbrt(computing * computing * computing + copying * copying * copying + reading * reading * reading);
+  const double at_work =
+      std::cbrt(computing * computing * computing + copying * copying * copying + reading * reading * reading);
+  return (both_ends * (1.0 + (rounds - 1.0) * shown) + at_work) * (balanced ? 1.05 : 1.0);
 }
 
 }  // namespace tilewave
