@@ -182,6 +182,29 @@ TEST_CASE("staged: attends exactly the visible tokens, whatever the windows, and
   });
 }
 
+TEST_CASE("staged: a head may be half of a wider one, so that units of V lie apart") {
+  int turn = 0;
+  each_staged([&](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = staged_lengths(e);
+    PagedAttentionCase c = case_of(e, {turn % 2 ? 16 : 80, 3, 2, 2, turn % 3 ? 0 : 37}, lengths);
+    c.head_size *= 2;
+    Call call(c, lengths);
+    use_features(call, e);
+    const auto drawn = [](std::uint64_t tensor, int a, int b, int t, int d) {
+      return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(t)}),
+                                   d);
+    };
+    call.set_q([&](int row, int head, int d) { return drawn('q', row, head, 0, d); });
+    call.set_k([&](int b, int h, int t, int d) { return drawn('k', b, h, t, d); });
+    call.set_v([&](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
+    const int splits = splits_for(e, cluster_sizes[turn++ % 4]);
+    const bench::Verdict verdict = call.verify(call.run(e, splits), call.expected());
+    INFO("page " << c.block_size << " window " << c.sliding_window << " splits " << splits << ": " << verdict.reason);
+    CHECK(verdict.pass);
+    CHECK(verdict.elements == call.rows() * call.p.num_q_heads * e.spec.head_size);
+  });
+}
+
 TEST_CASE("staged: whatever unused slots and their scales hold, the answer is the same to the last bit") {
   struct Garbage {
     std::uint16_t wide, narrow;

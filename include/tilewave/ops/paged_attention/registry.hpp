@@ -121,10 +121,10 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 /// staged ones; for native products the staged ones alone, so on other architectures none.
 constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
   const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
+  if (s.native && !(staged && s.has_native())) return {};
   PagedAttentionPolicies policies;
   if (!s.native) policies = detail::register_policies(arch, s, staged);
   if (!staged) {
-    if (s.native) return {};
     policies.add(detail::balanced(policies.list[0]));
     return policies;
   }
@@ -233,9 +233,14 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
   }
   const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
   detail::CheapestPlan staged, balanced, registers;
+  Status none{StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
   for (const PagedAttentionEntry* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    const auto takes = [&](int splits) { return paged_attention_takes(p, e->policy, facts, splits).ok(); };
+    const auto takes = [&](int splits) {
+      const Status s = paged_attention_takes(p, e->policy, facts, splits);
+      if (s.code == StatusCode::no_matching_entry) none = s;  // why this one does not
+      return s.ok();
+    };
     const double rank = detail::rank_of(*e, rows);
     if (e->policy.staged() && e->policy.block_rows() >= 2 * max_of(rows, 8)) continue;  // half of it idle
     if (e->policy.balanced()) {
@@ -254,9 +259,7 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      : staged.plan.entry != nullptr    ? staged
                                      : registers.plan.entry != nullptr ? registers
                                                                        : balanced;
-  if (best.plan.entry == nullptr) {
-    return {StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
-  }
+  if (best.plan.entry == nullptr) return none;
   plan = best.plan;
   return {};
 }

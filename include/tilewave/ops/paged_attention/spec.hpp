@@ -29,10 +29,11 @@ enum class ValueLayout : int { dim_major, token_major };
 /// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products of 16-bit
 /// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. native: products of fp8
 /// instead, to which q is rounded, each row times the power of two that brings its largest element to [128, 256), and
-/// probabilities, which are also summed as rounded: less arithmetic, and an error of 3.5 % of a row's norm (of normally
-/// distributed q and k). soft_cap: the score becomes cap * tanh(score / cap). alibi: then slope[h] * (t - position of
-/// query i) is added. Masks (causal over the mtp tokens, sliding window) come last; they, and sinks, are values of the
-/// Problem.
+/// probabilities, which are also summed as rounded: less arithmetic, and an error of 3.5 % of a row's norm if q and k
+/// have variance 1. Tokens below 2^-12 of the heaviest that a block has seen lose bits, and below 2^-16 all weight: where
+/// many such add up beside one, as with attention sinks, native is not for them. It has no batch-invariant calls.
+/// soft_cap: the score becomes cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is added. Masks
+/// (causal over the mtp tokens, sliding window) come last; they, and sinks, are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;    // or f16
   DType kv = DType::bf16;   // q's type, or the architecture's fp8
@@ -49,6 +50,11 @@ struct PagedAttentionSpec {
 
   /// Elements in the 16-byte unit both KV layouts are built from ("x" in the cache layouts).
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
+  /// Whether there are native products of it, on an architecture that has any.
+  TILEWAVE_HOST_DEVICE constexpr bool has_native() const {
+    return is_fp8(kv) && (quant == QuantMode::per_tensor || quant == QuantMode::per_head) &&
+           values == ValueLayout::dim_major && (head_size == 64 || head_size == 128);
+  }
   /// The type of V and of the probabilities in their product: f16 could not hold a probability times a token's scale.
   TILEWAVE_HOST_DEVICE constexpr DType value_type() const { return is_fp8(kv) ? DType::bf16 : kv; }
 };

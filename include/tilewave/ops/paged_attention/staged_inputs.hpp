@@ -84,7 +84,7 @@ class PagedAttentionStagedInputs {
 
   /// A row of Q, a chunk a lane, from bf16 to f16, its largest element brought to [2^14, 2^15), where even 2^-28 of it
   /// is still exact; or to fp8, in the first two words, to [2^7, 2^8), of which 2^-13 is as exact as it. Returns the
-  /// power of two it was divided by.
+  /// power of two it was divided by; NaN for infinities in fp8, which has none.
   TILEWAVE_DEVICE static float scale_row(Chunk& chunk) {
     constexpr int power = spec.native ? 7 : 14;
     std::uint32_t top = 0;  // exponent and mantissa order magnitudes, as integers
@@ -96,6 +96,7 @@ class PagedAttentionStagedInputs {
     }
     TILEWAVE_UNROLL
     for (int mask = 1; mask < row_pieces; mask *= 2) top = max_of(top, B::shuffle_xor(top, mask));
+    if (spec.native && top >= 0x7f800000u) return __builtin_nanf("");     // fp8 would be its largest value
     const std::uint32_t exponent = min_of(max_of(top >> 23, 15u), 254u);  // of zeros and infinities, any
     const float factor = __builtin_bit_cast(float, (127 + power + 127 - exponent) << 23);
     if constexpr (spec.native) {

@@ -202,6 +202,7 @@ struct PagedAttentionStagedDecode {
       multiply_v(stage, v, p, out);
       TILEWAVE_UNROLL
       for (int d = 0; d < L::out_tiles; ++d) {
+        B::group_mma_hold(out[d]);
         TILEWAVE_UNROLL
         for (int i = 0; i < Products::size; ++i) s.out[d][i] += out[d][i];
       }
