@@ -9,13 +9,15 @@
 namespace tilewave::test {
 namespace {
 
+/// Native products among them.
 template <class F>
 void each_feature(F f) {
   if (too_slow_here()) return;
-  for (const PagedAttentionEntry* e : all_paged_attention_feature_entries()) {
-    INFO("entry " << describe(*e));
-    f(*e);
-  }
+  for (const auto list : {all_paged_attention_feature_entries(), all_paged_attention_native_entries()})
+    for (const PagedAttentionEntry* e : list) {
+      INFO("entry " << describe(*e));
+      f(*e);
+    }
 }
 
 float drawn(std::uint64_t tensor, int a, int b, int c, int d) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Native fp8 products: what they round, and nothing else.
+// Native fp8 products: what they round and what they refuse. That they are right otherwise, features_test.cpp says.
 #include <cmath>
 
-#include "test/ops/paged_attention/counting.hpp"
+#include "test/ops/paged_attention/call.hpp"
 #include "test/ops/paged_attention/feature_shapes.hpp"
 
 namespace tilewave::test {
@@ -17,14 +17,6 @@ void each_native(F f) {
   }
 }
 
-/// Of whole units, with V in steps of 16 bytes, as staged entries want them.
-PagedAttentionCase native_case(const PagedAttentionEntry& e, const FeatureShape& shape,
-                               const std::vector<std::int32_t>& lengths) {
-  PagedAttentionCase c = case_of(e, shape, lengths);
-  c.trans_v = true;
-  return c;
-}
-
 /// Norm of the difference of a row from the reference, over the reference's.
 double relative_error(const Answer& answer, const reference::PagedAttentionResult& wanted, int row, int head) {
   const std::size_t at = (std::size_t(row) * answer.heads + head) * answer.head_size;
@@ -37,65 +29,10 @@ double relative_error(const Answer& answer, const reference::PagedAttentionResul
   return std::sqrt(difference / norm);
 }
 
-TEST_CASE("native products are right around all boundaries of their tiles") {
-  each_native([](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths = boundary_lengths(e);
-    for (const FeatureShape& shape : whole_units) {
-      const PagedAttentionCase c = native_case(e, shape, lengths);
-      Call call(c, lengths);
-      call.fill();
-      const bench::Verdict verdict = call.verify(call.run(e, shape.splits), call.expected());
-      INFO(name_of(c) << " splits " << shape.splits << ": " << verdict.reason);
-      CHECK(verdict.pass);
-      CHECK(verdict.elements == std::int64_t{c.batch} * c.mtp * c.num_q_heads * c.head_size);
-    }
-  });
-}
-
-TEST_CASE("native products attend exactly the visible tokens, also in a window") {
-  each_native([](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths = boundary_lengths(e);
-    for (const FeatureShape& shape : whole_units) {
-      for (const int window : {0, tile_of(e) - 1}) {
-        PagedAttentionCase c = native_case(e, shape, lengths);
-        c.num_q_heads = 2 * c.num_kv_heads;
-        c.sliding_window = window;
-        Call call(c, lengths);
-        set_counting(call);
-        call.poison_tokens([&](int b, int t) { return window > 0 && t < lengths[b] - c.mtp - window; });
-        INFO(name_of(c) << " splits " << shape.splits);
-        CHECK(wrong_counts(call, call.run(e, shape.splits)) == 0);
-      }
-    }
-  });
-}
-
-TEST_CASE("native products read the dimensions of a token in their places") {
-  each_native([](const PagedAttentionEntry& e) {
-    const int tile = tile_of(e);
-    const std::vector<std::int32_t> lengths{2, tile, 2 * tile + 3};
-    for (const FeatureShape& shape : whole_units) {
-      PagedAttentionCase c = native_case(e, shape, lengths);
-      c.mtp = std::min(c.mtp, 2);
-      c.num_q_heads = 3 * c.num_kv_heads;
-      Call call(c, lengths);
-      const auto target = [&](int row, int head) {
-        const int own = call.position(row), wanted[] = {own, 0, std::min(own, tile - 1)};
-        return wanted[head % 3];
-      };
-      const Signature signature(call);
-      signature.set_kv(call);
-      Signature::set_q(call, target);
-      INFO(name_of(c));
-      CHECK(signature.wrong(call, call.run(e, 2), target) == 0);
-    }
-  });
-}
-
 TEST_CASE("rounding q and probabilities to fp8 costs 3.5 % of a row, probabilities alone 2.5 %") {
   each_native([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{700, 1500};
-    PagedAttentionCase c = native_case(e, {64, 4, 2, false, 1}, lengths);
+    PagedAttentionCase c = case_of(e, {64, 4, 2, false, 1}, lengths);
     c.inputs = bench::Inputs::uniform;
     Call call(c, lengths);
     call.fill();
@@ -122,7 +59,7 @@ TEST_CASE("rounding q and probabilities to fp8 costs 3.5 % of a row, probabiliti
 TEST_CASE("a row of q may be of any magnitude: only its ratios are rounded") {
   each_native([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{130};
-    const PagedAttentionCase c = native_case(e, {16, 5, 1, false, 1}, lengths);
+    const PagedAttentionCase c = case_of(e, {16, 5, 1, false, 1}, lengths);
     Answer first;
     for (const int power : {0, -90, 100}) {
       Call call(c, lengths);
@@ -148,7 +85,7 @@ TEST_CASE("a row of q with infinities or NaN is NaN, though fp8 has no infinitie
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   each_native([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{130};
-    const PagedAttentionCase c = native_case(e, {16, 5, 1, false, 1}, lengths);
+    const PagedAttentionCase c = case_of(e, {16, 5, 1, false, 1}, lengths);
     Call call(c, lengths);
     call.fill();
     const Answer clean = call.run(e, 1);
@@ -170,7 +107,7 @@ TEST_CASE("a row of q with infinities or NaN is NaN, though fp8 has no infinitie
 TEST_CASE("many tokens far below one keep their share of native products down to 2^-12, and lose it below 2^-16") {
   each_native([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths{700};
-    PagedAttentionCase c = native_case(e, {16, 1, 1, false, 1}, lengths);
+    PagedAttentionCase c = case_of(e, {16, 1, 1, false, 1}, lengths);
     Call call(c, lengths);
     call.set_q([](int, int, int d) { return d == 0 ? 1.0f : 0.0f; });
     call.set_k([](int, int, int t, int d) { return t == 0 && d == 0 ? 16.0f : 0.0f; });
@@ -242,7 +179,7 @@ TEST_CASE("native products have no batch-invariant cuts and no plain V, and say 
   const std::span<const PagedAttentionEntry* const> entries = all_paged_attention_native_entries();
   const PagedAttentionEntry& e = *entries[0];
   for (const bool plain : {false, true}) {
-    PagedAttentionCase c = native_case(e, {64, 2, 1, false, 1}, {40});
+    PagedAttentionCase c = case_of(e, {64, 2, 1, false, 1}, {40});
     c.trans_v = !plain;
     Call call(c, {40});
     PagedAttentionProblem p = call.prepare(1).p;
