@@ -175,4 +175,16 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
   }
 }
 
+/// No rows, and rows without columns, are fine; and neither they nor what was refused before wrote to `out`.
+template <class Entry, class Problem>
+void check_empty(const Entry& e, const Problem& good, Tensor& out) {
+  for (void (*const make)(Problem&) : {+[](Problem& p) { p.rows = 0; }, +[](Problem& p) { p.columns = 0; }}) {
+    Problem p = good;
+    make(p);
+    CHECK(e.launch(p, {}).ok());
+  }
+  out.download();
+  CHECK(out.gaps_kept(0, 0));
+}
+
 }  // namespace tilewave::test

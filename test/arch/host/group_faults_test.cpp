@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Every misuse of a wave group's products, barriers and stores ends the launch, under every schedule, and says where.
-#include "test/arch/host/host_room.hpp"
+#include "test/arch/host/faults.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::test {
@@ -242,84 +242,71 @@ struct FaultyKernel {
 };
 
 template <Fault fault>
-void check_fault(std::initializer_list<const char*> parts) {
-  static std::vector<Chunk> in(128);
-  for (const host::Options& options : all_options()) {
-    INFO(name_of(options));
-    const WithOptions with(options);
-    const Status status = launch<Sm90, FaultyKernel<fault>>(3, {in.data()});
-    INFO(status.reason);
-    CHECK(status.code == StatusCode::launch_failed);
-    CHECK(contains(status.reason, "block "));
-    CHECK(contains(status.reason, "group_faults_test.cpp"));
-    CHECK(contains(status.reason, "(schedule "));  // all of it fits
-    for (const char* part : parts) CHECK(contains(status.reason, part));
-  }
+void check(std::initializer_list<const char*> parts) {
+  check_fault<FaultyKernel<fault>>("group_faults_test.cpp", parts);
 }
 
 }  // namespace
 
 TEST_CASE("group products outside of batches are reported") {
-  check_fault<Fault::mma_before_begin>({"group_mma at", "is not between group_mma_begin and group_mma_end"});
-  check_fault<Fault::mma_after_end>({"group_mma at", "is not between group_mma_begin and group_mma_end"});
-  check_fault<Fault::end_without_begin>({"group_mma_end at", "without a group_mma_begin"});
-  check_fault<Fault::nobody_waits>({"returned with 1 batches of group_mma that it has not waited for, the"});
-  check_fault<Fault::one_batch_left>({"returned with 1 batches of group_mma that it has not waited for, the"});
-  check_fault<Fault::never_ended>({"returned with 0 batches", "and one without an end"});
+  check<Fault::mma_before_begin>({"group_mma at", "is not between group_mma_begin and group_mma_end"});
+  check<Fault::mma_after_end>({"group_mma at", "is not between group_mma_begin and group_mma_end"});
+  check<Fault::end_without_begin>({"group_mma_end at", "without a group_mma_begin"});
+  check<Fault::nobody_waits>({"returned with 1 batches of group_mma that it has not waited for, the"});
+  check<Fault::one_batch_left>({"returned with 1 batches of group_mma that it has not waited for, the"});
+  check<Fault::never_ended>({"returned with 0 batches", "and one without an end"});
 }
 
 TEST_CASE("lanes of a group that multiply different things are reported") {
-  check_fault<Fault::two_lines>({"group divergence: this lane's call 1 is group_mma<bf16, 8> at"});
-  check_fault<Fault::two_types>({"group divergence: this lane's call 1", "group_mma<bf16, 8>", "group_mma<f16, 8>"});
-  check_fault<Fault::two_columns>({"group divergence: this lane's call 1", "<bf16, 8>", "<bf16, 16>"});
-  check_fault<Fault::two_places_of_a>({"group divergence", "of a at byte 0 + (256, 128)", "of a at byte 2048 +"});
-  check_fault<Fault::two_places_of_b>({"group divergence", "a in registers and b at byte 4096 +", "b at byte 4352 +"});
-  check_fault<Fault::two_strides>({"group divergence", "+ (256, 128)", "+ (256, 144)"});
-  check_fault<Fault::registers_or_not>({"group divergence", "of a in registers", "of a at byte"});
-  check_fault<Fault::two_accumulators>({"group divergence: this lane's call 3", "to other accumulators"});
-  check_fault<Fault::begin_or_mma>({"group divergence: this lane's call 1", "group_mma_begin at", "group_mma<bf16"});
+  check<Fault::two_lines>({"group divergence: this lane's call 1 is group_mma<bf16, 8> at"});
+  check<Fault::two_types>({"group divergence: this lane's call 1", "group_mma<bf16, 8>", "group_mma<f16, 8>"});
+  check<Fault::two_columns>({"group divergence: this lane's call 1", "<bf16, 8>", "<bf16, 16>"});
+  check<Fault::two_places_of_a>({"group divergence", "of a at byte 0 + (256, 128)", "of a at byte 2048 +"});
+  check<Fault::two_places_of_b>({"group divergence", "a in registers and b at byte 4096 +", "b at byte 4352 +"});
+  check<Fault::two_strides>({"group divergence", "+ (256, 128)", "+ (256, 144)"});
+  check<Fault::registers_or_not>({"group divergence", "of a in registers", "of a at byte"});
+  check<Fault::two_accumulators>({"group divergence: this lane's call 3", "to other accumulators"});
+  check<Fault::begin_or_mma>({"group divergence: this lane's call 1", "group_mma_begin at", "group_mma<bf16"});
 }
 
 TEST_CASE("groups that do not meet are reported") {
-  check_fault<Fault::wave_skips_product>({"group divergence: group_mma_wait at", " group_mma calls of this lane and "});
-  check_fault<Fault::wave_skips_wait>(
+  check<Fault::wave_skips_product>({"group divergence: group_mma_wait at", " group_mma calls of this lane and "});
+  check<Fault::wave_skips_wait>(
       {"nobody can go on: block ", " waits in group_mma_wait at", "to which 96 of the 128 lanes of its group came"});
-  check_fault<Fault::wave_skips_barrier>({" waits in group_barrier at", "to which 96 of the 128 lanes"});
-  check_fault<Fault::wave_votes_instead>({"group divergence: this lane calls group_", "group_any", "group_barrier"});
-  check_fault<Fault::wave_waits_for_other_count>({"group divergence: this lane calls group_mma_wait"});
-  check_fault<Fault::lane_skips_barrier>({"wave divergence: this lane calls", "group_barrier"});
-  check_fault<Fault::lane_returns>({"wave divergence: this lane", "group_barrier"});
-  check_fault<Fault::half_a_group>({"group_barrier at", "four waves of this one's group the block of 6 has 2"});
+  check<Fault::wave_skips_barrier>({" waits in group_barrier at", "to which 96 of the 128 lanes"});
+  check<Fault::wave_votes_instead>({"group divergence: this lane calls group_", "group_any", "group_barrier"});
+  check<Fault::wave_waits_for_other_count>({"group divergence: this lane calls group_mma_wait"});
+  check<Fault::lane_skips_barrier>({"wave divergence: this lane calls", "group_barrier"});
+  check<Fault::lane_returns>({"wave divergence: this lane", "group_barrier"});
+  check<Fault::half_a_group>({"group_barrier at", "four waves of this one's group the block of 6 has 2"});
 }
 
 TEST_CASE("registers of a group product under way that change are reported") {
-  check_fault<Fault::accumulator_written>({"lane 37 of the group wrote to the accumulator of the group_mma at"});
-  check_fault<Fault::accumulator_of_other_shape>(
-      {"group_mma at", "of 8 columns adds to an accumulator under way of 16"});
-  check_fault<Fault::registers_changed>(
-      {"lane 37 of the group changed the registers of operand a of the group_mma at"});
+  check<Fault::accumulator_written>({"lane 37 of the group wrote to the accumulator of the group_mma at"});
+  check<Fault::accumulator_of_other_shape>({"group_mma at", "of 8 columns adds to an accumulator under way of 16"});
+  check<Fault::registers_changed>({"lane 37 of the group changed the registers of operand a of the group_mma at"});
 }
 
 TEST_CASE("operands and stores of a group that hardware cannot address are reported") {
-  check_fault<Fault::operand_not_seen>(
+  check<Fault::operand_not_seen>(
       {"group_mma at",
        "wave 1 lane 5 has stored byte 4176 of shared memory, of operand b, but not called shared_written"});
-  check_fault<Fault::operand_misaligned>({"operand a at", "no multiples of 16"});
-  check_fault<Fault::operand_in_global>({"operand a is not in shared memory"});
-  check_fault<Fault::operand_beyond_shared>({"operand b is not in shared memory"});
-  check_fault<Fault::second_piece_beyond_shared>({"operand b is not in shared memory"});
-  check_fault<Fault::stride_of_24>({"operand a at", "strides of 24 and 128 bytes, no multiples of 16 in [0, 2^18)"});
-  check_fault<Fault::stride_negative>({"operand b at", "strides of 0 and -128 bytes"});
-  check_fault<Fault::stride_of_2_18>({"operand b at", "strides of 262144 and 128 bytes"});
-  check_fault<Fault::store_misaligned>({"lane 5: ", "misaligned access of 16 bytes"});
-  check_fault<Fault::store_global>({"lane 5: ", "a row of store_matrices is not in shared memory"});
-  check_fault<Fault::store_on_two_lines>({"wave divergence: this lane calls store_matrices"});
+  check<Fault::operand_misaligned>({"operand a at", "no multiples of 16"});
+  check<Fault::operand_in_global>({"operand a is not in shared memory"});
+  check<Fault::operand_beyond_shared>({"operand b is not in shared memory"});
+  check<Fault::second_piece_beyond_shared>({"operand b is not in shared memory"});
+  check<Fault::stride_of_24>({"operand a at", "strides of 24 and 128 bytes, no multiples of 16 in [0, 2^18)"});
+  check<Fault::stride_negative>({"operand b at", "strides of 0 and -128 bytes"});
+  check<Fault::stride_of_2_18>({"operand b at", "strides of 262144 and 128 bytes"});
+  check<Fault::store_misaligned>({"lane 5: ", "misaligned access of 16 bytes"});
+  check<Fault::store_global>({"lane 5: ", "a row of store_matrices is not in shared memory"});
+  check<Fault::store_on_two_lines>({"wave divergence: this lane calls store_matrices"});
 }
 
 TEST_CASE("more group products than the room remembers are reported") {
-  check_fault<Fault::too_many_calls>({"more than 256 group_mma calls"});
-  check_fault<Fault::too_many_batches>({"more than 64 batches of group_mma"});
-  check_fault<Fault::too_many_accumulators>({"more than 64 accumulators"});
+  check<Fault::too_many_calls>({"more than 256 group_mma calls"});
+  check<Fault::too_many_batches>({"more than 64 batches of group_mma"});
+  check<Fault::too_many_accumulators>({"more than 64 accumulators"});
 }
 
 }  // namespace tilewave::test
