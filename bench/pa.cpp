@@ -28,10 +28,12 @@ struct Options : ToolOptions {
 };
 
 void declare(CLI::App& app, Options& o) {
-  app.add_option("--sweep", o.sweeps,
-                 "default, accuracy, decode, emulated, features, scaling, native, or a comma list (default: default)")
+  std::vector<std::string> sweeps;
+  std::string listed;
+  for (const Sweep sweep : all_sweeps) listed += sweeps.emplace_back(name_of(sweep)) + ", ";
+  app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
       ->delimiter(',')
-      ->check(CLI::IsMember({"default", "accuracy", "decode", "emulated", "features", "scaling", "native"}));
+      ->check(CLI::IsMember(sweeps));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
       ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")

@@ -101,8 +101,8 @@ tilewave_op_entries(tilewave_norm_wide_entries OP norm NAME Norm SPECS 28 FIRST 
 add_library(tilewave_memory_entries OBJECT)
 tilewave_op_entries(tilewave_memory_entries OP traffic NAME Traffic SPECS 4 GROUP 4 REGISTRY bench/harness/traffic.hpp)
 tilewave_op_entries(tilewave_memory_entries OP vec_add NAME VecAdd SPECS 3 GROUP 3)
-foreach(target tilewave_pa_entries tilewave_pa_feature_entries tilewave_pa_native_entries tilewave_pa_score_entries tilewave_pa_wide_entries
-        tilewave_row_entries tilewave_norm_wide_entries tilewave_memory_entries)
+foreach(target tilewave_pa_entries tilewave_pa_feature_entries tilewave_pa_native_entries tilewave_pa_score_entries
+        tilewave_pa_wide_entries tilewave_row_entries tilewave_norm_wide_entries tilewave_memory_entries)
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR})
   tilewave_use_room(${target})
 endforeach()

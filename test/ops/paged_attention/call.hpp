@@ -28,6 +28,11 @@ inline float decode(DType type, std::uint16_t bits) {
   return type == DType::f16 ? f16_to_f32(bits) : bf16_to_f32(bits);
 }
 
+/// A value in (-1, 1) drawn from the name of a tensor and a place in it.
+inline float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
+  return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
+}
+
 /// What a call wrote.
 struct Answer {
   int heads = 0, head_size = 0;
@@ -156,6 +161,12 @@ class Call {
         for (int d = 0; d < p.spec.head_size; ++d) {
           q[row * p.q_row_stride + head * p.q_head_stride + d] = encode(p.spec.q, f(static_cast<int>(row), head, d));
         }
+  }
+  /// Random values in Q, K and V of every token, wherever the problem's strides place them.
+  void draw() {
+    set_q([](int row, int head, int d) { return drawn('q', row, head, 0, d); });
+    set_k([](int b, int h, int t, int d) { return drawn('k', b, h, t, d); });
+    set_v([](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
   }
   /// The raw bits of every slot that no sequence uses: K and V, then per-token scales.
   void fill_unused(std::uint16_t bits, float scale) {

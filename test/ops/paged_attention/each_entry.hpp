@@ -33,23 +33,26 @@ inline bool too_slow_here() {
   return under_tsan;
 }
 
-/// Calls f(entry) for every entry of this build; a failure inside names the entry.
+/// Calls f(entry) for every entry of a list; a failure inside names the entry.
 template <class F>
-void each_entry(F f) {
+void each_of(std::span<const PagedAttentionEntry* const> entries, F f) {
   if (too_slow_here()) return;
-  for (const PagedAttentionEntry* e : all_paged_attention_entries()) {
+  for (const PagedAttentionEntry* e : entries) {
     INFO("entry " << describe(*e));
     f(*e);
   }
 }
+/// The same for the default entries of this build.
+template <class F>
+void each_entry(F f) {
+  each_of(all_paged_attention_entries(), f);
+}
 /// The same for the entries of paged_attention_score_specs() that have(spec).
 template <class Has, class F>
 void each_score_entry(Has has, F f) {
-  if (too_slow_here()) return;
-  for (const PagedAttentionEntry* e : all_paged_attention_score_entries()) {
-    INFO("entry " << describe(*e));
-    if (has(e->spec)) f(*e);
-  }
+  each_of(all_paged_attention_score_entries(), [&](const PagedAttentionEntry& e) {
+    if (has(e.spec)) f(e);
+  });
 }
 /// The same as each_entry for the entries of head_size 64, for what no head size changes (their policies differ: masks need them all).
 template <class F>

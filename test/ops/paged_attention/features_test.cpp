@@ -12,16 +12,8 @@ namespace {
 /// Native products among them.
 template <class F>
 void each_feature(F f) {
-  if (too_slow_here()) return;
-  for (const auto list : {all_paged_attention_feature_entries(), all_paged_attention_native_entries()})
-    for (const PagedAttentionEntry* e : list) {
-      INFO("entry " << describe(*e));
-      f(*e);
-    }
-}
-
-float drawn(std::uint64_t tensor, int a, int b, int c, int d) {
-  return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(c)}), d);
+  each_of(all_paged_attention_feature_entries(), f);
+  each_of(all_paged_attention_native_entries(), f);
 }
 
 TEST_CASE("every feature is right around all boundaries of its tiles") {
@@ -121,13 +113,7 @@ TEST_CASE("strides of K and V need not be alike, nor packed") {
     call.p.v_strides = hnd_value_strides(e.spec, 4, c.block_size);
     call.p.k_strides.head *= 2;
     call.p.v_strides.head *= 2;
-    const auto drawn = [](std::uint64_t tensor, int b, int h, int t, int d) {
-      return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(b), std::uint64_t(h), std::uint64_t(t)}),
-                                   d);
-    };
-    call.set_q([&](int row, int h, int d) { return drawn('q', row, h, 0, d); });
-    call.set_k([&](int b, int h, int t, int d) { return drawn('k', b, h, t, d); });
-    call.set_v([&](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
+    call.draw();
     const bench::Verdict verdict = call.verify(call.run(e, 2), call.expected());
     INFO(verdict.reason);
     CHECK(verdict.pass);

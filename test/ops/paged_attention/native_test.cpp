@@ -10,11 +10,7 @@ namespace {
 
 template <class F>
 void each_native(F f) {
-  if (too_slow_here()) return;
-  for (const PagedAttentionEntry* e : all_paged_attention_native_entries()) {
-    INFO("entry " << describe(*e));
-    f(*e);
-  }
+  each_of(all_paged_attention_native_entries(), f);
 }
 
 /// Norm of the difference of a row from the reference, over the reference's.

@@ -108,12 +108,8 @@ Entries entries_of() {
 
 template <class F>
 void each_staged(F f) {
-  if (too_slow_here()) return;
   static const Entries entries = entries_of<ROOM_BACKENDS>();
-  for (const PagedAttentionEntry* e : entries) {
-    INFO("entry " << describe(*e));
-    f(*e);
-  }
+  each_of(entries, f);
 }
 
 struct StagedShape {
@@ -190,13 +186,7 @@ TEST_CASE("staged: a head may be half of a wider one, so that units of V lie apa
     c.head_size *= 2;
     Call call(c, lengths);
     use_features(call, e);
-    const auto drawn = [](std::uint64_t tensor, int a, int b, int t, int d) {
-      return bench::random_uniform(bench::random_bits({tensor, std::uint64_t(a), std::uint64_t(b), std::uint64_t(t)}),
-                                   d);
-    };
-    call.set_q([&](int row, int head, int d) { return drawn('q', row, head, 0, d); });
-    call.set_k([&](int b, int h, int t, int d) { return drawn('k', b, h, t, d); });
-    call.set_v([&](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
+    call.draw();
     const int splits = splits_for(e, cluster_sizes[turn++ % 4]);
     const bench::Verdict verdict = call.verify(call.run(e, splits), call.expected());
     INFO("page " << c.block_size << " window " << c.sliding_window << " splits " << splits << ": " << verdict.reason);

@@ -139,9 +139,13 @@ TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, c
     }
     float wide[16];
     const int in_word = widen(call.type, &operand.held[lane], wide) / 4;
-    for (int i = 0; i < 4 * in_word; ++i) {  // not word by word: that becomes memcpy, which ThreadSanitizer tracks
-      const int word = i / in_word, row = 16 * (lane / 32) + lane % 32 / 4 + 8 * (word % 2);
-      group.left[row * call.k() + in_word * (4 * (word / 2) + lane % 4) + i % in_word] = wide[i];
+    for (int word = 0; word < 4; ++word) {
+      const int row = 16 * (lane / 32) + lane % 32 / 4 + 8 * (word % 2);
+      float* const to = group.left + row * call.k() + in_word * (4 * (word / 2) + lane % 4);
+      for (int e = 0; e < in_word; e += 2) {  // not one by one: that becomes memcpy, which ThreadSanitizer tracks
+        to[e] = wide[in_word * word + e];
+        to[e + 1] = wide[in_word * word + e + 1];
+      }
     }
   }
 }

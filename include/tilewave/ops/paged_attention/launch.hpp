@@ -36,17 +36,11 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (s.any_block_size && s.values != ValueLayout::token_major) {
     return {StatusCode::unsupported_layout, "any_block_size needs token_major values"};
   }
-  if (s.native && facts.id != ArchId::sm90) {
-    return {StatusCode::unsupported_dtype, "native fp8 products are served on sm90"};
-  }
-  if (s.native && (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head)) {
-    return {StatusCode::unsupported_quant_mode, "native products take fp8 KV with scales per_tensor or per_head"};
-  }
-  if (s.native && s.values != ValueLayout::dim_major) {
-    return {StatusCode::unsupported_layout, "native products take dim_major values"};
-  }
-  if (s.native && s.head_size != 64 && s.head_size != 128) {
-    return {StatusCode::unsupported_head_size, "native products take head_size 64 or 128"};
+  if (s.native) {
+    if (facts.id != ArchId::sm90) {
+      return {StatusCode::unsupported_dtype, "native fp8 products are served on sm90"};
+    }
+    if (Status status = paged_attention_check_native(s); !status.ok()) return status;
   }
   bool known = false;
   for (const int size : paged_attention_head_sizes) known = known || s.head_size == size;

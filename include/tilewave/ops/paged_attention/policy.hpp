@@ -86,9 +86,9 @@ constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, cons
     const PagedAttentionPrefetch& ring = p.prefetch;
     // What the blocks of a cluster send each other (PagedAttentionStagedLayout::Received) lies in the ring.
     const int groups = p.wave_groups(), received = p.row_tiles * (2048 + 512 * max_of(8, s.head_size / 16));
-    return (!s.native || s.has_native()) && s.values == ValueLayout::dim_major && s.head_size % 64 == 0 &&
-           power_of_two(s.head_size) && p.waves.rows == 1 && p.waves.tokens == 4 * groups && ring.waves >= 1 &&
-           4 * groups + ring.waves <= 4 * p.waves_per_simd &&
+    return (!s.native || paged_attention_check_native(s).ok()) && s.values == ValueLayout::dim_major &&
+           s.head_size % 64 == 0 && power_of_two(s.head_size) && p.waves.rows == 1 && p.waves.tokens == 4 * groups &&
+           ring.waves >= 1 && 4 * groups + ring.waves <= 4 * p.waves_per_simd &&
            (groups == 1 || (groups == 2 && s.head_size <= 128 && !p.balanced())) && power_of_two(p.row_tiles) &&
            p.row_tiles <= 8 && ring.slices == 1 && ring.stages >= 1 && ring.stages % groups == 0 &&
            received <= ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv) &&

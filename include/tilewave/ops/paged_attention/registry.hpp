@@ -121,7 +121,7 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 /// staged ones; for native products the staged ones alone, so on other architectures none.
 constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
   const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
-  if (s.native && !(staged && s.has_native())) return {};
+  if (s.native && !(staged && paged_attention_check_native(s).ok())) return {};
   PagedAttentionPolicies policies;
   if (!s.native) policies = detail::register_policies(arch, s, staged);
   if (!staged) {

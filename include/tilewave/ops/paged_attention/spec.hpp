@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/status.hpp"
 
 namespace tilewave {
 
@@ -51,14 +52,23 @@ struct PagedAttentionSpec {
 
   /// Elements in the 16-byte unit both KV layouts are built from ("x" in the cache layouts).
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
-  /// Whether there are native products of it, on an architecture that has any.
-  TILEWAVE_HOST_DEVICE constexpr bool has_native() const {
-    return is_fp8(kv) && (quant == QuantMode::per_tensor || quant == QuantMode::per_head) &&
-           values == ValueLayout::dim_major && (head_size == 64 || head_size == 128);
-  }
   /// The type of V and of the probabilities in their product: f16 could not hold a probability times a token's scale.
   TILEWAVE_HOST_DEVICE constexpr DType value_type() const { return is_fp8(kv) ? DType::bf16 : kv; }
 };
+
+/// Whether there are native products of a spec, on an architecture that has any: a status with the reason if not.
+constexpr Status paged_attention_check_native(const PagedAttentionSpec& s) {
+  if (!is_fp8(s.kv) || (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head)) {
+    return {StatusCode::unsupported_quant_mode, "native products take fp8 KV with scales per_tensor or per_head"};
+  }
+  if (s.values != ValueLayout::dim_major) {
+    return {StatusCode::unsupported_layout, "native products take dim_major values"};
+  }
+  if (s.head_size != 64 && s.head_size != 128) {
+    return {StatusCode::unsupported_head_size, "native products take head_size 64 or 128"};
+  }
+  return {};
+}
 
 /// Head sizes that have entries or can be compiled in.
 inline constexpr int paged_attention_head_sizes[] = {64, 80, 96, 112, 128, 192, 256};
