@@ -6,16 +6,17 @@
 #include "tilewave/arch/sm90/memory.hpp"
 #include "tilewave/arch/sm90/mma.hpp"
 #include "tilewave/arch/sm90/sync.hpp"
+#include "tilewave/arch/sm90/tensor.hpp"
 
 #if defined(__CUDACC__)
 
 namespace tilewave::sm90 {
 
-struct Backend : Memory, Lanes, Mma, Group, Sync, Launch {
+struct Backend : Memory, Lanes, Mma, Group, Tensor, Sync, Launch {
   static constexpr ArchFacts facts = sm90_facts;
   static constexpr AtomFacts atom = sm90_atom;
 };
-static_assert(tilewave::GroupBackend<Backend>);
+static_assert(tilewave::TensorBackend<Backend>);
 
 }  // namespace tilewave::sm90
 

@@ -28,7 +28,7 @@ template <class K>
 __global__ void __launch_bounds__(K::block_threads, blocks_per_sm<K>)
     entry(const __grid_constant__ typename K::Args args) {
   if constexpr (K::Room::is_this_pass) {
-    extern __shared__ __align__(16) unsigned char bytes[];
+    extern __shared__ __align__(1024) unsigned char bytes[];  // what swizzled operands need
     K::run(args, *reinterpret_cast<typename K::Shared*>(bytes));
   }
 }

@@ -14,15 +14,18 @@ template <DType type>
 struct MmaTypes;
 template <>
 struct MmaTypes<DType::bf16> {
-  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", from_registers[] = "1, 1, 1, 0";
+  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", scales[] = "1, 1, 0, 0",
+                        from_registers[] = "1, 1, 1, 0";
 };
 template <>
 struct MmaTypes<DType::f16> {
-  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", from_registers[] = "1, 1, 1, 0";
+  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", scales[] = "1, 1, 0, 0",
+                        from_registers[] = "1, 1, 1, 0";
 };
 template <>
 struct MmaTypes<DType::fp8_e4m3fn> {
-  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1", from_registers[] = "1, 1, 1";
+  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1", scales[] = "1, 1",
+                        from_registers[] = "1, 1, 1";
 };
 
 struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_atom.kv_per_lane> {

@@ -28,6 +28,17 @@ struct Sync {
     if (threadIdx.x % 32 == 0)
       asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(barrier)) : "memory");
   }
+  TILEWAVE_DEVICE static void mbarrier_arrive(Mbarrier* barrier, int rank) {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+      asm volatile(
+          "{ .reg .b32 there;\n"
+          "  mapa.shared::cluster.u32 there, %0, %1;\n"
+          "  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(barrier)),
+          "r"(rank)
+          : "memory");
+    }
+  }
   TILEWAVE_DEVICE static void mbarrier_expect(Mbarrier* barrier, std::uint32_t bytes) {
     if (threadIdx.x % 32 == 0) {
       asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)

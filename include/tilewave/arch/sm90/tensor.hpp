@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// The tensor copy engine and products of swizzled operands (TensorBackend).
+#pragma once
+
+#include "tilewave/arch/sm90/product.hpp"
+#include "tilewave/core/hip.hpp"
+
+#if defined(__CUDACC__)
+
+#include <cuda.h>
+
+namespace tilewave::sm90 {
+
+struct Tensor {
+  using TensorMap = CUtensorMap;
+
+  /// No device is touched: a map is 128 bytes of numbers.
+  static Status make_tensor_map(const TensorShape& s, TensorMap& map) {
+    const auto encode = encoder();
+    if (encode == nullptr) return {StatusCode::launch_failed, "the driver does not offer cuTensorMapEncodeTiled"};
+    if (reinterpret_cast<std::uintptr_t>(s.data) % 16 != 0)
+      return {StatusCode::misaligned, "a tensor copy needs 16-byte alignment"};
+    if (s.row_stride % 16 != 0 || s.layer_stride % 16 != 0 || s.row_stride >> 40 != 0 || s.layer_stride >> 40 != 0)
+      return {StatusCode::bad_stride, "a tensor copy needs strides that are multiples of 16 bytes, below 2^40"};
+    const cuuint64_t extents[] = {cuuint64_t(s.columns), cuuint64_t(s.rows), cuuint64_t(s.layers)};
+    const cuuint64_t strides[] = {cuuint64_t(s.row_stride), cuuint64_t(s.layer_stride)};
+    const cuuint32_t box[] = {cuuint32_t(128 / size_of(s.type)), cuuint32_t(s.box_rows), 1}, steps[] = {1, 1, 1};
+    const CUresult result = encode(&map, map_type(s.type), 3, const_cast<void*>(s.data), extents, strides, box, steps,
+                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS) return {StatusCode::bad_extent, "the driver refuses the tensor's extents"};
+    return {};
+  }
+
+  TILEWAVE_DEVICE static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer,
+                                          std::uint64_t* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(shared_at(shared)),
+        "l"(&map), "r"(shared_at(mbarrier)), "r"(column), "r"(row), "r"(layer)
+        : "memory");
+  }
+  TILEWAVE_DEVICE static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer,
+                                          std::uint64_t* mbarrier, std::uint32_t blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(shared_at(shared)),
+        "l"(&map), "r"(shared_at(mbarrier)), "r"(column), "r"(row), "r"(layer), "h"(std::uint16_t(blocks))
+        : "memory");
+  }
+  TILEWAVE_DEVICE static void store_tensor(const TensorMap& map, int column, int row, int layer, const void* shared) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(&map),
+                 "r"(shared_at(shared)), "r"(column), "r"(row), "r"(layer)
+                 : "memory");
+  }
+  TILEWAVE_DEVICE static void stores_end() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+  template <int pending>
+  TILEWAVE_DEVICE static void stores_read() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
+  }
+
+  template <DType type, int columns>
+  TILEWAVE_DEVICE static void group_multiply(SwizzledOperand a, SwizzledOperand b, Vec<float, columns / 2>& acc,
+                                             bool add) {
+    multiply_group<type, columns>(descriptor(a), descriptor(b), add, acc);
+  }
+
+  template <int count>
+  TILEWAVE_DEVICE static void store_matrices_straight(Chunk* row, const Vec<std::uint32_t, count>& words) {
+    static_assert(count == 4);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_at(row)),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  }
+
+  template <int n>
+  TILEWAVE_DEVICE static void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
+  }
+  template <int n>
+  TILEWAVE_DEVICE static void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n));
+  }
+
+ private:
+  using Encode = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                              const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                              CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+  /// Through the runtime, so that nobody has to link the driver's library.
+  static Encode encoder() {
+    static const Encode encode = [] {
+      void* found = nullptr;
+      cudaDriverEntryPointQueryResult result;
+      if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result) !=
+              cudaSuccess ||
+          result != cudaDriverEntryPointSuccess) {
+        found = nullptr;
+      }
+      return reinterpret_cast<Encode>(found);
+    }();
+    return encode;
+  }
+  static constexpr CUtensorMapDataType map_type(DType t) {
+    return t == DType::bf16  ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+           : t == DType::f16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+           : t == DType::f32 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
+                             : CU_TENSOR_MAP_DATA_TYPE_UINT8;
+  }
+
+  TILEWAVE_DEVICE static std::uint32_t shared_at(const void* p) {
+    return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+  }
+  /// K-major with the swizzle of 128 bytes: eight rows are 1024 bytes, and so are those from one eight to the next.
+  TILEWAVE_DEVICE static std::uint64_t descriptor(SwizzledOperand m) {
+    constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_rows = std::uint64_t{1024 >> 4} << 32;
+    const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4;
+    return swizzle_128 | eight_rows | (at + m.row * 8 + m.piece * 2);
+  }
+};
+
+}  // namespace tilewave::sm90
+
+#endif

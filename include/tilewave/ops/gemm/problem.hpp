@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// One call of a GEMM: raw pointers, extents, int64 strides in elements.
+#pragma once
+
+#include <cstdint>
+
+#include "tilewave/core/status.hpp"
+#include "tilewave/ops/gemm/spec.hpp"
+
+namespace tilewave {
+
+/// Rows of A and B are 16-byte aligned, and so are their strides; the other dimension is contiguous. No tensor may overlap
+/// the output, but residual may be out itself. Rows and columns beyond M and N are neither read nor written.
+struct GemmProblem {
+  GemmSpec spec{};
+
+  const void* a = nullptr;  // [batch][M, K]; contiguous groups: [M, K] of all groups; masked: [groups][M, K]
+  const void* b = nullptr;  // [batch or groups][N, K], or preshuffled
+  void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]
+
+  const float* a_scale = nullptr;  // tensor [1]; row [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
+  const float* b_scale = nullptr;  // tensor [1]; row [batch or groups][N]; block [..][ceil(N / 128), ceil(K / 128)]
+  const void* bias = nullptr;      // optional [batch or groups][N], of out's type
+  const void* residual = nullptr;  // optional, as out
+
+  const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
+  const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
+
+  float alpha = 1.0f;
+
+  std::int32_t m = 0, n = 0, k = 0;
+  std::int32_t batch = 1;   // products of one shape, strides apart; 1 with groups
+  std::int32_t groups = 0;  // 0 without groups
+
+  // From a row (nt) to the next, and from a batch or group to the next.
+  std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
+  std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
+  std::int64_t bias_batch_stride = 0;
+  // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128, M].
+  std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0, b_scale_k_stride = 0;
+  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row and block scales
+
+  bool batch_invariant = false;  // a row's bits do not depend on M: K is never split, tiles are chosen by N and K alone
+
+  void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
+  std::int64_t workspace_bytes = 0;
+};
+
+}  // namespace tilewave

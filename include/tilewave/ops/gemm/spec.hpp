@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// What a GEMM computes: changing any of it changes the answer.
+#pragma once
+
+#include <string>
+
+#include "tilewave/core/dtype.hpp"
+
+namespace tilewave {
+
+/// Which dimension of A and of B is contiguous: n is [M, K] and [K, N], t is [K, M] and [N, K]. Weights of models are nt.
+enum class GemmLayout : int { nt, nn, tn, tt };
+
+/// How B lies in memory. Preshuffled: row n, element k of B[N, K] is element (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u
+/// with u = 16 bytes of elements; N is a multiple of 16, K of 32 elements.
+enum class GemmWeights : int { row_major, preshuffled };
+
+/// What multiplies sums of products, all f32: nothing; one number of A and one of B; one for each row of A and each of
+/// B; or one for each 128 k of a row of A and for each 128 x 128 of B, which multiplies that block's part of the sum.
+enum class GemmScale : int { none, tensor, row, block };
+
+/// One product, or many that share N and K in one launch. Contiguous: rows of A and C are sorted by group, and group g
+/// is rows group_offsets[g] to group_offsets[g + 1]. Masked: each group has room for M rows, of which the first
+/// group_rows[g] count. Both tables are on the device.
+enum class GemmGroups : int { one, contiguous, masked };
+
+enum class Activation : int { none, relu, silu, gelu, gelu_tanh };
+
+constexpr const char* name_of(GemmLayout l) {
+  constexpr const char* names[] = {"nt", "nn", "tn", "tt"};
+  return names[static_cast<int>(l)];
+}
+constexpr const char* name_of(GemmWeights w) { return w == GemmWeights::row_major ? "row_major" : "preshuffled"; }
+constexpr const char* name_of(GemmScale s) {
+  constexpr const char* names[] = {"none", "tensor", "row", "block"};
+  return names[static_cast<int>(s)];
+}
+constexpr const char* name_of(GemmGroups g) {
+  constexpr const char* names[] = {"one", "contiguous", "masked"};
+  return names[static_cast<int>(g)];
+}
+constexpr const char* name_of(Activation a) {
+  constexpr const char* names[] = {"none", "relu", "silu", "gelu", "gelu_tanh"};
+  return names[static_cast<int>(a)];
+}
+
+inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under GemmScale::block
+
+/// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n]; sums in f32. Scales,
+/// alpha, bias and residual are values of the Problem.
+struct GemmSpec {
+  DType a = DType::bf16, b = DType::bf16;  // both bf16, both f16, or both the chip's fp8
+  DType out = DType::bf16;                 // bf16, f16 or f32
+  GemmScale scale = GemmScale::none;
+  GemmLayout layout = GemmLayout::nt;
+  GemmWeights weights = GemmWeights::row_major;
+  GemmGroups groups = GemmGroups::one;
+  Activation activation = Activation::none;
+
+  friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
+};
+
+/// `fp8_e4m3fn.fp8_e4m3fn.bf16.row.nt`, and what else is not the default: `.preshuffled`, `.masked`, `.silu`.
+inline std::string name_of(const GemmSpec& s) {
+  std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
+                     "." + name_of(s.scale) + "." + name_of(s.layout);
+  if (s.weights != GemmWeights::row_major) name += std::string(".") + name_of(s.weights);
+  if (s.groups != GemmGroups::one) name += std::string(".") + name_of(s.groups);
+  if (s.activation != Activation::none) name += std::string(".") + name_of(s.activation);
+  return name;
+}
+
+}  // namespace tilewave
