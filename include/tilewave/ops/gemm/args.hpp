@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// What every GEMM kernel takes, and which tile of which product a block works on.
+#pragma once
+
+#include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/problem.hpp"
+
+namespace tilewave {
+
+struct GemmArgs {
+  const void *a, *b;
+  void* out;
+  const float *a_scale, *b_scale;
+  const void *bias, *residual;
+  const std::int32_t* group_table;  // offsets or rows, as the spec says
+  float alpha;
+  std::int32_t m, n, k;
+  std::int32_t layers;  // batches or groups
+  std::int32_t splits;  // of K
+  std::int64_t a_stride, b_stride, out_stride, residual_stride;
+  std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
+  std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
+  std::int64_t a_scale_layer_stride, b_scale_layer_stride;
+};
+
+/// What kernels take; `splits`: blocks that share K of a tile.
+inline GemmArgs gemm_args(const GemmProblem& p, std::int32_t splits) {
+  const bool groups = p.spec.groups != GemmGroups::one;
+  return {.a = p.a,
+          .b = p.b,
+          .out = p.out,
+          .a_scale = p.a_scale,
+          .b_scale = p.b_scale,
+          .bias = p.bias,
+          .residual = p.residual,
+          .group_table = p.spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets,
+          .alpha = p.alpha,
+          .m = p.m,
+          .n = p.n,
+          .k = p.k,
+          .layers = groups ? p.groups : p.batch,
+          .splits = splits,
+          .a_stride = p.a_stride,
+          .b_stride = p.b_stride,
+          .out_stride = p.out_stride,
+          .residual_stride = p.residual_stride,
+          .a_layer_stride = p.a_batch_stride,
+          .b_layer_stride = p.b_batch_stride,
+          .out_layer_stride = p.out_batch_stride,
+          .residual_layer_stride = p.residual_batch_stride,
+          .bias_layer_stride = p.bias_batch_stride,
+          .a_scale_stride = p.a_scale_stride,
+          .a_scale_k_stride = p.a_scale_k_stride,
+          .b_scale_stride = p.b_scale_stride,
+          .b_scale_k_stride = p.b_scale_k_stride,
+          .a_scale_layer_stride = p.a_scale_batch_stride,
+          .b_scale_layer_stride = p.b_scale_batch_stride};
+}
+
+/// A tile of one product. Row r of it is row first_row + r of the layer's matrices; those from row_end on are not the
+/// layer's. `a_layer`: where A and C of contiguous groups lie, all in layer 0.
+struct GemmTile {
+  std::int32_t layer, a_layer;
+  std::int32_t first_row, row_end, first_column;
+};
+
+/// The tiles that a block works on, in order: number `first` and every `step`-th from there. Neighbours share operands:
+/// tiles go down bands of `band` rows of tiles before the next column, so that those under way at a time form a square
+/// (in L2, of all blocks together). A tile here is P.rows x P.columns of each block of a cluster, one below the other.
+template <class B, GemmSpec S, GemmPolicy P>
+class GemmTiles {
+ public:
+  TILEWAVE_DEVICE GemmTiles(const GemmArgs& a, std::int32_t first, std::int32_t step, std::int32_t rank)
+      : a_(a), number_(first), step_(step), rank_(rank), tiles_n_(ceil_div(a.n, P.columns)) {
+    if constexpr (S.groups == GemmGroups::one) {
+      tiles_m_ = ceil_div(a.m, rows);
+    } else {
+      enter(0);
+    }
+  }
+
+  /// Whether there is one more, which `tile` then is.
+  TILEWAVE_DEVICE bool next(GemmTile& tile) {
+    std::int32_t in_layer;
+    if constexpr (S.groups == GemmGroups::one) {
+      const std::int32_t of_layer = tiles_m_ * tiles_n_;
+      layer_ = number_ / of_layer;
+      if (layer_ >= a_.layers) return false;
+      in_layer = number_ - layer_ * of_layer;
+    } else {
+      while (number_ - before_ >= tiles_m_ * tiles_n_) {
+        if (layer_ + 1 >= a_.layers) return false;
+        before_ += tiles_m_ * tiles_n_;
+        enter(layer_ + 1);
+      }
+      in_layer = number_ - before_;
+    }
+    const std::int32_t in_band = in_layer / (band * tiles_n_), first_m = in_band * band;
+    const std::int32_t height = min_of(band, tiles_m_ - first_m), rest = in_layer - first_m * tiles_n_;
+    tile.layer = layer_;
+    tile.a_layer = S.groups == GemmGroups::contiguous ? 0 : layer_;
+    tile.first_row = first_row_ + (first_m + rest % height) * rows + rank_ * P.rows;
+    tile.row_end = S.groups == GemmGroups::one ? a_.m : row_end_;
+    tile.first_column = rest / height * P.columns;
+    number_ += step_;
+    return true;
+  }
+
+ private:
+  static constexpr int rows = P.rows * P.cluster;
+  static constexpr int band = max_of(1, 2048 / rows);
+
+  TILEWAVE_DEVICE void enter(std::int32_t layer) {
+    layer_ = layer;
+    if constexpr (S.groups == GemmGroups::contiguous) {
+      first_row_ = B::load(a_.group_table + layer);
+      row_end_ = B::load(a_.group_table + layer + 1);
+    } else {
+      row_end_ = B::load(a_.group_table + layer);
+    }
+    tiles_m_ = ceil_div(row_end_ - first_row_, rows);
+  }
+
+  const GemmArgs& a_;
+  std::int32_t number_, step_, rank_, tiles_n_, tiles_m_ = 0;
+  std::int32_t layer_ = 0, before_ = 0, first_row_ = 0, row_end_ = 0;
+};
+
+/// How many tiles GemmTiles can find at most: the grid depends on capacities only. A group has at most one tile that is
+/// not full.
+template <GemmSpec S>
+std::int64_t gemm_tiles(const GemmArgs& a, const GemmPolicy& p) {
+  const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, p.columns);
+  if (S.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;
+  return ceil_div<std::int64_t>(a.m, rows) * columns * a.layers;
+}
+
+}  // namespace tilewave

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// From a sum of products to an element of the output.
+#pragma once
+
+#include "tilewave/ops/gemm/args.hpp"
+#include "tilewave/tile/element.hpp"
+
+namespace tilewave {
+
+/// Where an element of the output is: its matrix (batch or group), row of A, row of B.
+struct GemmElement {
+  std::int32_t layer, row, column;
+};
+
+/// What a user's own epilogue looks like: a trivially copyable struct, called on every element after what the Spec and
+/// Problem ask for, before it is rounded to out's type. This one changes nothing.
+struct GemmIdentity {
+  TILEWAVE_DEVICE float operator()(float value, GemmElement) const { return value; }
+};
+
+template <class B>
+struct ActivationOf {
+  template <Activation kind>
+  TILEWAVE_DEVICE static float apply(float x) {
+    if constexpr (kind == Activation::relu) return Max{}(x, 0.0f);
+    if constexpr (kind == Activation::silu) return x * B::reciprocal(1.0f + B::exp2(-log2_e * x));
+    if constexpr (kind == Activation::gelu) return 0.5f * x * (1.0f + error_function(0.70710678f * x));
+    if constexpr (kind == Activation::gelu_tanh) {
+      // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u))
+      const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+      return x * B::reciprocal(1.0f + B::exp2(-2.0f * log2_e * u));
+    }
+    return x;
+  }
+
+ private:
+  /// Abramowitz and Stegun 7.1.26, absolute error 1.5e-7.
+  TILEWAVE_DEVICE static float error_function(float x) {
+    const float a = abs_of(x), t = B::reciprocal(1.0f + 0.3275911f * a);
+    const float p =
+        ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
+    const float y = 1.0f - p * B::exp2(-log2_e * a * a);
+    return x < 0.0f ? -y : y;
+  }
+};
+
+/// The epilogue of one tile. Kernels bring sums; where they stand in a lane is theirs.
+template <class B, GemmSpec S, class UserEpilogue>
+struct GemmEpilogue {
+  /// Turns a lane's sums into values of the output. `at(i)` says where in the tile element i is; what lies beyond the
+  /// matrix is computed as its last neighbour is, and must not be written. (Block scales are in the sums already.)
+  template <int n, class At>
+  TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
+                                    Vec<float, n>& sums, const At& at) {
+    const auto element = [&](int i) TILEWAVE_INLINE_LAMBDA {
+      const auto [row, column] = at(i);
+      return GemmElement{tile.layer, min_of(tile.first_row + row, tile.row_end - 1),
+                         min_of(tile.first_column + column, a.n - 1)};
+    };
+    const auto each = [&](const auto& body) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i) sums[i] = body(sums[i], element(i));
+    };
+    float factor = a.alpha;
+    if constexpr (S.scale == GemmScale::tensor) factor *= B::load(a.a_scale) * B::load(a.b_scale);
+    if constexpr (S.scale == GemmScale::row) {
+      const float* const of_a = a.a_scale + tile.a_layer * a.a_scale_layer_stride;
+      const float* const of_b = a.b_scale + tile.layer * a.b_scale_layer_stride;
+      each([&](float v, GemmElement e)
+               TILEWAVE_INLINE_LAMBDA { return v * (factor * B::load(of_a + e.row)) * B::load(of_b + e.column); });
+    } else {
+      each([&](float v, GemmElement) TILEWAVE_INLINE_LAMBDA { return v * factor; });
+    }
+    if (a.bias != nullptr) {
+      each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
+        return v + load_as_float(a.bias, tile.layer * a.bias_layer_stride + e.column);
+      });
+    }
+    if constexpr (S.activation != Activation::none) {
+      each([&](float v, GemmElement)
+               TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
+    }
+    if (a.residual != nullptr) {
+      each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
+        return v +
+               load_as_float(a.residual, tile.a_layer * a.residual_layer_stride + e.row * a.residual_stride + e.column);
+      });
+    }
+    each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA { return user(v, e); });
+  }
+
+  /// Two neighbours of a row as a word of 16-bit elements.
+  TILEWAVE_DEVICE static std::uint32_t pack(float low, float high) {
+    static_assert(S.out == DType::bf16 || S.out == DType::f16);
+    return S.out == DType::bf16 ? B::round_bf16(low, high) : B::pack_f16(low, high);
+  }
+  TILEWAVE_DEVICE static void store(const GemmArgs& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
+                                    float value) {
+    const std::int64_t at = tile.a_layer * a.out_layer_stride + row * a.out_stride + column;
+    if constexpr (S.out == DType::f32) {
+      B::store(static_cast<float*>(a.out) + at, value);
+    } else {
+      B::store(static_cast<std::uint16_t*>(a.out) + at, static_cast<std::uint16_t>(pack(value, value)));
+    }
+  }
+
+ private:
+  TILEWAVE_DEVICE static float load_as_float(const void* from, std::int64_t at) {
+    if constexpr (S.out == DType::f32) return B::load(static_cast<const float*>(from) + at);
+    const std::uint16_t bits = B::load(static_cast<const std::uint16_t*>(from) + at);
+    return S.out == DType::bf16 ? bf16_to_f32(bits) : B::widen_f16(bits)[0];
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel.
+#pragma once
+
+#include "tilewave/ops/gemm/check.hpp"
+#include "tilewave/ops/gemm/kernel.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_tensor_args(const GemmProblem& p, int splits, const Epilogue& epilogue,
+                        typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
+  using L = GemmTensorLayout<B, S, P, Epilogue>;
+  args.gemm = gemm_args(p, splits);
+  args.epilogue = epilogue;
+  args.k_steps = ceil_div(p.k, L::depth);
+  const std::int64_t tiles = gemm_tiles<S>(args.gemm, P),
+                     clusters = facts_of(B::facts.id).compute_units * P.waves_per_simd / (P.cluster * splits);
+  // Blocks that share K have one tile each.
+  args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
+  const std::int64_t layers = args.gemm.layers, a_layers = S.groups == GemmGroups::contiguous ? 1 : layers;
+  const auto shape = [&](const void* data, DType type, std::int64_t columns, std::int64_t rows, std::int64_t of_layers,
+                         std::int64_t stride, std::int64_t layer_stride, int box_rows) {
+    const std::int64_t size = size_of(type),
+                       row = rows > 1 ? stride * size : align_up<std::int64_t>(columns * size, 16);
+    return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
+  };
+  if (p.k > 0) {
+    const TensorShape a = shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
+    if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
+    const TensorShape b = shape(p.b, S.b, p.k, p.n, layers, p.b_stride, p.b_batch_stride, P.columns / P.cluster);
+    if (Status s = B::make_tensor_map(b, args.b); !s.ok()) return s;
+  }
+  const std::int64_t unit = 16 / size_of(S.out);
+  args.out_by_boxes = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && (p.m == 1 || p.out_stride % unit == 0) &&
+                      (a_layers == 1 || p.out_batch_stride % unit == 0);
+  if (args.out_by_boxes && S.out != DType::f32) {
+    const TensorShape out = shape(p.out, S.out, p.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
+    if (Status s = B::make_tensor_map(out, args.out); !s.ok()) return s;
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share the K
+/// of a tile, from 1 to P.splits. Nothing is allocated, synchronised or read from the device. Errors: those of gemm_check;
+/// no_matching_entry if the entry is of another spec; bad_value for splits; launch_failed with the runtime's reason.
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = gemm_check(p, B::facts); !s.ok()) return s;
+  if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
+  if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
+  if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  typename Kernel::Args args{};
+  if (Status s = detail::gemm_tensor_args<B, S, P>(p, splits, epilogue, args); !s.ok()) return s;
+  return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+}
+template <class B, GemmSpec S, GemmPolicy P>
+Status gemm_launch(const GemmProblem& p, int splits, hipStream_t stream) {
+  return gemm_launch_with<B, S, P>(GemmIdentity{}, p, splits, stream);
+}
+
+}  // namespace tilewave

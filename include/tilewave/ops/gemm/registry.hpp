@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "tilewave/ops/gemm/launch.hpp"
+
+namespace tilewave {
+
+/// A compiled kernel: what it computes, how, and how to start it.
+struct GemmEntry {
+  ArchId arch;
+  bool emulated;
+  GemmSpec spec;
+  GemmPolicy policy;
+  Status (*launch)(const GemmProblem&, int splits, hipStream_t);
+  int lds_bytes;
+};
+
+/// The specs every architecture serves.
+constexpr std::array<GemmSpec, 5> gemm_specs(ArchId arch) {
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{},
+           {.a = DType::f16, .b = DType::f16, .out = DType::f16},
+           {.a = fp8, .b = fp8, .scale = GemmScale::row},
+           {.a = fp8, .b = fp8, .scale = GemmScale::tensor},
+           {.a = fp8, .b = fp8, .scale = GemmScale::block}}};
+}
+
+struct GemmPolicies {
+  std::array<GemmPolicy, 16> list{};
+  int count = 0;
+  constexpr void add(const GemmPolicy& p) { list[count++] = p; }
+};
+
+namespace detail {
+
+constexpr int gemm_stages(const GemmPolicy& p) {
+  const int out = p.waves() * 2 * (p.swapped ? p.rows : 64) * 128;
+  return min_of(16, (226 * 1024 - out) / ((p.rows + p.columns) * p.depth));
+}
+constexpr GemmPolicy tensor_policy(GemmPolicy p) {
+  p.stages = gemm_stages(p);
+  return p;
+}
+
+}  // namespace detail
+
+/// The policies that entries of a spec are built for.
+constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
+  GemmPolicies all;
+  if (arch != ArchId::sm90) return all;
+  const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(p)); };
+  if (s.scale == GemmScale::block) {
+    add({.rows = 128, .columns = 128});
+    add({.rows = 128, .columns = 128, .cluster = 2});
+  } else {
+    add({.rows = 128, .columns = 256, .cluster = 2});
+    add({.rows = 128, .columns = 256});
+    add({.rows = 256, .columns = 128});
+    add({.rows = 128, .columns = 192, .cluster = 2});
+    add({.rows = 128, .columns = 128, .cluster = 2});
+  }
+  for (const int rows : {16, 32, 64, 128}) {
+    add({.rows = rows, .columns = 128, .swapped = true, .splits = 8});
+    if (rows <= 64) add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+  }
+  return all;
+}
+
+/// All entries of one spec on one backend.
+template <class B, GemmSpec S>
+inline constexpr auto gemm_entries = []<std::size_t... i>(std::index_sequence<i...>) {
+  constexpr GemmPolicies policies = gemm_policies(B::facts.id, S);
+  return std::array<GemmEntry, sizeof...(i)>{
+      GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
+                sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
+}
+(std::make_index_sequence<gemm_policies(B::facts.id, S).count>{});
+
+}  // namespace tilewave

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// GEMM of rooms with a tensor copy engine and products of wave groups. Blocks stay: each takes a tile after the other.
+// One wave fetches: boxes of 128 bytes of K of A and of B into a ring of stages. Wave groups multiply, each its part of
+// the tile, and write it out while the next tile's stages are under way; none waits for another, so that one's epilogue
+// lies under the other's products. The products' 64-row side, `tall`, is A, or with P.swapped B, so that few rows of A
+// cost few columns. Blocks of a cluster lie below each other and fetch B's boxes for one another (P.cluster), or share
+// the K of one tile and merge their sums through shared memory in fixed order (args.splits). LDS plan: the ring; a box
+// or two of output for each group. Bound: matrix rate where M is large, else B's bytes over memory bandwidth.
+#pragma once
+
+#include "tilewave/ops/gemm/tensor_epilogue.hpp"
+
+namespace tilewave {
+
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue = GemmIdentity>
+struct GemmTensorKernel {
+  using Room = B;
+  using L = GemmTensorLayout<B, S, P, Epilogue>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  using Ring = typename L::Ring;
+  using Sums = typename L::Sums;
+  using Tiles = GemmTiles<B, S, P>;
+  static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
+  static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
+  static constexpr bool shift_registers = L::groups == 2 && P.waves_per_simd == 1;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const int group = B::wave_id() / L::group_waves;
+    if (B::wave_id() == 0) shared.ring.begin(a.clustered());
+    if (a.clustered()) {
+      B::cluster_arrive();
+      B::cluster_wait();
+    } else {
+      B::barrier();
+    }
+    const int rank = a.clustered() ? B::cluster_rank() : 0;
+    const int cluster = P.cluster * a.gemm.splits;
+    Tiles tiles(a.gemm, B::block_id() / cluster, a.blocks / cluster, P.cluster > 1 ? rank : 0);
+    if (group == L::groups) {
+      if constexpr (shift_registers) B::template give_registers<40>();
+      if (B::wave_id() == L::groups * L::group_waves) fetch(a, tiles, rank, shared);
+      if (a.gemm.splits > 1) L::Output::accompany();
+    } else {
+      if constexpr (shift_registers) B::template take_registers<232>();
+      multiply(a, tiles, rank, group, shared);
+    }
+    if (a.clustered()) {  // nobody leaves while others may still write or arrive here
+      B::cluster_arrive();
+      B::cluster_wait();
+    }
+  }
+
+ private:
+  TILEWAVE_DEVICE static void fetch(const Args& a, Tiles& tiles, int rank, Shared& shared) {
+    Ring ring;
+    GemmTile tile;
+    while (tiles.next(tile)) {
+      const auto steps = a.steps(rank);
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+        B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
+        B::mbarrier_expect(&shared.ring.full[ring.slot], L::stage_bytes);
+        if (B::lane_id() == 0) L::copy_stage(a, tile, step, rank, shared, ring.slot);
+      }
+    }
+  }
+
+  TILEWAVE_DEVICE static void multiply(const Args& a, Tiles& tiles, int rank, int group, Shared& shared) {
+    Ring ring;
+    GemmTile tile;
+    typename L::Output output(a, group, shared);
+    while (tiles.next(tile)) {
+      const auto steps = a.steps(rank);
+      Sums sums[L::tiles];
+      if constexpr (S.scale == GemmScale::block) {
+        multiply_scaled(a, tile, steps, group, shared, ring, sums);
+      } else {
+        multiply_plain(steps, group, shared, ring, sums);
+      }
+      if (a.gemm.splits > 1) {
+        output.merge(a, tile, rank, group, shared, sums);
+      } else {
+        output.write(a, tile, group, shared, sums);
+      }
+    }
+    output.finish();
+  }
+
+  /// The products of one stage.
+  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool first,
+                                          Sums (&sums)[L::tiles]) {
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int piece = 0; piece < 4; ++piece) {
+      TILEWAVE_UNROLL
+      for (int t = 0; t < L::tiles; ++t) {
+        const SwizzledOperand tall{shared.tall[slot], L::tall_row(group) + 64 * t, piece};
+        const SwizzledOperand wide{shared.wide[slot], L::wide_row(group), piece};
+        B::template group_multiply<S.a, L::group_wide>(tall, wide, sums[t], !(first && piece == 0));
+      }
+    }
+    B::group_mma_end();
+  }
+
+  TILEWAVE_DEVICE static void multiply_plain(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
+                                             Sums (&sums)[L::tiles]) {
+    if (steps.first == steps.end) L::clear(sums);
+    int before = 0;
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      begin_stage(group, shared, ring.slot, step == steps.first, sums);
+      if (step != steps.first) {  // the stage before has been read
+        B::template group_mma_wait<1>();
+        shared.ring.release(before);
+      }
+      before = ring.slot;
+    }
+    B::template group_mma_wait<0>();
+    if (steps.first != steps.end) shared.ring.release(before);
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(sums[t]);
+  }
+
+  /// Each stage is 128 k, whose sum is scaled and added in f32: the products' own sums of fp8 keep fewer bits.
+  TILEWAVE_DEVICE static void multiply_scaled(const Args& a, const GemmTile& tile, typename Args::Steps steps,
+                                              int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    typename L::BlockScales scales(a, tile, group);
+    scales.load(steps.first);
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      Sums part[L::tiles];
+      begin_stage(group, shared, ring.slot, true, part);
+      const typename L::BlockScales now = scales;
+      if (step + 1 < steps.end) scales.load(step + 1);
+      B::template group_mma_wait<0>();
+      shared.ring.release(ring.slot);
+      TILEWAVE_UNROLL
+      for (int t = 0; t < L::tiles; ++t) {
+        B::group_mma_hold(part[t]);
+        TILEWAVE_UNROLL
+        for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * now.of(t, i);
+      }
+    }
+  }
+};
+
+}  // namespace tilewave

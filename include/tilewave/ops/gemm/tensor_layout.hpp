@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// What a block of GemmTensorKernel keeps where: shared memory, arguments, the ring, and which part is whose.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/ops/gemm/epilogue.hpp"
+
+namespace tilewave {
+
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+struct GemmTensorOutput;
+
+template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+struct GemmTensorLayout {
+  using Backend = B;
+  static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes;
+  static constexpr int groups = P.waves();
+  static constexpr int tall_rows = P.swapped ? P.columns : P.rows, wide_rows = P.swapped ? P.rows : P.columns;
+  static constexpr int group_tall = tall_rows / P.waves_rows, group_wide = wide_rows / P.waves_columns;
+  static constexpr int tiles = group_tall / 64;
+  static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
+  static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
+  static constexpr int row_chunks = P.depth / 16;
+  static_assert(P.depth == 128 && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 && wide_rows <= 256);
+  static_assert(P.cluster == 1 || P.splits == 1);
+
+  /// A group's sums of one 64-row tile: element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h, wide
+  /// row 8 j + 2 (l % 4) + e.
+  using Sums = Vec<float, group_wide / 2>;
+
+  /// Boxes of output, 128 bytes of N by as many rows of M as a tile of 64 has.
+  static constexpr int out_rows = P.swapped ? group_wide : 64;
+  static constexpr int out_boxes = 2;
+
+  struct Args {
+    GemmArgs gemm;
+    typename B::TensorMap a, b, out;
+    std::int32_t blocks;
+    std::int32_t k_steps;
+    bool out_by_boxes;  // out's rows are such that the engine can write them
+    UserEpilogue epilogue;
+
+    struct Steps {
+      std::int32_t first, end;
+    };
+    TILEWAVE_DEVICE Steps steps(int rank) const {
+      if (gemm.splits == 1) return {0, k_steps};
+      const auto from = [&](int r) { return std::int32_t(std::int64_t{k_steps} * r / gemm.splits); };
+      return {from(rank), from(rank + 1)};
+    }
+    TILEWAVE_DEVICE bool clustered() const { return P.cluster > 1 || (P.splits > 1 && gemm.splits > 1); }
+  };
+
+  struct Barriers {
+    typename B::Mbarrier full[P.stages], empty[P.stages];
+
+    /// By one wave.
+    TILEWAVE_DEVICE void begin(bool) {
+      if (B::lane_id() != 0) return;
+      for (int s = 0; s < P.stages; ++s) {
+        B::mbarrier_init(&full[s], 1);
+        B::mbarrier_init(&empty[s], groups * group_waves * P.cluster);
+      }
+      B::mbarrier_ready();
+    }
+    /// This wave has read the stage: those who write it know.
+    TILEWAVE_DEVICE void release(int slot) {
+      if constexpr (P.cluster == 1) {
+        B::mbarrier_arrive(&empty[slot]);
+      } else {
+        TILEWAVE_UNROLL
+        for (int r = 0; r < P.cluster; ++r) B::mbarrier_arrive(&empty[slot], r);
+      }
+    }
+  };
+
+  struct Shared {
+    alignas(1024) Chunk tall[P.stages][tall_rows * row_chunks];
+    alignas(1024) Chunk wide[P.stages][wide_rows * row_chunks];
+    alignas(1024) Chunk out[groups][out_boxes][out_rows * 8];
+    Barriers ring;
+  };
+
+  /// A slot of the ring, and the parity of its round.
+  struct Ring {
+    int slot = 0, round = 0;
+    TILEWAVE_DEVICE void advance() {
+      if (++slot == P.stages) {
+        slot = 0;
+        round ^= 1;
+      }
+    }
+  };
+
+  TILEWAVE_DEVICE static int tall_row(int group) { return group / P.waves_columns * group_tall; }
+  TILEWAVE_DEVICE static int wide_row(int group) { return group % P.waves_columns * group_wide; }
+
+  /// By one lane.
+  TILEWAVE_DEVICE static void copy_stage(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
+                                         Shared& shared, int slot) {
+    const std::int32_t k = step * depth;
+    auto* const full = &shared.ring.full[slot];
+    Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
+    Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
+    B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
+    if constexpr (P.cluster == 1) {
+      B::copy_tensor(of_b, a.b, k, tile.first_column, tile.layer, full);
+    } else {
+      constexpr int share = P.columns / P.cluster;
+      static_assert(P.columns % (8 * P.cluster) == 0);
+      B::copy_tensor(of_b + rank * share * row_chunks, a.b, k, tile.first_column + rank * share, tile.layer, full,
+                     (1u << P.cluster) - 1);
+    }
+  }
+
+  TILEWAVE_DEVICE static void clear(Sums (&sums)[tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < tiles; ++t) sums[t] = {};
+  }
+
+  /// The scales of a stage's 128 k for a lane's elements.
+  struct BlockScales {
+    // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B the other way round,
+    // one for each 128 rows.
+    static constexpr int of_a = P.swapped ? group_wide / 4 : 2 * tiles;
+    static constexpr int of_b =
+        P.swapped ? ceil_div(group_tall, gemm_scale_block) : ceil_div(group_wide, gemm_scale_block);
+    const float *a_at, *b_at;
+    std::int64_t a_stride, a_k_stride, b_stride, b_k_stride;
+    std::int32_t last_row;  // counted from a_at's
+    std::int32_t last_b;
+    Vec<float, of_a> a_scale;
+    Vec<float, of_b> b_scale;
+
+    TILEWAVE_DEVICE BlockScales(const Args& args, const GemmTile& tile, int group) {
+      const GemmArgs& g = args.gemm;
+      const int lane = B::lane_id(), wave = B::wave_id() % group_waves;
+      const std::int32_t row =
+          tile.first_row + (P.swapped ? wide_row(group) + 2 * (lane % 4) : tall_row(group) + 16 * wave + lane / 4);
+      const std::int32_t column = tile.first_column + (P.swapped ? tall_row(group) : wide_row(group));
+      a_at = g.a_scale + tile.a_layer * g.a_scale_layer_stride;
+      a_at += std::int64_t{min_of(row, tile.row_end - 1)} * g.a_scale_stride;
+      last_row = max_of(tile.row_end - 1 - row, 0);
+      b_at = g.b_scale + tile.layer * g.b_scale_layer_stride;
+      b_at += std::int64_t{min_of(column, g.n - 1) / gemm_scale_block} * g.b_scale_stride;
+      last_b = (g.n - 1) / gemm_scale_block - min_of(column, g.n - 1) / gemm_scale_block;
+      a_stride = g.a_scale_stride, a_k_stride = g.a_scale_k_stride;
+      b_stride = g.b_scale_stride, b_k_stride = g.b_scale_k_stride;
+    }
+    TILEWAVE_DEVICE void load(std::int32_t step) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < of_a; ++i) {
+        const std::int32_t row = P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2);
+        a_scale[i] = B::load(a_at + min_of(row, last_row) * a_stride + step * a_k_stride);
+      }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < of_b; ++i) b_scale[i] = B::load(b_at + min_of(i, last_b) * b_stride + step * b_k_stride);
+    }
+    /// Of element i of tile t.
+    TILEWAVE_DEVICE float of(int t, int i) const {
+      if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[64 * t / gemm_scale_block];
+      return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / gemm_scale_block];
+    }
+  };
+
+  using Output = GemmTensorOutput<B, S, P, UserEpilogue>;
+};
+
+}  // namespace tilewave
