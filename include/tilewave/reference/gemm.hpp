@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// GEMM as plain loops in double: the oracle of tests and benchmarks, independent of the kernels' code.
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include "tilewave/ops/gemm/problem.hpp"
+#include "tilewave/reference/rows.hpp"
+
+namespace tilewave::reference {
+
+struct GemmValue {
+  double value = 0;      // before it is rounded to out's type
+  double magnitude = 0;  // the same of absolute values, without the activation: what errors of the sum are relative to
+};
+
+inline double activated(Activation kind, double x) {
+  switch (kind) {
+    case Activation::none: return x;
+    case Activation::relu: return std::fmax(x, 0.0);
+    case Activation::silu: return x / (1 + std::exp(-x));
+    case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+/// Where element (row, k) of a preshuffled B[N, K] lies, in elements.
+inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int64_t columns, DType type) {
+  const std::int64_t unit = 16 / size_of(type);
+  return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
+}
+
+/// A problem whose tensors and tables are on the host. Operands are decoded once.
+class Gemm {
+ public:
+  explicit Gemm(const GemmProblem& p) : p_(p) {
+    const GemmSpec& s = p.spec;
+    const bool groups = s.groups != GemmGroups::one;
+    layers_ = groups ? p.groups : p.batch;
+    const std::int32_t a_layers = s.groups == GemmGroups::contiguous ? 1 : layers_;
+    for (std::int32_t layer = 0; layer < a_layers; ++layer) {
+      for (std::int32_t row = 0; row < p.m; ++row) {
+        for (std::int32_t k = 0; k < p.k; ++k)
+          a_.push_back(element(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride + k));
+      }
+    }
+    for (std::int32_t layer = 0; layer < layers_; ++layer) {
+      for (std::int32_t row = 0; row < p.n; ++row) {
+        for (std::int32_t k = 0; k < p.k; ++k) {
+          const std::int64_t in_layer =
+              s.weights == GemmWeights::preshuffled ? preshuffled_index(row, k, p.k, s.b) : row * p.b_stride + k;
+          b_.push_back(element(s.b, p.b, layer * p.b_batch_stride + in_layer));
+        }
+      }
+    }
+  }
+
+  /// Batches or groups.
+  std::int32_t layers() const { return layers_; }
+  /// The rows of A and out that are a layer's: of its own matrix, or with contiguous groups of the one they share.
+  std::int32_t first_row(std::int32_t layer) const { return contiguous() ? p_.group_offsets[layer] : 0; }
+  std::int32_t end_row(std::int32_t layer) const {
+    if (contiguous()) return p_.group_offsets[layer + 1];
+    return p_.spec.groups == GemmGroups::masked ? p_.group_rows[layer] : p_.m;
+  }
+  /// Of whose rows A, out and residual are.
+  std::int32_t a_layer(std::int32_t layer) const { return contiguous() ? 0 : layer; }
+
+  GemmValue at(std::int32_t layer, std::int32_t row, std::int32_t column) const {
+    const GemmSpec& s = p_.spec;
+    const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * p_.m + row) * p_.k;
+    const double* const b = b_.data() + (std::int64_t{layer} * p_.n + column) * p_.k;
+    const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
+    const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
+    GemmValue sum;
+    for (std::int32_t from = 0; from < p_.k; from += gemm_scale_block) {
+      const std::int32_t block = from / gemm_scale_block, end = std::min(from + gemm_scale_block, p_.k);
+      double scale = 1;
+      if (s.scale == GemmScale::block) {
+        scale = double{a_scale[row * p_.a_scale_stride + block * p_.a_scale_k_stride]} *
+                b_scale[column / gemm_scale_block * p_.b_scale_stride + block * p_.b_scale_k_stride];
+      }
+      double part = 0, magnitude = 0;
+      for (std::int32_t k = from; k < end; ++k) {
+        part += a[k] * b[k];
+        magnitude += std::abs(a[k] * b[k]);
+      }
+      sum.value += part * scale;
+      sum.magnitude += magnitude * std::abs(scale);
+    }
+    double factor = p_.alpha;
+    if (s.scale == GemmScale::tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
+    if (s.scale == GemmScale::row) factor *= double{a_scale[row]} * b_scale[column];
+    sum.value *= factor;
+    sum.magnitude *= std::abs(factor);
+    const auto add = [&](const void* from, std::int64_t index) {
+      if (from == nullptr) return 0.0;
+      const double value = element(s.out, from, index);
+      sum.magnitude += std::abs(value);
+      return value;
+    };
+    sum.value = activated(s.activation, sum.value + add(p_.bias, layer * p_.bias_batch_stride + column));
+    sum.value += add(p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
+    return sum;
+  }
+
+ private:
+  bool contiguous() const { return p_.spec.groups == GemmGroups::contiguous; }
+
+  const GemmProblem& p_;
+  std::int32_t layers_;
+  std::vector<double> a_, b_;
+};
+
+}  // namespace tilewave::reference
