@@ -26,18 +26,27 @@
 #include "tilewave/arch/host/numbers.hpp"
 #include "tilewave/arch/host/staged.hpp"
 #include "tilewave/arch/host/sync.hpp"
+#include "tilewave/arch/host/tensor.hpp"
 
 namespace tilewave::host {
 
 template <ArchId Id>
-struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync, Staged<Id>, Groups<Id>, Launch<Id> {
+struct Backend : Memory<Id>,
+                 Lanes<Id>,
+                 Mma<Id>,
+                 Numbers<facts_of(Id).fp8>,
+                 Sync,
+                 Staged<Id>,
+                 Groups<Id>,
+                 Tensors<Id>,
+                 Launch<Id> {
   static constexpr ArchFacts facts = facts_of(Id);
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
 static_assert(tilewave::Backend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::Backend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::GroupBackend<Backend<ArchId::sm90>>);
+static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
 
 }  // namespace tilewave::host
 

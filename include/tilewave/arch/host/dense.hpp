@@ -17,20 +17,22 @@
 
 namespace tilewave::host::detail {
 
-/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending, f32; right and acc aligned to 16 bytes. Some rows
-/// at a time: their accumulators stay in registers, vectorised along c. (Not TILEWAVE_UNROLL, which g++ leaves alone:
-/// this is where emulated kernels spend their time.)
+/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending, f32; right and acc aligned to 16 bytes, rows of acc
+/// `pitch` apart; without what acc holds if `fresh`. Some rows at a time: their accumulators stay in registers,
+/// vectorised along c. (Not TILEWAVE_UNROLL, which g++ leaves alone: this is where emulated kernels spend their time.)
 template <int rows, int columns, int k>
-TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const float* right, float* acc) {
+TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const float* right, float* acc,
+                                                   int pitch = columns, bool fresh = false) {
   constexpr int width = 4, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
   typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
   static_assert(columns % width == 0 && rows % step == 0);
   const Lanes* const right_lanes = reinterpret_cast<const Lanes*>(right);
-  Lanes* const acc_lanes = reinterpret_cast<Lanes*>(acc);
-  for (int r = 0; r < rows; r += step) {
+  for (int r = 0; r < rows; r += step, acc += step * pitch) {
     Lanes sum[step * vectors];
 #pragma GCC unroll 16
-    for (int i = 0; i < step * vectors; ++i) sum[i] = acc_lanes[r * vectors + i];
+    for (int i = 0; i < step * vectors; ++i) {
+      sum[i] = fresh ? Lanes{} : reinterpret_cast<const Lanes*>(acc + i / vectors * pitch)[i % vectors];
+    }
     for (int j = 0; j < k; ++j) {
 #pragma GCC unroll 16
       for (int i = 0; i < step * vectors; ++i) {
@@ -38,7 +40,9 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const floa
       }
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < step * vectors; ++i) acc_lanes[r * vectors + i] = sum[i];
+    for (int i = 0; i < step * vectors; ++i) {
+      reinterpret_cast<Lanes*>(acc + i / vectors * pitch)[i % vectors] = sum[i];
+    }
   }
 }
 

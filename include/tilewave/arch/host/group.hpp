@@ -35,59 +35,17 @@ struct Described {
 };
 TILEWAVE_HOST_UNTRACKED inline Described describe(const Lane& self, const GroupCall& call) {
   Described d;
-  const auto byte = [&](const GroupOperand& operand) {
-    return static_cast<int>(static_cast<const std::byte*>(operand.at) - self.wave->block->shared);
-  };
   if (call.kind != GroupCall::Kind::mma) {
     std::snprintf(d.text, sizeof(d.text), "group_mma_%s at %s:%d",
                   call.kind == GroupCall::Kind::begin ? "begin" : "end", call.where.base_name(), call.where.line);
     return d;
   }
-  char a[60] = "in registers";
-  if (!call.registers) {
-    std::snprintf(a, sizeof(a), "at byte %d + (%d, %d)", byte(call.a) + call.a.offset, call.a.eight_rows,
-                  call.a.next_piece);
-  }
   const std::string_view type = name_of(call.type);
-  std::snprintf(d.text, sizeof(d.text), "group_mma<%.*s, %d> at %s:%d of a %s and b at byte %d + (%d, %d)",
-                static_cast<int>(type.size()), type.data(), call.columns, call.where.base_name(), call.where.line, a,
-                byte(call.b) + call.b.offset, call.b.eight_rows, call.b.next_piece);
+  std::snprintf(d.text, sizeof(d.text), "%s<%.*s, %d> at %s:%d of a %s and b %s%s", call.name(),
+                static_cast<int>(type.size()), type.data(), call.columns, call.where.base_name(), call.where.line,
+                call.registers ? "in registers" : describe(self, call.a).text, describe(self, call.b).text,
+                call.add ? "" : ", not added");
   return d;
-}
-
-TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const GroupOperand& operand, const char* name, int rows,
-                                                  Where where) {
-  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes, PTX ISA, "matrix descriptor format"
-  const auto good = [](int bytes) { return bytes >= 0 && bytes < stride_end && bytes % 16 == 0; };
-  if (reinterpret_cast<std::uintptr_t>(operand.at) % 16 != 0 || !good(operand.eight_rows) ||
-      !good(operand.next_piece) || !good(operand.offset)) {
-    fail(self,
-         "group_mma at %s:%d: operand %s at %p + %d with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",
-         where.base_name(), where.line, name, operand.at, operand.offset, operand.eight_rows, operand.next_piece);
-  }
-  const int bytes = operand.offset + (rows / 8 - 1) * operand.eight_rows + operand.next_piece + 8 * 16;
-  if (!in_shared(self, operand.at, static_cast<std::size_t>(bytes))) {
-    fail(self, "group_mma at %s:%d: operand %s is not in shared memory", where.base_name(), where.line, name);
-  }
-}
-
-/// Fails if a lane has stored a row that lies in the operand, and not said so to the unit that reads it.
-TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const GroupOperand& operand, const char* name, int rows,
-                                               Where where) {
-  const Block& block = *self.wave->block;
-  if (block.unseen == 0) return;
-  for (int id = 0; id < self.cluster->block_lanes; ++id) {
-    const Wave& wave = *self.cluster->wave[block.rank * self.cluster->block_waves + id / self.wave->lanes];
-    const Lane& lane = *wave.lane[id % wave.lanes];
-    for (int i = 0; i < 2 * rows * lane.unseen.count; ++i) {
-      if (piece_of(operand, i / 2 % rows, i % 2) != lane.unseen.row[i / (2 * rows)]) continue;
-      fail(self,
-           "group_mma at %s:%d: wave %d lane %d has stored byte %d of shared memory, of operand %s, but not called "
-           "shared_written since",
-           where.base_name(), where.line, wave.index, lane.index,
-           static_cast<int>(lane.unseen.row[i / (2 * rows)] - block.shared), name);
-    }
-  }
 }
 
 /// This lane makes `call`, its next one of the group.
@@ -132,9 +90,9 @@ TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, con
 
 TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, float* place) {
   Lane& self = *current_lane;
-  Group& group = group_of(self, "group_mma", call.where);
+  Group& group = group_of(self, call.name(), call.where);
   if (!self.group.open) {
-    fail(self, "group_mma at %s:%d is not between group_mma_begin and group_mma_end", call.where.base_name(),
+    fail(self, "%s at %s:%d is not between group_mma_begin and group_mma_end", call.name(), call.where.base_name(),
          call.where.line);
   }
   const int lane = index_in_group(self);
@@ -142,10 +100,14 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, flo
   const bool first = number == group.calls;
   const int found = find_accumulator(group, lane, place);
   if (first) {
-    if (!call.registers) check_operand(self, call.a, "a", group_rows, call.where);
-    check_operand(self, call.b, "b", call.columns, call.where);
-    if (!call.registers) check_seen(self, call.a, "a", group_rows, call.where);
-    check_seen(self, call.b, "b", call.columns, call.where);
+    if (!call.registers) check_operand(self, call.a, call.name(), "a", group_rows, call.where);
+    check_operand(self, call.b, call.name(), "b", call.columns, call.where);
+    if (!call.registers) {
+      check_seen(self, call.name(), "operand a", call.where,
+                 [&call](const std::byte* row) { return call.a.has_piece(group_rows, row); });
+    }
+    check_seen(self, call.name(), "operand b", call.where,
+               [&call](const std::byte* row) { return call.b.has_piece(call.columns, row); });
     call.accumulator = found >= 0 ? found : new_accumulator(self, group, call);
   } else {
     const int theirs = group.call_at(number).call.accumulator;
@@ -154,8 +116,8 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, flo
   say(self, group, call);
   Group::Accumulator& acc = group.accumulator[call.accumulator];
   if (acc.columns != call.columns) {
-    fail(self, "group_mma at %s:%d of %d columns adds to an accumulator under way of %d", call.where.base_name(),
-         call.where.line, call.columns, acc.columns);
+    fail(self, "%s at %s:%d of %d columns adds to an accumulator under way of %d", call.name(),
+         call.where.base_name(), call.where.line, call.columns, acc.columns);
   }
   if (first) ++acc.products;
   if (found < 0) take_accumulator(acc, lane, place);
@@ -266,26 +228,21 @@ TILEWAVE_HOST_UNTRACKED inline bool vote_in_group(CollectiveKind kind, bool pred
   return group.votes[parity];
 }
 
-/// Reads this lane's share of an operand where ThreadSanitizer sees it. Each wave reads all of it.
-inline void touch([[maybe_unused]] const GroupOperand& operand, [[maybe_unused]] int rows) {
-#if defined(TILEWAVE_HOST_TSAN)
-  const Lane& self = *current_lane;
-  for (int i = self.index; i < 2 * rows; i += self.wave->lanes) {
-    const auto* const words = reinterpret_cast<const volatile std::uint64_t*>(piece_of(operand, i / 2, i % 2));
-    (void)words[0];
-    (void)words[1];
-  }
-#endif
+/// All lanes of the group change how many registers they may use; the room has as many as it likes.
+TILEWAVE_HOST_UNTRACKED inline void change_registers(CollectiveKind kind, int count, Where where) {
+  Lane& self = *current_lane;
+  Group& group = group_of(self, name_of(kind), where);
+  if (meet_group(self, group, {kind, count, where})) complete_group(self, group);
 }
 
-TILEWAVE_HOST_UNTRACKED inline bool post_matrices(const Chunk* row, const std::uint32_t* words, int count,
-                                                  Where where) {
+TILEWAVE_HOST_UNTRACKED inline bool post_matrices(CollectiveKind kind, const Chunk* row, const std::uint32_t* words,
+                                                  int count, Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
   if (self.index < 8 * count) {
     if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) bad_access(self, row, 16, where);
     if (!in_shared(self, row, 16)) {
-      fail(self, "a row of store_matrices is not in shared memory at %s:%d", where.base_name(), where.line);
+      fail(self, "a row of %s is not in shared memory at %s:%d", name_of(kind), where.base_name(), where.line);
     }
     wave.posted[wave.parity][self.index] =
         static_cast<std::uint32_t>(reinterpret_cast<const std::byte*>(row) - wave.block->shared);
@@ -295,7 +252,7 @@ TILEWAVE_HOST_UNTRACKED inline bool post_matrices(const Chunk* row, const std::u
     }
   }
   for (int m = 0; m < count; ++m) wave.dealt[self.index][m] = words[m];
-  if (!meet(self, {CollectiveKind::store_matrices, count, where})) return false;
+  if (!meet(self, {kind, count, where})) return false;
   order_acquire(&wave.ordered[wave.parity]);
   self.cluster->counters.lds_stores_bytes += 8 * 16 * count;
   return true;
@@ -306,11 +263,12 @@ TILEWAVE_HOST_UNTRACKED inline void forget_unseen() {
   self.unseen.count = 0;
 }
 
-/// Row r of matrix m as the lanes' words give it.
-TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(int m, int r) {
+/// Row r of matrix m as the lanes' words give it, or column r.
+TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(bool straight, int m, int r) {
   Vec<std::uint16_t, 8> row;
   for (int i = 0; i < 8; ++i) {
-    row.data[i] = static_cast<std::uint16_t>(current_lane->wave->dealt[4 * i + r / 2][m] >> 16 * (r % 2));
+    const int lane = straight ? 4 * r + i / 2 : 4 * i + r / 2, half = straight ? i % 2 : r % 2;
+    row.data[i] = static_cast<std::uint16_t>(current_lane->wave->dealt[lane][m] >> 16 * half);
   }
   return row;
 }
@@ -344,6 +302,17 @@ struct Groups<ArchId::sm90> {
         acc.data);
     detail::touch(b, columns);
   }
+  template <DType type, int columns>
+  static void group_multiply(SwizzledOperand a, SwizzledOperand b, Vec<float, columns / 2>& acc, bool add,
+                             Where where = {}) {
+    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(columns == 8 || columns == 16 || (columns % 32 == 0 && columns <= max_group_columns));
+    detail::call_mma(
+        {.kind = GroupCall::Kind::mma, .add = add, .type = type, .columns = columns, .a = a, .b = b, .where = where},
+        nullptr, acc.data);
+    detail::touch(a, group_rows);
+    detail::touch(b, columns);
+  }
   /// The registers of a are read until the wait.
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
@@ -370,15 +339,35 @@ struct Groups<ArchId::sm90> {
   template <int count>
   static void store_matrices(Chunk* row, const Vec<std::uint32_t, count>& words, Where where = {}) {
     static_assert(count == 1 || count == 2 || count == 4);
-    if (!detail::post_matrices(row, words.data, count, where)) return;
+    store_dealt(CollectiveKind::store_matrices, row, words.data, count, where);
+  }
+  template <int count>
+  static void store_matrices_straight(Chunk* row, const Vec<std::uint32_t, count>& words, Where where = {}) {
+    static_assert(count == 4);
+    store_dealt(CollectiveKind::store_matrices_straight, row, words.data, count, where);
+  }
+
+  template <int n>
+  static void take_registers(Where where = {}) {
+    static_assert(n % 8 == 0 && n >= 24 && n <= 240);
+    detail::change_registers(CollectiveKind::take_registers, n, where);
+  }
+  template <int n>
+  static void give_registers(Where where = {}) {
+    static_assert(n % 8 == 0 && n >= 24 && n <= 240);
+    detail::change_registers(CollectiveKind::give_registers, n, where);
+  }
+
+ private:
+  static void store_dealt(CollectiveKind kind, Chunk* row, const std::uint32_t* words, int count, Where where) {
+    if (!detail::post_matrices(kind, row, words, count, where)) return;
     for (int lane = 0; lane < 8 * count; ++lane) {
-      const Vec<std::uint16_t, 8> stored = detail::dealt_row(lane / 8, lane % 8);
+      const bool straight = kind == CollectiveKind::store_matrices_straight;
+      const Vec<std::uint16_t, 8> stored = detail::dealt_row(straight, lane / 8, lane % 8);
       std::memcpy(detail::posted_row(lane), &stored, sizeof(stored));
     }
     detail::finish_matrices();
   }
-
- private:
   static constexpr bool is_16_bits(DType type) { return type == DType::bf16 || type == DType::f16; }
 };
 

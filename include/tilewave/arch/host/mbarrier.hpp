@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Mbarriers and the bulk copies that complete them: what a barrier counts, when a copy lands, and what ends a phase.
+// Mbarriers and the copies, of bytes and of boxes, that complete them: what a barrier counts, when a copy lands, and what ends a phase.
 #pragma once
 
-#include "tilewave/arch/host/wave.hpp"
+#include "tilewave/arch/host/box.hpp"
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
@@ -26,13 +26,16 @@ static_assert(sizeof(Mbarrier) == 8);
 
 /// A copy from its call until a wait has seen its phase end: hardware promises nothing about one that nobody waits for.
 struct BulkCopy {
-  void* shared;
+  void* shared;  // this and the barrier are of the block that holds the copy, which another of its cluster may have made
   const void* global;
   std::uint32_t bytes;
   Mbarrier* barrier;
   Where where;
+  TensorBox box{};       // without a map: bytes from `global`
   int landed = -1;       // parity of the phase it landed in; -1 in flight
   void* tsan = nullptr;  // a thread of its own: ordered after the lane that asked, before who waits
+
+  const char* name() const { return box.map != nullptr ? "copy_tensor" : "copy_bulk"; }
 };
 inline constexpr int max_bulk_copies = 1 << 15;  // of a block that nobody has waited for yet
 
@@ -83,7 +86,11 @@ TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& cop
   void* const running = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(copy.tsan, __tsan_switch_to_fiber_no_sync);
 #endif
-  move_bytes(copy.shared, copy.global, copy.bytes);
+  if (copy.box.map != nullptr) {
+    fetch_box(copy.box, static_cast<std::byte*>(copy.shared));
+  } else {
+    move_bytes(copy.shared, copy.global, copy.bytes);
+  }
   order_release(barrier.ordered(copy.landed));
 #if defined(TILEWAVE_HOST_TSAN)
   __tsan_switch_to_fiber(running, __tsan_switch_to_fiber_no_sync);
@@ -91,11 +98,11 @@ TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& cop
   copy.tsan = nullptr;
 #endif
   if (barrier.mark != Mbarrier::initialised) {
-    fail(self, "copy_bulk at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.where.base_name(),
-         copy.where.line, place_of(block, &barrier));
+    fail(self, "%s at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.name(),
+         copy.where.base_name(), copy.where.line, place_of(block, &barrier));
   }
   barrier.bytes -= static_cast<std::int32_t>(copy.bytes);
-  end_phase(self, block, barrier, "copy_bulk", copy.where);
+  end_phase(self, block, barrier, copy.name(), copy.where);
 }
 
 /// Lets a random copy in flight land; there is one.

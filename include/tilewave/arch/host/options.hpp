@@ -56,7 +56,7 @@ struct LaunchCounters {
   std::int64_t loads_bytes = 0, stores_bytes = 0;          // load, store: global memory
   std::int64_t stream_bytes = 0;                           // load_stream
   std::int64_t lds_loads_bytes = 0, lds_stores_bytes = 0;  // load, store: shared memory
-  std::int64_t bulk_bytes = 0;                             // copy_bulk, counted when queued
+  std::int64_t bulk_bytes = 0;                             // copy_bulk, copy_tensor: counted when queued
   std::int64_t mma = 0, shuffles = 0, votes = 0;           // per wave; shuffles include xor and group_broadcast
   std::int64_t group_mma = 0;                              // per group of four waves
   std::int64_t barriers = 0;                               // per block

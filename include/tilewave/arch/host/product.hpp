@@ -7,29 +7,34 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
+#include <algorithm>
 #include <bit>
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/host/dense.hpp"
-#include "tilewave/arch/host/mbarrier.hpp"
+#include "tilewave/arch/host/operand.hpp"
 
 namespace tilewave::host {
 
-inline constexpr int group_waves = 4, group_lanes = 128, group_rows = 64, max_group_columns = 64;
+inline constexpr int group_waves = 4, group_lanes = 128, group_rows = 64, max_group_columns = 256;
 
 /// What the lanes of a group call alike: the n-th call of one is held against the n-th of the others.
 struct GroupCall {
   enum class Kind : std::uint8_t { begin, mma, end };
   Kind kind;
   bool registers = false;  // hold operand a
+  bool add = true;         // to what the accumulator holds
   DType type{};
   int columns = 0;
   int accumulator = 0;  // index in Group
-  GroupOperand a{}, b{};
+  SharedOperand a{}, b{};
   Where where{};
   friend constexpr bool operator==(const GroupCall&, const GroupCall&) = default;
 
   int k() const { return is_fp8(type) ? 32 : 16; }
+  /// Columns of the dense operand b that lie side by side.
+  int panel() const { return std::min(columns, 16); }
+  const char* name() const { return b.swizzled ? "group_multiply" : "group_mma"; }
 };
 
 /// In mapped memory, of which only the pages in use are real.
@@ -68,7 +73,7 @@ struct Group {
   std::int64_t batches, batches_done, batches_awaited;
   Batch batch[max_batches];
   int accumulators;                         // of which some is under way
-  alignas(64) float left[group_rows * 32];  // the operands of a product, dense: [64, k], [k, columns]
+  alignas(64) float left[group_rows * 32];  // the operands of a product, dense: [64, k], [columns / panel, k, panel]
   alignas(64) float right[32 * max_group_columns];
   Call call[max_calls];
   Accumulator accumulator[max_accumulators];
@@ -111,14 +116,15 @@ TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, 
   }
 }
 
-TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside, Where where) {
+TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside,
+                                                     const GroupCall& call) {
   for (int lane = 0; lane < group_lanes; ++lane) {
     float* const place = aside.place[lane];
     for (int i = 0; i < aside.columns / 2; i += 2) {
       if (std::bit_cast<std::uint32_t>(place[i]) != Group::poison ||
           std::bit_cast<std::uint32_t>(place[i + 1]) != Group::poison) {
-        fail(self, "lane %d of the group wrote to the accumulator of the group_mma at %s:%d before waiting for it",
-             lane, where.base_name(), where.line);
+        fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane, call.name(),
+             call.where.base_name(), call.where.line);
       }
       const GroupElement e = group_element(lane, i);
       const float* const from = aside.tile + e.row * aside.columns + e.column;
@@ -150,15 +156,14 @@ TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, c
   }
 }
 
-TILEWAVE_HOST_UNTRACKED inline const std::byte* piece_of(const GroupOperand& operand, int row, int piece) {
-  return static_cast<const std::byte*>(operand.at) + operand.offset + row / 8 * operand.eight_rows + row % 8 * 16 +
-         piece * operand.next_piece;
-}
-
-template <int columns>
-TILEWAVE_HOST_UNTRACKED inline void multiply_columns(Group& group, int k, float* tile) {
-  k == 16 ? multiply_dense<group_rows, columns, 16>(group.left, group.right, tile)
-          : multiply_dense<group_rows, columns, 32>(group.left, group.right, tile);
+template <int panel>
+TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const Group& group, const GroupCall& call, float* tile) {
+  const int k = call.k();
+  for (int c = 0; c < call.columns; c += panel) {
+    const float* const right = group.right + c * k;
+    k == 16 ? multiply_dense<group_rows, panel, 16>(group.left, right, tile + c, call.columns, !call.add)
+            : multiply_dense<group_rows, panel, 32>(group.left, right, tile + c, call.columns, !call.add);
+  }
 }
 
 TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int64_t number) {
@@ -170,28 +175,25 @@ TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int6
   } else {
     for (int row = 0; row < group_rows; ++row) {
       for (int piece = 0; piece < 2; ++piece) {
-        widen(call.type, piece_of(call.a, row, piece), group.left + row * k + piece * k / 2);
+        widen(call.type, call.a.piece(row, piece), group.left + row * k + piece * k / 2);
       }
     }
   }
+  const int panel = call.panel();
   for (int column = 0; column < call.columns; ++column) {
+    float* const to = group.right + column / panel * panel * k + column % panel;
     for (int piece = 0; piece < 2; ++piece) {
       float wide[16];
-      const int count = widen(call.type, piece_of(call.b, column, piece), wide);
-      for (int i = 0; i < count; ++i) group.right[(piece * count + i) * call.columns + column] = wide[i];
+      const int count = widen(call.type, call.b.piece(column, piece), wide);
+      for (int i = 0; i < count; ++i) to[(piece * count + i) * panel] = wide[i];
     }
   }
-  switch (call.columns) {
-    case 8: multiply_columns<8>(group, k, acc.tile); break;
-    case 16: multiply_columns<16>(group, k, acc.tile); break;
-    case 32: multiply_columns<32>(group, k, acc.tile); break;
-    default: multiply_columns<64>(group, k, acc.tile);
-  }
+  panel == 8 ? multiply_panels<8>(group, call, acc.tile) : multiply_panels<16>(group, call, acc.tile);
   LaunchCounters& counters = self.cluster->counters;
   ++counters.group_mma;
   counters.lds_loads_bytes += 32 * (call.columns + (call.registers ? 0 : group_rows));
   if (--acc.products != 0) return;
-  give_accumulator(self, acc, call.where);
+  give_accumulator(self, acc, call);
   while (group.accumulators > 0 && group.accumulator[group.accumulators - 1].products == 0) --group.accumulators;
 }
 

@@ -264,6 +264,7 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
          name_of(other.kind), other.where.base_name(), other.where.line);
   }
   detail::check_batches(self);
+  detail::check_stores(self);
   order_release(&cluster.ended);
   wave.returned |= self.bit();
   if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);

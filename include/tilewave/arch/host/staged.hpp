@@ -47,13 +47,29 @@ TILEWAVE_HOST_UNTRACKED inline void check_init(const Mbarrier* barrier, int wave
   }
 }
 
-/// The wave arrives and expects `bytes` more.
-TILEWAVE_HOST_UNTRACKED inline void arrive_at(Mbarrier& barrier, CollectiveKind kind, std::uint32_t bytes,
-                                              Where where) {
+/// Block `rank` of this one's cluster, which still runs.
+TILEWAVE_HOST_UNTRACKED inline Block& block_at(Lane& self, int rank, const char* what, Where where) {
+  Cluster& cluster = *self.cluster;
+  if (rank < 0 || rank >= cluster.blocks) {
+    fail(self, "%s at %s:%d to block %d in a cluster of %d", what, where.base_name(), where.line, rank, cluster.blocks);
+  }
+  Block& block = cluster.block[rank];
+  if (block.returned == cluster.block_lanes) {
+    fail(self, "%s at %s:%d to block %d of the cluster, which has ended", what, where.base_name(), where.line, rank);
+  }
+  return block;
+}
+/// Where a barrier of this block is in that one.
+TILEWAVE_HOST_UNTRACKED inline Mbarrier* barrier_in(const Block& block, const Mbarrier* barrier) {
+  return reinterpret_cast<Mbarrier*>(block.shared + place_of(*current_lane->wave->block, barrier));
+}
+
+/// The wave arrives at a barrier of `block` and expects `bytes` more.
+TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, CollectiveKind kind,
+                                              std::uint32_t bytes, Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
-  Block& block = *wave.block;
-  agree(self, {name_of(kind), place_of(block, &barrier), where});
+  agree(self, {name_of(kind), place_of(*self.cluster->block, &barrier), where});
   const bool expects = kind == CollectiveKind::mbarrier_expect;
   if (expects && self.index == 0) order_release(barrier.ordered(barrier.parity));  // on the chip only lane 0 arrives
   if (!meet(self, {kind, static_cast<int>(bytes), where})) return;
@@ -94,11 +110,23 @@ TILEWAVE_HOST_UNTRACKED inline void wait_at(Mbarrier& barrier, int parity, Where
   order_acquire(barrier.ordered(parity));
 }
 
+/// `block` has the copy's target and barrier.
+TILEWAVE_HOST_UNTRACKED inline void queue_copy(Lane& self, Block& block, BulkCopy copy) {
+  if (block.copies == max_bulk_copies) {
+    fail(self, "more than %d bulk copies that nobody has waited for at %s:%d", max_bulk_copies, copy.where.base_name(),
+         copy.where.line);
+  }
+#if defined(TILEWAVE_HOST_TSAN)
+  copy.tsan = __tsan_create_fiber(0);
+#endif
+  block.copy[block.copies++] = copy;
+  ++self.cluster->copies_in_flight;
+}
+
 TILEWAVE_HOST_UNTRACKED inline void queue_bulk_copy(void* shared, const void* global, std::uint32_t bytes,
                                                     Mbarrier* barrier, Where where) {
   Lane& self = *current_lane;
   Cluster& cluster = *self.cluster;
-  Block& block = *self.wave->block;
   const auto to = reinterpret_cast<std::uintptr_t>(shared), from = reinterpret_cast<std::uintptr_t>(global);
   if (to % 16 != 0 || to < 4096) bad_access(self, shared, 16, where);
   if (from % 16 != 0 || from < 4096) bad_access(self, global, 16, where);
@@ -108,16 +136,8 @@ TILEWAVE_HOST_UNTRACKED inline void queue_bulk_copy(void* shared, const void* gl
   if (!in_shared(self, shared, bytes)) {
     fail(self, "the target of copy_bulk is not in shared memory at %s:%d", where.base_name(), where.line);
   }
-  if (block.copies == max_bulk_copies) {
-    fail(self, "more than %d bulk copies that nobody has waited for at %s:%d", max_bulk_copies, where.base_name(),
-         where.line);
-  }
-  BulkCopy& copy = block.copy[block.copies++];
-  copy = {.shared = shared, .global = global, .bytes = bytes, .barrier = barrier, .where = where};
-#if defined(TILEWAVE_HOST_TSAN)
-  copy.tsan = __tsan_create_fiber(0);
-#endif
-  ++cluster.copies_in_flight;
+  queue_copy(self, *self.wave->block,
+             {.shared = shared, .global = global, .bytes = bytes, .barrier = barrier, .where = where});
   cluster.counters.bulk_bytes += bytes;
   if (cluster.options.schedule == Schedule::random && cluster.draw() % 8 == 0) yield(self);
 }
@@ -173,11 +193,18 @@ struct Staged<ArchId::sm90> {
   static void mbarrier_ready() {}
   static void mbarrier_arrive(Mbarrier* barrier, Where where = {}) {
     check(barrier, "mbarrier_arrive", where);
-    detail::arrive_at(*barrier, CollectiveKind::mbarrier_arrive, 0, where);
+    detail::arrive_at(*current_lane->wave->block, *barrier, CollectiveKind::mbarrier_arrive, 0, where);
+  }
+  static void mbarrier_arrive(Mbarrier* barrier, int rank, Where where = {}) {
+    detail::check_place(barrier, "mbarrier_arrive", where);
+    Block& block = detail::block_at(*current_lane, rank, "mbarrier_arrive", where);
+    Mbarrier* const there = detail::barrier_in(block, barrier);
+    detail::check_mark(barrier, there->mark, "mbarrier_arrive", where);
+    detail::arrive_at(block, *there, CollectiveKind::mbarrier_arrive, 0, where);
   }
   static void mbarrier_expect(Mbarrier* barrier, std::uint32_t bytes, Where where = {}) {
     check(barrier, "mbarrier_expect", where);
-    detail::arrive_at(*barrier, CollectiveKind::mbarrier_expect, bytes, where);
+    detail::arrive_at(*current_lane->wave->block, *barrier, CollectiveKind::mbarrier_expect, bytes, where);
   }
   /// When nobody can ever end the phase, the launch fails and says what is missing.
   static void mbarrier_wait(Mbarrier* barrier, int parity, Where where = {}) {

@@ -50,6 +50,9 @@ enum class CollectiveKind : std::uint8_t {
   mbarrier_expect,
   mbarrier_wait,
   store_matrices,
+  store_matrices_straight,
+  take_registers,
+  give_registers,
   group_barrier,
   group_any,
   group_mma_wait,
@@ -68,6 +71,9 @@ constexpr const char* name_of(CollectiveKind kind) {
     case CollectiveKind::mbarrier_expect: return "mbarrier_expect";
     case CollectiveKind::mbarrier_wait: return "mbarrier_wait";
     case CollectiveKind::store_matrices: return "store_matrices";
+    case CollectiveKind::store_matrices_straight: return "store_matrices_straight";
+    case CollectiveKind::take_registers: return "take_registers";
+    case CollectiveKind::give_registers: return "give_registers";
     case CollectiveKind::group_barrier: return "group_barrier";
     case CollectiveKind::group_any: return "group_any";
     case CollectiveKind::group_mma_wait: return "group_mma_wait";
@@ -101,6 +107,7 @@ struct Block;
 struct Cluster;
 struct Mbarrier;
 struct BulkCopy;
+struct TensorStore;
 struct Group;
 
 struct alignas(64) Lane {
@@ -110,6 +117,7 @@ struct alignas(64) Lane {
   int index = 0;                // in the wave
   int awaited = 0;              // number of the cluster's barrier at which the lane arrived last
   std::int64_t agreements = 0;  // statements made in this block
+  std::int64_t stores = 0;      // batches of tensor stores ended in this block
   struct {
     std::int64_t calls = 0, batches = 0, awaited = 0;  // made in this block; batches ended, waited for
     bool open = false;                                 // between begin and end
@@ -173,6 +181,8 @@ struct Block : Meeting {
   std::byte* shared = nullptr;
   BulkCopy* copy = nullptr;  // [max_bulk_copies]
   int copies = 0;            // that nobody has waited for yet
+  TensorStore* store = nullptr;  // [max_tensor_stores]
+  int stores = 0;                // that nobody has waited for yet
   Group* group = nullptr;    // [waves / 4]
   int unseen = 0;            // rows, of all lanes
 };

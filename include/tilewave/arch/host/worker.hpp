@@ -51,6 +51,7 @@ class Worker {
   ~Worker() {
     shared_.unmap();
     copies_.unmap();
+    stores_.unmap();
     groups_.unmap();
   }
 
@@ -84,12 +85,16 @@ class Worker {
       if (!shared_.map(shared_bytes)) return false;
     }
     if (copies_.begin == nullptr && !copies_.map(max_cluster_blocks * max_bulk_copies * sizeof(BulkCopy))) return false;
+    if (stores_.begin == nullptr && !stores_.map(max_cluster_blocks * max_tensor_stores * sizeof(TensorStore))) {
+      return false;
+    }
     constexpr int max_groups = max_cluster_waves / group_waves;
     if (groups_.begin == nullptr && !groups_.map(max_groups * sizeof(Group))) return false;
     // At the end of its pages, so that an access beyond it faults.
     for (int b = 0; b < cluster_.blocks; ++b) {
       cluster_.block[b].rank = b;
       cluster_.block[b].copy = reinterpret_cast<BulkCopy*>(copies_.begin) + b * max_bulk_copies;
+      cluster_.block[b].store = reinterpret_cast<TensorStore*>(stores_.begin) + b * max_tensor_stores;
       cluster_.block[b].group = reinterpret_cast<Group*>(groups_.begin) + b * (cluster_.block_waves / group_waves);
       cluster_.block[b].shared = shared_.end() - shared_bytes + b * request.shared_bytes;
     }
@@ -127,6 +132,7 @@ class Worker {
       block.id = id * cluster_.blocks + b;
       block.arrived = block.returned = block.number = block.unseen = 0;
       detail::drop_copies(block);
+      detail::drop_stores(block);
       for (int g = 0; g < cluster_.block_waves / group_waves; ++g) block.group[g].restart();
     }
     cluster_.copies_in_flight = 0;
@@ -154,7 +160,7 @@ class Worker {
       Lane& lane = *lanes_[(i + rotation) % cluster_.lanes()];
       lane.wave = cluster_.wave[i / request.wave_lanes];
       lane.index = i % request.wave_lanes;
-      lane.agreements = 0;
+      lane.agreements = lane.stores = 0;
       lane.group = {};
       lane.unseen.count = 0;
       lane.wave->lane[lane.index] = &lane;
@@ -180,7 +186,7 @@ class Worker {
   Cluster cluster_;
   std::vector<std::unique_ptr<Wave>> waves_;
   std::vector<std::unique_ptr<Lane>> lanes_;
-  GuardedPages shared_, copies_, groups_;
+  GuardedPages shared_, copies_, stores_, groups_;
   std::int64_t clusters_run_ = 0;
 };
 

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// Boxes of tensors (TensorBackend): what a map says, how a box goes in and out of shared memory, and the stores that
+// nobody has waited for yet.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/wave.hpp"
+
+namespace tilewave::host {
+
+/// As on the chip, 64-byte aligned and plain data. One without rows in its box was never made.
+struct alignas(64) TensorMap {
+  TensorShape shape{};
+};
+
+/// The box that begins at an element of the map's tensor.
+struct TensorBox {
+  const TensorMap* map = nullptr;
+  int column = 0, row = 0, layer = 0;
+
+  std::uint32_t bytes() const { return static_cast<std::uint32_t>(map->shape.box_rows) * 128; }
+};
+
+/// A store from its call until its lane knows that it has read shared memory.
+struct TensorStore {
+  Lane* lane;
+  std::int64_t batch;  // of the lane's
+  TensorBox box;
+  const std::byte* shared;
+  Where where;
+  bool read;
+  void* tsan;    // as of BulkCopy
+  char ordered;  // names the edge from the read to who waits
+};
+inline constexpr int max_tensor_stores = 1024;  // of a block that nobody has waited for yet
+
+namespace detail {
+
+/// Calls move(unit in shared memory, the same on the device, how many of its 16 bytes lie in the tensor) for each.
+template <class F>
+inline void each_unit(const TensorBox& box, std::byte* shared, F move) {
+  const TensorShape& s = box.map->shape;
+  const std::int64_t first = std::int64_t{box.column} * size_of(s.type);
+  const std::int64_t inside = std::clamp<std::int64_t>(s.columns * size_of(s.type) - first, 0, 128);
+  for (int r = 0; r < s.box_rows; ++r) {
+    const std::int64_t row = std::int64_t{box.row} + r;
+    const std::int64_t bytes = row < s.rows && box.layer < s.layers ? inside : 0;
+    std::byte* const line = static_cast<std::byte*>(const_cast<void*>(s.data)) + box.layer * s.layer_stride +
+                            row * s.row_stride + first;
+    for (int u = 0; u < 8; ++u) {
+      const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(bytes - 16 * u, 0, 16));
+      move(shared + 128 * r + 16 * (u ^ r % 8), line + 16 * u, count);
+    }
+  }
+}
+/// Both are seen by ThreadSanitizer.
+inline void fetch_box(const TensorBox& box, std::byte* shared) {
+  each_unit(box, shared, [](std::byte* to, const std::byte* from, std::size_t count) {
+    Chunk unit{};
+    if (count != 0) std::memcpy(&unit, from, count);
+    std::memcpy(to, &unit, sizeof(unit));
+  });
+}
+inline void write_box(const TensorBox& box, const std::byte* shared) {
+  each_unit(box, const_cast<std::byte*>(shared), [](std::byte* from, std::byte* to, std::size_t count) {
+    if (count != 0) std::memcpy(to, from, count);
+  });
+}
+
+/// The store reads shared memory and writes its box; what it wrote nobody may read before the kernel is over.
+TILEWAVE_HOST_UNTRACKED inline void perform_store(Lane& self, TensorStore& store) {
+  store.read = true;
+#if defined(TILEWAVE_HOST_TSAN)
+  void* const running = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(store.tsan, __tsan_switch_to_fiber_no_sync);
+#endif
+  write_box(store.box, store.shared);
+  order_release(&store.ordered);
+  order_release(&self.cluster->ended);
+#if defined(TILEWAVE_HOST_TSAN)
+  __tsan_switch_to_fiber(running, __tsan_switch_to_fiber_no_sync);
+  __tsan_destroy_fiber(store.tsan);
+  store.tsan = nullptr;
+#endif
+}
+
+/// This lane's stores of batches before number `end` have read shared memory, and are nobody's concern any more.
+TILEWAVE_HOST_UNTRACKED inline void await_stores(Lane& self, std::int64_t end) {
+  Block& block = *self.wave->block;
+  int kept = 0;
+  for (int i = 0; i < block.stores; ++i) {
+    TensorStore& store = block.store[i];
+    if (store.lane != &self || store.batch >= end) {
+      if (kept != i) block.store[kept] = store;
+      ++kept;
+      continue;
+    }
+    if (!store.read) perform_store(self, store);
+    order_acquire(&store.ordered);
+  }
+  block.stores = kept;
+}
+
+/// The lane returns; the block's shared memory may go to another while its stores read.
+TILEWAVE_HOST_UNTRACKED inline void check_stores(Lane& self) {
+  const Block& block = *self.wave->block;
+  for (int i = 0; i < block.stores; ++i) {
+    const TensorStore& store = block.store[i];
+    if (store.lane != &self) continue;
+    fail(self, "this lane returned while the store_tensor at %s:%d, which it has not waited for%s, may read shared memory",
+         store.where.base_name(), store.where.line, store.batch == self.stores ? " nor ended" : "");
+  }
+}
+
+/// Before a cluster: a failed one may have left some.
+TILEWAVE_HOST_UNTRACKED inline void drop_stores([[maybe_unused]] Block& block) {
+#if defined(TILEWAVE_HOST_TSAN)
+  for (int i = 0; i < block.stores; ++i) {
+    if (block.store[i].tsan != nullptr) __tsan_destroy_fiber(block.store[i].tsan);
+  }
+#endif
+  block.stores = 0;
+}
+
+}  // namespace detail
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// Operands of group products in shared memory: where their pieces lie, and what is wrong with one.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <cstdint>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/mbarrier.hpp"
+
+namespace tilewave::host {
+
+/// Either kind of operand: 16-byte piece p (0 or 1) of row r lies at piece(r, p).
+struct SharedOperand {
+  const std::byte* at = nullptr;
+  int offset = 0;  // of the first row
+  int eight_rows = 0, next_piece = 0;
+  bool swizzled = false;
+  int unit = 0;  // swizzled: which of the row's 8 units of 16 bytes is piece 0
+
+  constexpr SharedOperand() = default;
+  SharedOperand(const GroupOperand& o)
+      : at(static_cast<const std::byte*>(o.at)),
+        offset(o.offset),
+        eight_rows(o.eight_rows),
+        next_piece(o.next_piece) {}
+  SharedOperand(const SwizzledOperand& o)
+      : at(static_cast<const std::byte*>(o.at)), offset(128 * o.row), swizzled(true), unit(2 * o.piece) {}
+  friend constexpr bool operator==(const SharedOperand&, const SharedOperand&) = default;
+
+  TILEWAVE_HOST_UNTRACKED const std::byte* piece(int row, int p) const {
+    if (swizzled) return at + offset + 128 * row + 16 * ((unit + p) ^ row % 8);
+    return at + offset + row / 8 * eight_rows + row % 8 * 16 + p * next_piece;
+  }
+  /// Whether one of the first `rows` rows has a piece at p.
+  TILEWAVE_HOST_UNTRACKED bool has_piece(int rows, const std::byte* p) const {
+    if (swizzled) {
+      const std::ptrdiff_t from_first = p - (at + offset);
+      if (from_first < 0 || from_first >= 128 * rows) return false;
+      const int row = static_cast<int>(from_first / 128);
+      return piece(row, 0) == p || piece(row, 1) == p;
+    }
+    for (int row = 0; row < rows; ++row) {
+      if (piece(row, 0) == p || piece(row, 1) == p) return true;
+    }
+    return false;
+  }
+};
+
+namespace detail {
+
+/// An operand in words.
+struct DescribedOperand {
+  char text[60];
+};
+TILEWAVE_HOST_UNTRACKED inline DescribedOperand describe(const Lane& self, const SharedOperand& operand) {
+  DescribedOperand d;
+  const int byte = static_cast<int>(operand.at - self.wave->block->shared) + operand.offset;
+  if (operand.swizzled) {
+    std::snprintf(d.text, sizeof(d.text), "at byte %d, piece %d", byte, operand.unit / 2);
+  } else {
+    std::snprintf(d.text, sizeof(d.text), "at byte %d + (%d, %d)", byte, operand.eight_rows, operand.next_piece);
+  }
+  return d;
+}
+
+TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperand& operand, const char* what,
+                                                  const char* name, int rows, Where where) {
+  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes, PTX ISA, "matrix descriptor format"
+  const auto good = [](int bytes) { return bytes >= 0 && bytes < stride_end && bytes % 16 == 0; };
+  const auto at = reinterpret_cast<std::uintptr_t>(operand.at);
+  std::int64_t bytes;
+  if (operand.swizzled) {
+    if (at % 1024 != 0 || operand.offset < 0 || operand.offset % 1024 != 0 || operand.unit < 0 || operand.unit > 6) {
+      fail(self,
+           "%s at %s:%d: operand %s at %p from row %d and piece %d, no multiple of 1024 bytes, no multiple of 8, or "
+           "none of 4 pieces",
+           what, where.base_name(), where.line, name, static_cast<const void*>(operand.at), operand.offset / 128,
+           operand.unit / 2);
+    }
+    bytes = std::int64_t{operand.offset} + 128 * rows;
+  } else {
+    if (at % 16 != 0 || !good(operand.eight_rows) || !good(operand.next_piece) || !good(operand.offset)) {
+      fail(self, "%s at %s:%d: operand %s at %p + %d with strides of %d and %d bytes, no multiples of 16 in [0, 2^18)",
+           what, where.base_name(), where.line, name, static_cast<const void*>(operand.at), operand.offset,
+           operand.eight_rows, operand.next_piece);
+    }
+    bytes = std::int64_t{operand.offset} + (rows / 8 - 1) * std::int64_t{operand.eight_rows} + operand.next_piece +
+            8 * 16;
+  }
+  if (!in_shared(self, operand.at, static_cast<std::size_t>(bytes))) {
+    fail(self, "%s at %s:%d: operand %s is not in shared memory", what, where.base_name(), where.line, name);
+  }
+}
+
+/// Fails if a lane has stored a row that `reads` tells, and not said so to the unit that reads it.
+template <class F>
+TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const char* what, const char* of, Where where, F reads) {
+  const Block& block = *self.wave->block;
+  if (block.unseen == 0) return;
+  for (int id = 0; id < self.cluster->block_lanes; ++id) {
+    const Wave& wave = *self.cluster->wave[block.rank * self.cluster->block_waves + id / self.wave->lanes];
+    const Lane& lane = *wave.lane[id % wave.lanes];
+    for (int i = 0; i < lane.unseen.count; ++i) {
+      if (!reads(lane.unseen.row[i])) continue;
+      fail(self,
+           "%s at %s:%d: wave %d lane %d has stored byte %d of shared memory, of %s, but not called shared_written "
+           "since",
+           what, where.base_name(), where.line, wave.index, lane.index,
+           static_cast<int>(lane.unseen.row[i] - block.shared), of);
+    }
+  }
+}
+
+/// Reads this lane's share of an operand where ThreadSanitizer sees it. Each wave reads all of it.
+inline void touch([[maybe_unused]] const SharedOperand& operand, [[maybe_unused]] int rows) {
+#if defined(TILEWAVE_HOST_TSAN)
+  const Lane& self = *current_lane;
+  for (int i = self.index; i < 2 * rows; i += self.wave->lanes) {
+    const auto* const words = reinterpret_cast<const volatile std::uint64_t*>(operand.piece(i / 2, i % 2));
+    (void)words[0];
+    (void)words[1];
+  }
+#endif
+}
+
+}  // namespace detail
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER
