@@ -83,10 +83,11 @@ struct CheckCopies {
   void operator()() const {
     if constexpr (TensorBackend<B>) {
       // 200 bytes in a row, 37 rows in a layer, gaps behind both.
-      for (const TensorShape& shape : {TensorShape{nullptr, DType::bf16, 100, 37, 3, 208, 8000, 64},
-                                       TensorShape{nullptr, DType::f16, 100, 37, 3, 224, 8288, 8},
-                                       TensorShape{nullptr, DType::f32, 50, 37, 3, 208, 7696, 256},
-                                       TensorShape{nullptr, B::facts.fp8, 200, 37, 3, 208, 8000, 40}}) {
+      const TensorShape shapes[] = {{nullptr, DType::bf16, 100, 37, 3, 208, 8000, 64},
+                                    {nullptr, DType::f16, 100, 37, 3, 224, 8288, 8},
+                                    {nullptr, DType::f32, 50, 37, 3, 208, 7696, 256},
+                                    {nullptr, B::facts.fp8, 200, 37, 3, 208, 8000, 40}};
+      for (const TensorShape& shape : shapes) {
         CAPTURE(std::string(name_of(shape.type)), shape.box_rows);
         check<B>(shape);
       }
@@ -96,9 +97,9 @@ struct CheckCopies {
   static void check(TensorShape shape) {
     using K = CopyKernel<B>;
     const int elements = 128 / size_of(shape.type);
-    const std::vector<int> at = {0,  0, 0, elements,     8,  1, elements, 30, 2, elements + 3, 36, 2,
-                                 5,  1, 0, elements * 2, 0,  0, 0,        37, 0, 0,            0,  3,
-                                 12, 9, 1, 0,            20, 0, 199,      0,  2, 0,            5,  1};
+    const std::vector<int> at = {
+        0, 0, 0, elements, 8, 1, elements, 30, 2, elements + 3, 36, 2, 5, 1, 0, elements * 2, 0, 0, 0, 37, 0,
+        0, 0, 3, 12,       9, 1, 0,        20, 0, 199,          0,  2, 0, 5, 1};
     const int blocks = static_cast<int>(at.size()) / 3;
     const Bytes tensor = numbered_bytes(3 * static_cast<std::size_t>(shape.layer_stride));
     const Device<unsigned char> in(tensor);

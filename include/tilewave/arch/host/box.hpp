@@ -53,8 +53,8 @@ inline void each_unit(const TensorBox& box, std::byte* shared, F move) {
   for (int r = 0; r < s.box_rows; ++r) {
     const std::int64_t row = std::int64_t{box.row} + r;
     const std::int64_t bytes = row < s.rows && box.layer < s.layers ? inside : 0;
-    std::byte* const line = static_cast<std::byte*>(const_cast<void*>(s.data)) + box.layer * s.layer_stride +
-                            row * s.row_stride + first;
+    std::byte* const line =
+        static_cast<std::byte*>(const_cast<void*>(s.data)) + box.layer * s.layer_stride + row * s.row_stride + first;
     for (int u = 0; u < 8; ++u) {
       const auto count = static_cast<std::size_t>(std::clamp<std::int64_t>(bytes - 16 * u, 0, 16));
       move(shared + 128 * r + 16 * (u ^ r % 8), line + 16 * u, count);
@@ -115,7 +115,8 @@ TILEWAVE_HOST_UNTRACKED inline void check_stores(Lane& self) {
   for (int i = 0; i < block.stores; ++i) {
     const TensorStore& store = block.store[i];
     if (store.lane != &self) continue;
-    fail(self, "this lane returned while the store_tensor at %s:%d, which it has not waited for%s, may read shared memory",
+    fail(self,
+         "this lane returned while the store_tensor at %s:%d, which it has not waited for%s, may read shared memory",
          store.where.base_name(), store.where.line, store.batch == self.stores ? " nor ended" : "");
   }
 }

@@ -116,8 +116,8 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, flo
   say(self, group, call);
   Group::Accumulator& acc = group.accumulator[call.accumulator];
   if (acc.columns != call.columns) {
-    fail(self, "%s at %s:%d of %d columns adds to an accumulator under way of %d", call.name(),
-         call.where.base_name(), call.where.line, call.columns, acc.columns);
+    fail(self, "%s at %s:%d of %d columns adds to an accumulator under way of %d", call.name(), call.where.base_name(),
+         call.where.line, call.columns, acc.columns);
   }
   if (first) ++acc.products;
   if (found < 0) take_accumulator(acc, lane, place);

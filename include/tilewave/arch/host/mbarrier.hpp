@@ -26,7 +26,8 @@ static_assert(sizeof(Mbarrier) == 8);
 
 /// A copy from its call until a wait has seen its phase end: hardware promises nothing about one that nobody waits for.
 struct BulkCopy {
-  void* shared;  // this and the barrier are of the block that holds the copy, which another of its cluster may have made
+  void*
+      shared;  // this and the barrier are of the block that holds the copy, which another of its cluster may have made
   const void* global;
   std::uint32_t bytes;
   Mbarrier* barrier;

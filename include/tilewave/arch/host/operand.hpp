@@ -23,10 +23,7 @@ struct SharedOperand {
 
   constexpr SharedOperand() = default;
   SharedOperand(const GroupOperand& o)
-      : at(static_cast<const std::byte*>(o.at)),
-        offset(o.offset),
-        eight_rows(o.eight_rows),
-        next_piece(o.next_piece) {}
+      : at(static_cast<const std::byte*>(o.at)), offset(o.offset), eight_rows(o.eight_rows), next_piece(o.next_piece) {}
   SharedOperand(const SwizzledOperand& o)
       : at(static_cast<const std::byte*>(o.at)), offset(128 * o.row), swizzled(true), unit(2 * o.piece) {}
   friend constexpr bool operator==(const SharedOperand&, const SharedOperand&) = default;
@@ -88,8 +85,8 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperan
            what, where.base_name(), where.line, name, static_cast<const void*>(operand.at), operand.offset,
            operand.eight_rows, operand.next_piece);
     }
-    bytes = std::int64_t{operand.offset} + (rows / 8 - 1) * std::int64_t{operand.eight_rows} + operand.next_piece +
-            8 * 16;
+    bytes =
+        std::int64_t{operand.offset} + (rows / 8 - 1) * std::int64_t{operand.eight_rows} + operand.next_piece + 8 * 16;
   }
   if (!in_shared(self, operand.at, static_cast<std::size_t>(bytes))) {
     fail(self, "%s at %s:%d: operand %s is not in shared memory", what, where.base_name(), where.line, name);

@@ -123,8 +123,8 @@ TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Ac
     for (int i = 0; i < aside.columns / 2; i += 2) {
       if (std::bit_cast<std::uint32_t>(place[i]) != Group::poison ||
           std::bit_cast<std::uint32_t>(place[i + 1]) != Group::poison) {
-        fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane, call.name(),
-             call.where.base_name(), call.where.line);
+        fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane,
+             call.name(), call.where.base_name(), call.where.line);
       }
       const GroupElement e = group_element(lane, i);
       const float* const from = aside.tile + e.row * aside.columns + e.column;

@@ -65,8 +65,8 @@ TILEWAVE_HOST_UNTRACKED inline Mbarrier* barrier_in(const Block& block, const Mb
 }
 
 /// The wave arrives at a barrier of `block` and expects `bytes` more.
-TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, CollectiveKind kind,
-                                              std::uint32_t bytes, Where where) {
+TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, CollectiveKind kind, std::uint32_t bytes,
+                                              Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
   agree(self, {name_of(kind), place_of(*self.cluster->block, &barrier), where});

@@ -56,8 +56,8 @@ TILEWAVE_HOST_UNTRACKED inline void begin_copy(const TensorBox& box, const void*
   }
   self.cluster->counters.bulk_bytes += box.bytes();
 }
-TILEWAVE_HOST_UNTRACKED inline void queue_box(Block& block, const TensorBox& box, const void* shared,
-                                              Mbarrier* barrier, Where where) {
+TILEWAVE_HOST_UNTRACKED inline void queue_box(Block& block, const TensorBox& box, const void* shared, Mbarrier* barrier,
+                                              Where where) {
   Lane& self = *current_lane;
   queue_copy(self, block,
              {.shared = block.shared + (static_cast<const std::byte*>(shared) - self.wave->block->shared),

@@ -179,12 +179,12 @@ struct Block : Meeting {
   std::int64_t id = 0;
   int rank = 0;  // in the cluster
   std::byte* shared = nullptr;
-  BulkCopy* copy = nullptr;  // [max_bulk_copies]
-  int copies = 0;            // that nobody has waited for yet
+  BulkCopy* copy = nullptr;      // [max_bulk_copies]
+  int copies = 0;                // that nobody has waited for yet
   TensorStore* store = nullptr;  // [max_tensor_stores]
   int stores = 0;                // that nobody has waited for yet
-  Group* group = nullptr;    // [waves / 4]
-  int unseen = 0;            // rows, of all lanes
+  Group* group = nullptr;        // [waves / 4]
+  int unseen = 0;                // rows, of all lanes
 };
 
 /// A cluster in the making. `kernel` runs the body of one lane.

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// Products of operands as copies of boxes leave them, in the rooms that have those, against plain loops (sums of small
+// integers, so exact in any order); and what goes with them: straight stores of fragments, registers handed on.
+#include <cstdint>
+#include <vector>
+
+#include "test/arch/group_room.hpp"
+#include "test/arch/tensor_room.hpp"
+
+namespace tilewave::test {
+namespace {
+
+// --- products --------------------------------------------------------------------------------------------------------
+
+inline constexpr int a_row = 8, b_row = 16;  // where the operands begin
+
+/// For every width: the sum over four pieces, begun afresh, then with the last piece once more.
+template <class B, DType element, int... all_columns>
+struct MultiplyKernel {
+  using Room = B;
+  static constexpr DType type = element;
+  static constexpr int widths[sizeof...(all_columns)] = {all_columns...}, columns_in_all = (all_columns + ...);
+  static constexpr int most = 256, block_threads = group_lanes, waves_per_simd = 1;
+  struct Args {
+    const Chunk *a, *b;  // [grid, 64, 8], [grid, 256, 8]
+    float* out;          // [grid, 2, columns_in_all, 64]
+  };
+  struct Shared {
+    alignas(1024) Chunk a[a_row + rows][8];
+    alignas(1024) Chunk b[b_row + most][8];
+  };
+
+  template <int columns>
+  TILEWAVE_DEVICE static float* run_width(const Place<B>& me, const Shared& shared, float* out) {
+    Vec<float, columns / 2> acc;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < columns / 2; ++i) acc[i] = 1e30f;
+    B::group_mma_hold(acc);
+    B::group_mma_begin();
+    for (int piece = 0; piece < 4; ++piece) {
+      B::template group_multiply<type, columns>({shared.a, a_row, piece}, {shared.b, b_row, piece}, acc, piece != 0);
+    }
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < columns / 2; ++i) B::store(out + me.column(i) * rows + me.row(i), acc[i]);
+    B::group_mma_hold(acc);
+    B::group_mma_begin();
+    B::template group_multiply<type, columns>({shared.a, a_row, 3}, {shared.b, b_row, 3}, acc, true);
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < columns / 2; ++i) B::store(out + (columns + me.column(i)) * rows + me.row(i), acc[i]);
+    return out + 2 * columns * rows;
+  }
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const Place<B> me;
+    const auto fill = [&](Chunk(*to)[8], const Chunk* from, int count) {
+      for (int i = me.id; i < 8 * count; i += group_lanes) {
+        B::store(&to[i / 8][i % 8 ^ i / 8 % 8], B::load(from + B::block_id() * 8 * count + i));
+      }
+    };
+    fill(shared.a + a_row, args.a, rows);
+    fill(shared.b + b_row, args.b, most);
+    B::shared_written();
+    B::group_barrier();
+    float* out = args.out + B::block_id() * 2 * columns_in_all * rows;
+    ((out = run_width<all_columns>(me, shared, out)), ...);
+  }
+};
+
+struct CheckProducts {
+  template <class B>
+  void operator()() const {
+    if constexpr (TensorBackend<B>) {
+      check<MultiplyKernel<B, DType::bf16, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256>>();
+      check<MultiplyKernel<B, DType::f16, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256>>();
+      check<MultiplyKernel<B, B::facts.fp8, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256>>();
+    }
+  }
+  template <class K>
+  static void check() {
+    constexpr int blocks = 2, k = 128 / size_of(K::type), last = 3 * k / 4;
+    std::vector<std::uint32_t> a_words, b_words;
+    Matrix expected;
+    for (unsigned block = 0; block < blocks; ++block) {
+      const Matrix a = random_integers(rows * k, 4, 2 * block), b = random_integers(K::most * k, 4, 2 * block + 1);
+      append(a_words, K::type, a);
+      append(b_words, K::type, b);
+      Matrix a_last(a), b_last(b);  // without the first three pieces
+      for (std::size_t i = 0; i < a.size(); ++i) a_last[i] = static_cast<int>(i % k) < last ? 0 : a[i];
+      const Matrix once = product(b, a, k), again = product(b, a_last, k);
+      for (const int columns : K::widths) {
+        for (int i = 0; i < columns * rows; ++i) expected.push_back(once[i]);
+        for (int i = 0; i < columns * rows; ++i) expected.push_back(once[i] + again[i]);
+      }
+    }
+    const Device<std::uint32_t> a_in(a_words), b_in(b_words);
+    Device<float> out(Matrix(expected.size(), -1.0f));
+    const auto chunks = [](const Device<std::uint32_t>& d) {
+      return static_cast<const Chunk*>(static_cast<const void*>(d.data()));
+    };
+    launch_kernel<K>(blocks, 1, {chunks(a_in), chunks(b_in), out.data()});
+    CAPTURE(std::string(name_of(K::type)));
+    CHECK((out.values() == expected));
+  }
+};
+
+// --- fragments -------------------------------------------------------------------------------------------------------
+
+/// Four matrices stored by one wave, in rows that lie apart.
+template <class B>
+struct StraightKernel {
+  using Room = B;
+  static constexpr int lanes = B::facts.wave_lanes, block_threads = lanes, waves_per_simd = 1;
+  struct Args {
+    const Chunk* in;  // [lanes]
+    Chunk* out;       // [lanes]
+  };
+  struct Shared {
+    Chunk row[lanes];
+  };
+
+  TILEWAVE_DEVICE static constexpr int row_of(int lane) { return lane * 13 % lanes; }
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int lane = B::lane_id();
+    B::template store_matrices_straight<4>(&shared.row[row_of(lane)], B::load(args.in + lane));
+    B::barrier();
+    B::store(args.out + lane, B::load(&shared.row[lane]));
+  }
+};
+
+struct CheckStraight {
+  template <class B>
+  void operator()() const {
+    if constexpr (TensorBackend<B>) {
+      using K = StraightKernel<B>;
+      std::vector<Chunk> in(K::lanes);
+      for (int lane = 0; lane < K::lanes; ++lane) {
+        for (int m = 0; m < 4; ++m) in[lane][m] = static_cast<std::uint32_t>(4 * lane + m) * 2654435761u;
+      }
+      const auto out = run_kernel<K>(1, in, in.size(), Chunk{});
+      for (int lane = 0; lane < K::lanes; ++lane) {
+        for (int m = 0; m < 4; ++m) {
+          CAPTURE(lane, m);
+          CHECK(out[(8 * m + lane / 4) * 13 % K::lanes][lane % 4] == in[lane][m]);
+        }
+      }
+    }
+  }
+};
+
+// --- registers -------------------------------------------------------------------------------------------------------
+
+/// One group gives registers, two take them; all go on.
+template <class B>
+struct RegistersKernel {
+  using Room = B;
+  static constexpr int block_threads = 3 * group_lanes, waves_per_simd = 3;
+  struct Args {
+    const int* in;  // [block_threads]
+    int* out;       // [block_threads]
+  };
+  using Shared = NoShared;
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int group = B::wave_id() / 4, id = B::block_lane_id();
+    if (group == 0) {
+      B::template give_registers<40>();
+    } else {
+      B::template take_registers<232>();
+    }
+    B::store(args.out + id, B::load(args.in + id) + group);
+  }
+};
+
+struct CheckRegisters {
+  template <class B>
+  void operator()() const {
+    if constexpr (TensorBackend<B>) {
+      using K = RegistersKernel<B>;
+      std::vector<int> in(K::block_threads), expected(K::block_threads);
+      for (int i = 0; i < K::block_threads; ++i) expected[i] = (in[i] = 7 * i) + i / group_lanes;
+      CHECK((run_kernel<K>(1, in, in.size(), -1) == expected));
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a group multiplies swizzled operands of all widths and types") { AllRooms::each(CheckProducts{}); }
+TEST_CASE("store_matrices_straight stores four matrices row by row") { AllRooms::each(CheckStraight{}); }
+TEST_CASE("groups hand registers on") { AllRooms::each(CheckRegisters{}); }
+
+}  // namespace tilewave::test
