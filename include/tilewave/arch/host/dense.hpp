@@ -17,7 +17,7 @@
 
 namespace tilewave::host::detail {
 
-/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending, f32; right and acc aligned to 16 bytes, rows of acc
+/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending, f32; right and acc aligned to 16 bytes, acc's rows
 /// `pitch` apart; without what acc holds if `fresh`. Some rows at a time: their accumulators stay in registers,
 /// vectorised along c. (Not TILEWAVE_UNROLL, which g++ leaves alone: this is where emulated kernels spend their time.)
 template <int rows, int columns, int k>

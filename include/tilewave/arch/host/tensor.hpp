@@ -152,8 +152,9 @@ struct Tensors<ArchId::sm90> {
     detail::end_copy();
   }
 
-  /// Reads shared memory and writes when the lane waits for it, or, in the random schedule, at once. A lane that returns
-  /// before it has waited fails the launch, and so do rows of store_matrices without shared_written.
+  /// Reads shared memory and writes when the lane waits for it or, in the random schedule, at once: too late and too
+  /// early for who forgot to wait. A lane that returns before fails the launch, and so do rows of store_matrices that
+  /// lack shared_written.
   static void store_tensor(const TensorMap& map, int column, int row, int layer, const void* shared, Where where = {}) {
     detail::queue_store({&map, column, row, layer}, shared, where);
   }
