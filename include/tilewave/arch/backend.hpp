@@ -249,8 +249,8 @@ struct SwizzledOperand {
 ///               shared memory
 ///   mbarrier    mbarrier_arrive(b, rank): as mbarrier_arrive(b), at the barrier at b's place in block `rank` of the cluster
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] b[columns][..]^T,
-///               plus acc where `add`; between group_mma_begin and _end as group_mma. Columns: 8, 16, 32, 64, 96, 128, 160,
-///               192, 224, 256
+///               plus acc where `add`; between group_mma_begin and _end as group_mma. Columns: 8, 16, 32, 64, 128, 176,
+///               192, 240, 256
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l becomes
 ///               elements 2 (l % 4) and the next of row l / 4 of matrix m
 ///   registers   take_registers<n>(), give_registers<n>(): by all lanes of a group, which from then on may use n each; of a

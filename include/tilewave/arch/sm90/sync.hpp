@@ -34,7 +34,7 @@ struct Sync {
       asm volatile(
           "{ .reg .b32 there;\n"
           "  mapa.shared::cluster.u32 there, %0, %1;\n"
-          "  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(barrier)),
+          "  mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(shared_address(barrier)),
           "r"(rank)
           : "memory");
     }

@@ -55,19 +55,22 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (arch != ArchId::sm90) return all;
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(p)); };
   if (s.scale == GemmScale::block) {
-    add({.rows = 128, .columns = 128});
     add({.rows = 128, .columns = 128, .cluster = 2});
+    add({.rows = 128, .columns = 192});
+    add({.rows = 128, .columns = 192, .cluster = 2});
   } else {
     add({.rows = 128, .columns = 256, .cluster = 2});
     add({.rows = 128, .columns = 256});
-    add({.rows = 256, .columns = 128});
-    add({.rows = 128, .columns = 192, .cluster = 2});
-    add({.rows = 128, .columns = 128, .cluster = 2});
+    add({.rows = 128, .columns = 240});
+    add({.rows = 128, .columns = 176});
+    add({.rows = 256, .columns = 128, .cluster = 2});
   }
-  for (const int rows : {16, 32, 64, 128}) {
-    add({.rows = rows, .columns = 128, .swapped = true, .splits = 8});
-    if (rows <= 64) add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+  add({.rows = 128, .columns = 128, .splits = 4});
+  for (const int rows : {16, 32, 64}) {
+    add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   }
+  add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
+  add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
   return all;
 }
 

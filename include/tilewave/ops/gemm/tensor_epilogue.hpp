@@ -25,8 +25,7 @@ struct GemmTensorOutput {
       Epilogue::apply(a.gemm, a.epilogue, tile, sums[t],
                       [&](int i) TILEWAVE_INLINE_LAMBDA { return element(group, t, i); });
     }
-    const bool whole = S.groups == GemmGroups::one || tile.first_row + P.rows <= tile.row_end;
-    if (boxes && a.out_by_boxes && whole) {
+    if (boxes && a.out_by_boxes) {
       if constexpr (boxes) write_boxes(a, tile, group, shared, sums);
     } else {
       write_elements(a, tile, group, sums);
@@ -78,7 +77,7 @@ struct GemmTensorOutput {
   };
   /// Where element i of tile t of this lane is.
   TILEWAVE_DEVICE static InTile element(int group, int t, int i) {
-    const int lane = B::lane_id(), wave = B::wave_id() % L::group_waves;
+    const int lane = B::lane_id(), wave = L::group_wave();
     const int tall = L::tall_row(group) + 64 * t + 16 * wave + lane / 4 + 8 * (i / 2 % 2);
     const int wide = L::wide_row(group) + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
     return P.swapped ? InTile{wide, tall} : InTile{tall, wide};
@@ -92,12 +91,12 @@ struct GemmTensorOutput {
     B::cluster_wait();
   }
 
-  TILEWAVE_DEVICE static bool writer() { return B::lane_id() == 0 && B::wave_id() % L::group_waves == 0; }
+  TILEWAVE_DEVICE static bool writer() { return L::group_lane() == 0; }
 
   /// A box at a time: 64 columns of C of a tile of 64 rows, or (swapped) all rows of 64 columns.
   TILEWAVE_DEVICE void write_boxes(const Args& a, const GemmTile& tile, int group, Shared& shared,
                                    Sums (&sums)[L::tiles]) {
-    const int lane = B::lane_id(), wave = B::wave_id() % L::group_waves;
+    const int lane = B::lane_id(), wave = L::group_wave();
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) {
       constexpr int box_wide = P.swapped ? L::group_wide : 64;
@@ -133,12 +132,38 @@ struct GemmTensorOutput {
         }
         B::shared_written();
         B::group_barrier();
-        if (writer()) {
-          const int row = tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t);
-          const int column = tile.first_column + (P.swapped ? L::tall_row(group) + 64 * t : L::wide_row(group) + from);
-          if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
-          B::stores_end();
+        const std::int32_t row = tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t);
+        const std::int32_t column =
+            tile.first_column + (P.swapped ? L::tall_row(group) + 64 * t : L::wide_row(group) + from);
+        // A group's rows end where the next group's begin, and the last box of a tile may be narrower than a box.
+        const int width = P.swapped ? 64 : min_of(64, L::group_wide - from);
+        if (width == 64 && (S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end)) {
+          if (writer()) {
+            if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
+            B::stores_end();
+          }
+        } else {
+          copy_out(a, tile, row, column, width / 8, box);
         }
+      }
+    }
+  }
+
+  /// Rows of a box that the engine cannot write, 16 bytes a lane; only those that are the tile's.
+  TILEWAVE_DEVICE static void copy_out(const Args& a, const GemmTile& tile, std::int32_t first_row,
+                                       std::int32_t first_column, int units, const Chunk* box) {
+    for (int i = L::group_lane(); i < L::out_rows * units; i += L::group_lanes) {
+      const std::int32_t in_box = i / units, unit = i % units, row = first_row + in_box,
+                         column = first_column + 8 * unit;
+      if (row >= tile.row_end || column >= a.gemm.n) continue;
+      const Chunk values = box[in_box * 8 + (unit ^ in_box % 8)];
+      auto* const to = static_cast<std::uint16_t*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride +
+                       row * a.gemm.out_stride + column;
+      if (column + 8 <= a.gemm.n) {
+        B::store(reinterpret_cast<Chunk*>(to), values);
+      } else {
+        for (int e = 0; e < a.gemm.n - column; ++e)
+          B::store(to + e, static_cast<std::uint16_t>(values[e / 2] >> 16 * (e % 2)));
       }
     }
   }

@@ -92,6 +92,10 @@ struct GemmTensorLayout {
     }
   };
 
+  /// This lane's in its group, and its wave's: not by wave_id(), which all lanes of a wave would have to call.
+  TILEWAVE_DEVICE static int group_lane() { return B::block_lane_id() % group_lanes; }
+  TILEWAVE_DEVICE static int group_wave() { return group_lane() / B::facts.wave_lanes; }
+
   TILEWAVE_DEVICE static int tall_row(int group) { return group / P.waves_columns * group_tall; }
   TILEWAVE_DEVICE static int wide_row(int group) { return group % P.waves_columns * group_wide; }
 
@@ -121,20 +125,19 @@ struct GemmTensorLayout {
   /// The scales of a stage's 128 k for a lane's elements.
   struct BlockScales {
     // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B the other way round,
-    // one for each 128 rows.
+    // one for each 64 rows, of which a tile may begin in the middle of a block.
     static constexpr int of_a = P.swapped ? group_wide / 4 : 2 * tiles;
-    static constexpr int of_b =
-        P.swapped ? ceil_div(group_tall, gemm_scale_block) : ceil_div(group_wide, gemm_scale_block);
+    static constexpr int of_b = (P.swapped ? group_tall : group_wide) / 64;
     const float *a_at, *b_at;
     std::int64_t a_stride, a_k_stride, b_stride, b_k_stride;
     std::int32_t last_row;  // counted from a_at's
-    std::int32_t last_b;
+    std::int32_t first_column, last_column;
     Vec<float, of_a> a_scale;
     Vec<float, of_b> b_scale;
 
     TILEWAVE_DEVICE BlockScales(const Args& args, const GemmTile& tile, int group) {
       const GemmArgs& g = args.gemm;
-      const int lane = B::lane_id(), wave = B::wave_id() % group_waves;
+      const int lane = B::lane_id(), wave = group_wave();
       const std::int32_t row =
           tile.first_row + (P.swapped ? wide_row(group) + 2 * (lane % 4) : tall_row(group) + 16 * wave + lane / 4);
       const std::int32_t column = tile.first_column + (P.swapped ? tall_row(group) : wide_row(group));
@@ -142,8 +145,7 @@ struct GemmTensorLayout {
       a_at += std::int64_t{min_of(row, tile.row_end - 1)} * g.a_scale_stride;
       last_row = max_of(tile.row_end - 1 - row, 0);
       b_at = g.b_scale + tile.layer * g.b_scale_layer_stride;
-      b_at += std::int64_t{min_of(column, g.n - 1) / gemm_scale_block} * g.b_scale_stride;
-      last_b = (g.n - 1) / gemm_scale_block - min_of(column, g.n - 1) / gemm_scale_block;
+      first_column = column, last_column = g.n - 1;
       a_stride = g.a_scale_stride, a_k_stride = g.a_scale_k_stride;
       b_stride = g.b_scale_stride, b_k_stride = g.b_scale_k_stride;
     }
@@ -154,12 +156,15 @@ struct GemmTensorLayout {
         a_scale[i] = B::load(a_at + min_of(row, last_row) * a_stride + step * a_k_stride);
       }
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i) b_scale[i] = B::load(b_at + min_of(i, last_b) * b_stride + step * b_k_stride);
+      for (int i = 0; i < of_b; ++i) {
+        const std::int32_t block = min_of(first_column + 64 * i, last_column) / gemm_scale_block;
+        b_scale[i] = B::load(b_at + block * b_stride + step * b_k_stride);
+      }
     }
     /// Of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {
-      if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[64 * t / gemm_scale_block];
-      return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / gemm_scale_block];
+      if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[t];
+      return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / 64];
     }
   };
 
