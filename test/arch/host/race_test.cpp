@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: MIT
 // With -fsanitize=thread, races between lanes are reported, and only races. Each kernel has a right form and one with a
-// single synchronisation missing; both run in a child process that counts ThreadSanitizer's reports.
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <string>
-
-#include "test/arch/host/host_room.hpp"
-#include "test/catch_compat.hpp"
+// single synchronisation missing.
+#include "test/arch/host/races.hpp"
 
 #if defined(TILEWAVE_HOST_TSAN)
-namespace {
-int reports = 0;
-}
 // Instrumented, it would ask for a lock that the report holds.
-extern "C" __attribute__((no_sanitize("thread"))) void __tsan_on_report(void*) { ++reports; }
+extern "C" __attribute__((no_sanitize("thread"))) void __tsan_on_report(void*) { ++tilewave::test::race_reports; }
 #endif
 
 namespace tilewave::test {
@@ -278,58 +267,9 @@ using WaitIsNoBarrier = GroupKernel<right ? GroupFault::none : GroupFault::reads
 template <class, bool right>
 using StoresMatrices = GroupKernel<right ? GroupFault::none : GroupFault::reads_other_waves>;
 
-struct Seen {
-  int reports = 0;
-  std::string text;
-};
-
-/// What ThreadSanitizer says about a launch of two blocks.
-template <class B, class K>
-Seen run(int threads) {
-  Seen seen;
-#if defined(TILEWAVE_HOST_TSAN)
-  host::WorkerPool::instance().clear();  // ThreadSanitizer follows a fork only from a process without other threads
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const pid_t child = fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    dup2(ends[1], 2);
-    close(ends[0]);
-    reports = 0;
-    host::set_options({.threads = threads});
-    alignas(16) static float values[4 * 4 * 64];
-    const Status first = launch<B, K>(2, {values});
-    const Status second = launch<B, K>(2, {values});  // fibers and shared memory are used again
-    // Not _exit, which ThreadSanitizer makes wait a second for late threads.
-    syscall(SYS_exit_group, first.ok() && second.ok() ? std::min(reports, 100) : 101);
-  }
-  close(ends[1]);
-  char buffer[4096];
-  for (ssize_t n; (n = read(ends[0], buffer, sizeof(buffer))) > 0;) seen.text.append(buffer, n);
-  close(ends[0]);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  seen.reports = WEXITSTATUS(status);
-  REQUIRE(seen.reports <= 100);
-#else
-  (void)threads;
-#endif
-  return seen;
-}
-
 template <class B, template <class, bool> class K>
 void check() {
-  for (const int threads : {1, 2}) {
-    CAPTURE(threads);
-    const Seen right = run<B, K<B, true>>(threads), wrong = run<B, K<B, false>>(threads);
-    INFO(right.text);
-    CHECK(right.reports == 0);
-    CHECK(wrong.reports > 0);
-    CHECK(contains(wrong.text.c_str(), "data race"));
-    CHECK(contains(wrong.text.c_str(), "race_test.cpp"));
-  }
+  check_races<B, K>("/race_test.cpp");
 }
 
 }  // namespace
