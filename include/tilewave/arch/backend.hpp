@@ -238,7 +238,7 @@ struct SwizzledOperand {
 
 /// A group room with an engine that copies boxes of tensors, and with blocks of a cluster that copy for each other:
 ///   maps        make_tensor_map(shape, map) on the host: a TensorMap, which the kernel's Args carry; errors bad_stride,
-///               misaligned, bad_extent, launch_failed
+///               misaligned, bad_extent, launch_failed. prefetch_map(map): it will be used soon
 ///   copies      copy_tensor(shared, map, column, row, layer, b) by one lane: the box from there on lands in shared memory
 ///               as SwizzledOperand says, aligned to 1024 bytes, and counts on b, all of its bytes. What lies outside
 ///               the tensor is 0; column, row and layer are not negative. With a mask, the box lands in all blocks of the
@@ -253,6 +253,7 @@ struct SwizzledOperand {
 ///               192, 240, 256
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l becomes
 ///               elements 2 (l % 4) and the next of row l / 4 of matrix m
+///   sync        wave_barrier(): what the wave's lanes wrote to shared memory is there for all of them
 ///   registers   take_registers<n>(), give_registers<n>(): by all lanes of a group, which from then on may use n each; of a
 ///               kernel whose blocks fill a unit alone
 template <class B>
@@ -261,6 +262,7 @@ concept TensorBackend = GroupBackend<B> &&
              Chunk* row, SwizzledOperand operand, Vec<float, 4>& acc, Vec<float, 128>& wide_acc,
              Vec<std::uint32_t, 4> words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
+  { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier, 3u) } -> std::same_as<void>;
   { B::store_tensor(map, 0, 0, 0, shared) } -> std::same_as<void>;
@@ -270,6 +272,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<DType::bf16, 8>(operand, operand, acc, true) } -> std::same_as<void>;
   { B::template group_multiply<B::facts.fp8, 256>(operand, operand, wide_acc, false) } -> std::same_as<void>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
+  { B::wave_barrier() } -> std::same_as<void>;
   { B::template take_registers<232>() } -> std::same_as<void>;
   { B::template give_registers<40>() } -> std::same_as<void>;
 };

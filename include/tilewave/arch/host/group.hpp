@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/arch/host/lanes.hpp"
 #include "tilewave/arch/host/memory.hpp"
 #include "tilewave/arch/host/product.hpp"
 #include "tilewave/arch/host/schedule.hpp"
@@ -347,6 +348,7 @@ struct Groups<ArchId::sm90> {
     store_dealt(CollectiveKind::store_matrices_straight, row, words.data, count, where);
   }
 
+  static void wave_barrier(Where where = {}) { (void)detail::vote_any(false, where); }
   template <int n>
   static void take_registers(Where where = {}) {
     static_assert(n % 8 == 0 && n >= 24 && n <= 240);

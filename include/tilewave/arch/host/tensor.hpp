@@ -132,6 +132,7 @@ struct Tensors<ArchId::sm90> {
     return {};
   }
 
+  static void prefetch_map(const TensorMap&) {}  // only a hint
   /// Queues a copy for each block, which lands like one of copy_bulk.
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
                           Where where = {}) {

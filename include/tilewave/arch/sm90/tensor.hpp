@@ -32,6 +32,9 @@ struct Tensor {
     return {};
   }
 
+  TILEWAVE_DEVICE static void prefetch_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+  }
   TILEWAVE_DEVICE static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer,
                                           std::uint64_t* mbarrier) {
     asm volatile(
@@ -72,6 +75,8 @@ struct Tensor {
                  "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");
   }
+
+  TILEWAVE_DEVICE static void wave_barrier() { __syncwarp(); }
 
   template <int n>
   TILEWAVE_DEVICE static void take_registers() {

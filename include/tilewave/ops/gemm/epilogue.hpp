@@ -49,9 +49,10 @@ template <class B, GemmSpec S, class UserEpilogue>
 struct GemmEpilogue {
   /// Turns a lane's sums into values of the output. `at(i)` says where in the tile element i is; what lies beyond the
   /// matrix is computed as its last neighbour is, and must not be written. (Block scales are in the sums already.)
-  template <int n, class At>
+  /// `scale_of(i)`: its row's and its column's factor together.
+  template <int n, class At, class Scale>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
-                                    Vec<float, n>& sums, const At& at) {
+                                    Vec<float, n>& sums, const At& at, const Scale& scale_of) {
     const auto element = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const auto [row, column] = at(i);
       return GemmElement{tile.layer, min_of(tile.first_row + row, tile.row_end - 1),
@@ -61,16 +62,8 @@ struct GemmEpilogue {
       TILEWAVE_UNROLL
       for (int i = 0; i < n; ++i) sums[i] = body(sums[i], element(i));
     };
-    float factor = a.alpha;
-    if constexpr (S.scale == GemmScale::tensor) factor *= B::load(a.a_scale) * B::load(a.b_scale);
-    if constexpr (S.scale == GemmScale::row) {
-      const float* const of_a = a.a_scale + tile.a_layer * a.a_scale_layer_stride;
-      const float* const of_b = a.b_scale + tile.layer * a.b_scale_layer_stride;
-      each([&](float v, GemmElement e)
-               TILEWAVE_INLINE_LAMBDA { return v * (factor * B::load(of_a + e.row)) * B::load(of_b + e.column); });
-    } else {
-      each([&](float v, GemmElement) TILEWAVE_INLINE_LAMBDA { return v * factor; });
-    }
+    TILEWAVE_UNROLL
+    for (int i = 0; i < n; ++i) sums[i] *= scale_of(i);
     if (a.bias != nullptr) {
       each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
         return v + load_as_float(a.bias, tile.layer * a.bias_layer_stride + e.column);
@@ -87,6 +80,30 @@ struct GemmEpilogue {
       });
     }
     each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA { return user(v, e); });
+  }
+
+  /// The same with scales as they lie in device memory.
+  template <int n, class At>
+  TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
+                                    Vec<float, n>& sums, const At& at) {
+    const float factor = tensor_scale(a);
+    apply(a, user, tile, sums, at, [&](int i) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (S.scale != GemmScale::row) return factor;
+      return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column);
+    });
+  }
+
+  /// What all elements are multiplied by.
+  TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
+    if constexpr (S.scale == GemmScale::tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
+    return a.alpha;
+  }
+  /// Of a row or column of the tile under GemmScale::row.
+  TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
+    return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
+  }
+  TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column) {
+    return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + min_of(tile.first_column + column, a.n - 1));
   }
 
   /// Two neighbours of a row as a word of 16-bit elements.

@@ -38,12 +38,15 @@ struct GemmPolicies {
 
 namespace detail {
 
-constexpr int gemm_stages(const GemmPolicy& p) {
+/// As many as shared memory holds beside boxes of output, scales and barriers.
+constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.waves() * 2 * (p.swapped ? p.rows : 64) * 128;
-  return min_of(16, (226 * 1024 - out) / ((p.rows + p.columns) * p.depth));
+  const bool block = s.scale == GemmScale::block;
+  const int stage = (p.rows + p.columns) * p.depth + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
+  return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row ? 2048 : 0)) / stage);
 }
-constexpr GemmPolicy tensor_policy(GemmPolicy p) {
-  p.stages = gemm_stages(p);
+constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
+  p.stages = gemm_stages(s, p);
   return p;
 }
 
@@ -53,7 +56,7 @@ constexpr GemmPolicy tensor_policy(GemmPolicy p) {
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   if (arch != ArchId::sm90) return all;
-  const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(p)); };
+  const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   if (s.scale == GemmScale::block) {
     add({.rows = 128, .columns = 128, .cluster = 2});
     add({.rows = 128, .columns = 192});

@@ -15,24 +15,52 @@ struct GemmTensorOutput {
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   static constexpr bool boxes = S.out != DType::f32;  // 16-bit elements, as store_matrices has them
 
-  TILEWAVE_DEVICE GemmTensorOutput(const Args&, int, Shared&) {}
+  static constexpr bool row_scales = S.scale == GemmScale::row;
+
+  /// By all lanes of a group, before a tile's products: the scales it will need are on their way meanwhile. The tall side's
+  /// stay with the lanes, the wide side's are the group's.
+  TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int group, Shared& shared) {
+    if constexpr (row_scales) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 2 * L::tiles; ++i) {
+        const InTile at = element(group, i / 2, 2 * (i % 2));
+        tall_scale_[i] =
+            P.swapped ? Epilogue::column_scale(a.gemm, tile, at.column) : Epilogue::row_scale(a.gemm, tile, at.row);
+      }
+      constexpr int rounds = ceil_div(L::group_wide, L::group_lanes);
+      float mine[rounds];
+      TILEWAVE_UNROLL
+      for (int r = 0; r < rounds; ++r) {
+        const int wide = L::wide_row(group) + min_of(r * L::group_lanes + L::group_lane(), L::group_wide - 1);
+        mine[r] = P.swapped ? Epilogue::row_scale(a.gemm, tile, wide) : Epilogue::column_scale(a.gemm, tile, wide);
+      }
+      B::group_barrier();  // the tile before has been written
+      TILEWAVE_UNROLL
+      for (int r = 0; r < rounds; ++r) {
+        if (r * L::group_lanes + L::group_lane() < L::group_wide)
+          shared.wide_scale[group][r * L::group_lanes + L::group_lane()] = mine[r];
+      }
+    }
+  }
 
   /// By all lanes of a group.
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int group, Shared& shared, Sums (&sums)[L::tiles]) {
-    // A group's rows end where the next group's begin, which a box would overwrite.
+    if constexpr (row_scales) B::group_barrier();  // wide_scale is there
+    factor_ = Epilogue::tensor_scale(a.gemm);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) {
-      Epilogue::apply(a.gemm, a.epilogue, tile, sums[t],
-                      [&](int i) TILEWAVE_INLINE_LAMBDA { return element(group, t, i); });
-    }
-    if (boxes && a.out_by_boxes) {
-      if constexpr (boxes) write_boxes(a, tile, group, shared, sums);
-    } else {
-      write_elements(a, tile, group, sums);
+      TILEWAVE_UNROLL
+      for (int from = 0; from < L::group_wide; from += part_wide) {
+        if (from + part_wide <= L::group_wide) {
+          write_part<part_wide>(a, tile, group, shared, sums[t], t, from);
+        } else {
+          write_part<L::group_wide % part_wide>(a, tile, group, shared, sums[t], t, from);
+        }
+      }
     }
   }
   TILEWAVE_DEVICE void finish() {
-    if (boxes && writer()) B::template stores_read<0>();
+    if (boxes && L::team_lane() == 0) B::template stores_read<0>();
   }
 
   /// Blocks of a cluster have a share of K each. Each sums a part of the tile, in the order of ranks, and writes it. The
@@ -91,70 +119,91 @@ struct GemmTensorOutput {
     B::cluster_wait();
   }
 
-  TILEWAVE_DEVICE static bool writer() { return L::group_lane() == 0; }
+  /// What one box holds: 64 columns of C, of a wave's rows or (swapped) of all of a group's. Values are worked out part by
+  /// part: of a whole tile they would need more registers than sums leave.
+  static constexpr int part_wide = P.swapped ? L::group_wide : 64;
 
-  /// A box at a time: 64 columns of C of a tile of 64 rows, or (swapped) all rows of 64 columns.
-  TILEWAVE_DEVICE void write_boxes(const Args& a, const GemmTile& tile, int group, Shared& shared,
-                                   Sums (&sums)[L::tiles]) {
-    const int lane = B::lane_id(), wave = L::group_wave();
-    TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
-      constexpr int box_wide = P.swapped ? L::group_wide : 64;
+  /// `wide` rows of the wide side, from `from` on, of tile t.
+  template <int wide>
+  TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int group, Shared& shared, const Sums& sums,
+                                  int t, int from) {
+    if constexpr (wide > 0) {
+      Vec<float, wide / 2> part;
       TILEWAVE_UNROLL
-      for (int from = 0; from < L::group_wide; from += box_wide) {
-        Chunk* const box = shared.out[group][next_box_];
-        next_box_ = (next_box_ + 1) % L::out_boxes;
-        if (writer()) B::template stores_read<L::out_boxes - 1>();
-        B::group_barrier();
+      for (int i = 0; i < wide / 2; ++i) part[i] = sums[from / 2 + i];
+      const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(group, t, from / 2 + i); };
+      const float* const wide_scale =
+          shared.wide_scale[row_scales ? group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
+      const auto scale_of = [&](int i) TILEWAVE_INLINE_LAMBDA {
+        if constexpr (!row_scales) return factor_;
+        return factor_ * tall_scale_[2 * t + i / 2 % 2] * wide_scale[8 * (i / 4) + i % 2];
+      };
+      Epilogue::apply(a.gemm, a.epilogue, tile, part, at, scale_of);
+      if (boxes && a.out_by_boxes) {
+        if constexpr (boxes) write_box<wide>(a, tile, group, shared, part, t, from);
+      } else {
         TILEWAVE_UNROLL
-        for (int j = 0; j < box_wide / 8 && from / 8 + j < L::group_wide / 8; j += 2) {
-          const int count = min_of(2, L::group_wide / 8 - from / 8 - j);
-          Vec<std::uint32_t, 4> words{};
-          TILEWAVE_UNROLL
-          for (int m = 0; m < 2 * count; ++m) {
-            const int i = 4 * (from / 8 + j + m / 2) + 2 * (m % 2);
-            words[m] = Epilogue::pack(sums[t][i], sums[t][i + 1]);
-          }
-          // Matrix m is 8 columns of the wide side, j + m / 2, by 8 rows of the tall side, 16 wave + 8 (m % 2).
-          const int m = lane / 8;
-          if constexpr (P.swapped) {
-            const int row = min_of(8 * (j + m / 2), L::group_wide - 8) + lane % 8, unit = 2 * wave + m % 2;
-            if (count == 2) {
-              B::template store_matrices<4>(box + row * 8 + (unit ^ row % 8), words);
-            } else {
-              B::template store_matrices<2>(box + row * 8 + (unit ^ row % 8),
-                                            Vec<std::uint32_t, 2>{{words[0], words[1]}});
-            }
-          } else {
-            const int row = 16 * wave + 8 * (m % 2) + lane % 8, unit = j + m / 2;
-            B::template store_matrices_straight<4>(box + row * 8 + (unit ^ row % 8), words);
-          }
-        }
-        B::shared_written();
-        B::group_barrier();
-        const std::int32_t row = tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t);
-        const std::int32_t column =
-            tile.first_column + (P.swapped ? L::tall_row(group) + 64 * t : L::wide_row(group) + from);
-        // A group's rows end where the next group's begin, and the last box of a tile may be narrower than a box.
-        const int width = P.swapped ? 64 : min_of(64, L::group_wide - from);
-        if (width == 64 && (S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end)) {
-          if (writer()) {
-            if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
-            B::stores_end();
-          }
-        } else {
-          copy_out(a, tile, row, column, width / 8, box);
-        }
+        for (int i = 0; i < wide / 2; ++i) store(a, tile, at(i), part[i]);
       }
+    }
+  }
+
+  /// Through shared memory, as words of two neighbours of the wide side. A wave's box is its own: no other waits for it.
+  template <int wide>
+  TILEWAVE_DEVICE void write_box(const Args& a, const GemmTile& tile, int group, Shared& shared,
+                                 const Vec<float, wide / 2>& part, int t, int from) {
+    const int lane = B::lane_id(), wave = L::group_wave();
+    Chunk* const box = shared.out[group][next_box_] + (P.swapped ? 0 : wave * L::out_rows * 8);
+    next_box_ = (next_box_ + 1) % L::out_boxes;
+    if (L::team_lane() == 0) B::template stores_read<L::out_boxes - 1>();
+    L::team_barrier();
+    TILEWAVE_UNROLL
+    for (int j = 0; j < wide / 8; j += 2) {
+      // Matrix m is rows 8 (j + m / 2) of the wide side by rows 16 wave + 8 (m % 2) of the tall side.
+      const int m = lane / 8, pairs = min_of(2, wide / 8 - j);
+      Vec<std::uint32_t, 4> words{};
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 2 * pairs; ++w) {
+        const int i = 4 * (j + w / 2) + 2 * (w % 2);
+        words[w] = Epilogue::pack(part[i], part[i + 1]);
+      }
+      if constexpr (P.swapped) {
+        const int row = 8 * min_of(j + m / 2, wide / 8 - 1) + lane % 8, unit = 2 * wave + m % 2;
+        Chunk* const to = box + row * 8 + (unit ^ row % 8);
+        if (pairs == 2) {
+          B::template store_matrices<4>(to, words);
+        } else {
+          B::template store_matrices<2>(to, Vec<std::uint32_t, 2>{{words[0], words[1]}});
+        }
+      } else {
+        static_assert(wide % 16 == 0);
+        const int row = 8 * (m % 2) + lane % 8, unit = j + m / 2;
+        B::template store_matrices_straight<4>(box + row * 8 + (unit ^ row % 8), words);
+      }
+    }
+    B::shared_written();
+    L::team_barrier();
+    const std::int32_t row =
+        tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t + 16 * wave);
+    const std::int32_t column =
+        tile.first_column + (P.swapped ? L::tall_row(group) + 64 * t : L::wide_row(group) + from);
+    // A group's rows end where the next group's begin, and the last box of a tile may be narrower.
+    if ((P.swapped || wide == 64) && (S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end)) {
+      if (L::team_lane() == 0) {
+        if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
+        B::stores_end();
+      }
+    } else {
+      copy_out(a, tile, row, column, (P.swapped ? 64 : wide) / 8, box);
     }
   }
 
   /// Rows of a box that the engine cannot write, 16 bytes a lane; only those that are the tile's.
   TILEWAVE_DEVICE static void copy_out(const Args& a, const GemmTile& tile, std::int32_t first_row,
                                        std::int32_t first_column, int units, const Chunk* box) {
-    for (int i = L::group_lane(); i < L::out_rows * units; i += L::group_lanes) {
-      const std::int32_t in_box = i / units, unit = i % units, row = first_row + in_box,
-                         column = first_column + 8 * unit;
+    for (int i = L::team_lane(); i < L::out_rows * units; i += L::team_lanes) {
+      const std::int32_t in_box = i / units, unit = i % units;
+      const std::int32_t row = first_row + in_box, column = first_column + 8 * unit;
       if (row >= tile.row_end || column >= a.gemm.n) continue;
       const Chunk values = box[in_box * 8 + (unit ^ in_box % 8)];
       auto* const to = static_cast<std::uint16_t*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride +
@@ -168,19 +217,14 @@ struct GemmTensorOutput {
     }
   }
 
-  TILEWAVE_DEVICE static void write_elements(const Args& a, const GemmTile& tile, int group, Sums (&sums)[L::tiles]) {
-    TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
-      TILEWAVE_UNROLL
-      for (int i = 0; i < Sums::size; ++i) store(a, tile, element(group, t, i), sums[t][i]);
-    }
-  }
   TILEWAVE_DEVICE static void store(const Args& a, const GemmTile& tile, InTile at, float value) {
     const std::int32_t row = tile.first_row + at.row, column = tile.first_column + at.column;
     if (row < tile.row_end && column < a.gemm.n) Epilogue::store(a.gemm, tile, row, column, value);
   }
 
   int next_box_ = 0;
+  float factor_ = 1.0f;
+  float tall_scale_[2 * L::tiles];  // of the lane's two rows of each tile
 };
 
 }  // namespace tilewave

@@ -27,7 +27,11 @@ struct GemmTensorKernel {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
-    if (B::wave_id() == 0) shared.ring.begin(a.clustered());
+    if (B::wave_id() == 0) shared.ring.begin();
+    if (group == L::groups && B::lane_id() == 0) {
+      B::prefetch_map(a.a);
+      B::prefetch_map(a.b);
+    }
     if (a.clustered()) {
       B::cluster_arrive();
       B::cluster_wait();
@@ -39,7 +43,12 @@ struct GemmTensorKernel {
     Tiles tiles(a.gemm, B::block_id() / cluster, a.blocks / cluster, P.cluster > 1 ? rank : 0);
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<40>();
-      if (B::wave_id() == L::groups * L::group_waves) fetch(a, tiles, rank, shared);
+      const int wave = B::wave_id() - L::groups * L::group_waves;
+      if (wave == 0) {
+        fetch(a, tiles, rank, shared);
+      } else if constexpr (L::block_scales) {
+        fetch_scales(a, tiles, rank, wave - 1, shared);
+      }
       if (a.gemm.splits > 1) L::Output::accompany();
     } else {
       if constexpr (shift_registers) B::template take_registers<232>();
@@ -65,15 +74,40 @@ struct GemmTensorKernel {
     }
   }
 
+  /// Block scales, for whatever strides they have: a wave takes every third stage, the next one's loads under way.
+  TILEWAVE_DEVICE static void fetch_scales(const Args& a, Tiles& tiles, int rank, int wave, Shared& shared) {
+    Ring ring;
+    GemmTile tile;
+    typename L::FetchedScales next;
+    int turn = 0;
+    while (tiles.next(tile)) {
+      const auto steps = a.steps(rank);
+      bool loaded = false;
+      for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+        if (turn == wave) {
+          if (!loaded) next.load(a.gemm, tile, step);
+          const typename L::FetchedScales now = next;
+          loaded = step + L::scale_waves < steps.end;
+          if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
+          B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
+          now.store(shared, ring.slot);
+          B::mbarrier_arrive(&shared.ring.full[ring.slot]);
+        }
+        turn = turn + 1 == L::scale_waves ? 0 : turn + 1;
+      }
+    }
+  }
+
   TILEWAVE_DEVICE static void multiply(const Args& a, Tiles& tiles, int rank, int group, Shared& shared) {
     Ring ring;
     GemmTile tile;
-    typename L::Output output(a, group, shared);
+    typename L::Output output;
     while (tiles.next(tile)) {
       const auto steps = a.steps(rank);
+      output.begin(a, tile, group, shared);
       Sums sums[L::tiles];
       if constexpr (S.scale == GemmScale::block) {
-        multiply_scaled(a, tile, steps, group, shared, ring, sums);
+        multiply_scaled(steps, group, shared, ring, sums);
       } else {
         multiply_plain(steps, group, shared, ring, sums);
       }
@@ -86,17 +120,17 @@ struct GemmTensorKernel {
     output.finish();
   }
 
-  /// The products of one stage.
-  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool first,
-                                          Sums (&sums)[L::tiles]) {
+  /// The products of pieces of a stage, as one batch.
+  TILEWAVE_DEVICE static void begin_pieces(int first, int end, int group, const Shared& shared, int slot, bool fresh,
+                                           Sums (&sums)[L::tiles]) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
-    for (int piece = 0; piece < 4; ++piece) {
+    for (int piece = first; piece < end; ++piece) {
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t) {
         const SwizzledOperand tall{shared.tall[slot], L::tall_row(group) + 64 * t, piece};
         const SwizzledOperand wide{shared.wide[slot], L::wide_row(group), piece};
-        B::template group_multiply<S.a, L::group_wide>(tall, wide, sums[t], !(first && piece == 0));
+        B::template group_multiply<S.a, L::group_wide>(tall, wide, sums[t], !(fresh && piece == 0));
       }
     }
     B::group_mma_end();
@@ -108,7 +142,7 @@ struct GemmTensorKernel {
     int before = 0;
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
-      begin_stage(group, shared, ring.slot, step == steps.first, sums);
+      begin_pieces(0, L::pieces, group, shared, ring.slot, step == steps.first, sums);
       if (step != steps.first) {  // the stage before has been read
         B::template group_mma_wait<1>();
         shared.ring.release(before);
@@ -122,24 +156,27 @@ struct GemmTensorKernel {
   }
 
   /// Each stage is 128 k, whose sum is scaled and added in f32: the products' own sums of fp8 keep fewer bits.
-  TILEWAVE_DEVICE static void multiply_scaled(const Args& a, const GemmTile& tile, typename Args::Steps steps,
-                                              int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+  TILEWAVE_DEVICE static void multiply_scaled(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
+                                              Sums (&sums)[L::tiles]) {
     L::clear(sums);
-    typename L::BlockScales scales(a, tile, group);
-    scales.load(steps.first);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      if (L::leads && group == 1) B::mbarrier_wait(&shared.ring.lead[ring.slot], ring.round);
       Sums part[L::tiles];
-      begin_stage(group, shared, ring.slot, true, part);
-      const typename L::BlockScales now = scales;
-      if (step + 1 < steps.end) scales.load(step + 1);
+      begin_pieces(0, L::pieces - 1, group, shared, ring.slot, true, part);
+      begin_pieces(L::pieces - 1, L::pieces, group, shared, ring.slot, false, part);
+      const typename L::BlockScales scales(shared, ring.slot, group);
+      if (L::leads && group == 0) {
+        B::template group_mma_wait<1>();
+        B::mbarrier_arrive(&shared.ring.lead[ring.slot]);
+      }
       B::template group_mma_wait<0>();
       shared.ring.release(ring.slot);
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t) {
         B::group_mma_hold(part[t]);
         TILEWAVE_UNROLL
-        for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * now.of(t, i);
+        for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales.of(t, i);
       }
     }
   }

@@ -20,7 +20,12 @@ struct GemmTensorLayout {
   static constexpr int tiles = group_tall / 64;
   static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
   static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
-  static constexpr int row_chunks = P.depth / 16;
+  static constexpr int row_chunks = P.depth / 16, pieces = P.depth / 32;
+  static constexpr bool block_scales = S.scale == GemmScale::block;
+  /// With block scales a group's products pause for its additions. The first group then goes ahead of the second, so that
+  /// they do not pause at the same time.
+  static constexpr bool leads = block_scales && groups == 2;
+  static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
   static_assert(P.depth == 128 && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 && wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
 
@@ -28,9 +33,19 @@ struct GemmTensorLayout {
   /// row 8 j + 2 (l % 4) + e.
   using Sums = Vec<float, group_wide / 2>;
 
-  /// Boxes of output, 128 bytes of N by as many rows of M as a tile of 64 has.
-  static constexpr int out_rows = P.swapped ? group_wide : 64;
+  /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's.
+  static constexpr int out_rows = P.swapped ? group_wide : 16;
   static constexpr int out_boxes = 2;
+  /// Who fills a box together: a group, or a wave alone.
+  static constexpr int team_lanes = P.swapped ? group_lanes : B::facts.wave_lanes;
+  TILEWAVE_DEVICE static int team_lane() { return B::block_lane_id() % team_lanes; }
+  TILEWAVE_DEVICE static void team_barrier() {
+    if constexpr (P.swapped) {
+      B::group_barrier();
+    } else {
+      B::wave_barrier();
+    }
+  }
 
   struct Args {
     GemmArgs gemm;
@@ -53,13 +68,15 @@ struct GemmTensorLayout {
 
   struct Barriers {
     typename B::Mbarrier full[P.stages], empty[P.stages];
+    typename B::Mbarrier lead[leads ? P.stages : 1];
 
     /// By one wave.
-    TILEWAVE_DEVICE void begin(bool) {
-      if (B::lane_id() != 0) return;
-      for (int s = 0; s < P.stages; ++s) {
-        B::mbarrier_init(&full[s], 1);
+    TILEWAVE_DEVICE void begin() {
+      const int s = B::lane_id();
+      if (s < P.stages) {
+        B::mbarrier_init(&full[s], block_scales ? 2 : 1);
         B::mbarrier_init(&empty[s], groups * group_waves * P.cluster);
+        if (leads) B::mbarrier_init(&lead[s], group_waves);
       }
       B::mbarrier_ready();
     }
@@ -77,8 +94,12 @@ struct GemmTensorLayout {
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_rows * row_chunks];
     alignas(1024) Chunk wide[P.stages][wide_rows * row_chunks];
-    alignas(1024) Chunk out[groups][out_boxes][out_rows * 8];
+    alignas(1024) Chunk out[groups][out_boxes][(P.swapped ? group_wide : 64) * 8];
     Barriers ring;
+    float wide_scale[S.scale == GemmScale::row ? groups : 1][S.scale == GemmScale::row ? group_wide : 1];
+    // Block scales of a stage: of the tile's rows of A, and of B for each 64 columns.
+    float a_scale[block_scales ? P.stages : 1][block_scales ? P.rows : 1];
+    float b_scale[block_scales ? P.stages : 1][block_scales ? P.columns / 64 : 1];
   };
 
   /// A slot of the ring, and the parity of its round.
@@ -122,44 +143,50 @@ struct GemmTensorLayout {
     for (int t = 0; t < tiles; ++t) sums[t] = {};
   }
 
-  /// The scales of a stage's 128 k for a lane's elements.
+  /// Block scales of one stage in a wave's registers, on their way from device to shared memory.
+  struct FetchedScales {
+    static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
+    Vec<float, rows> of_a;
+    float of_b;
+
+    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t step) {
+      const float* const from = a.a_scale + tile.a_layer * a.a_scale_layer_stride + step * a.a_scale_k_stride;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < rows; ++i) {
+        const std::int32_t row =
+            min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
+        of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
+      }
+      const std::int32_t column = min_of(tile.first_column + 64 * min_of(B::lane_id(), P.columns / 64 - 1), a.n - 1);
+      of_b = B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + step * a.b_scale_k_stride +
+                     column / gemm_scale_block * a.b_scale_stride);
+    }
+    TILEWAVE_DEVICE void store(Shared& shared, int slot) const {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < rows; ++i)
+        if (i * lanes + B::lane_id() < P.rows) shared.a_scale[slot][i * lanes + B::lane_id()] = of_a[i];
+      if (B::lane_id() < P.columns / 64) shared.b_scale[slot][B::lane_id()] = of_b;
+    }
+  };
+
+  /// Those of a lane's elements.
   struct BlockScales {
-    // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B the other way round,
-    // one for each 64 rows, of which a tile may begin in the middle of a block.
+    // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B: for each 64 rows, of
+    // which a tile may begin in the middle of a block.
     static constexpr int of_a = P.swapped ? group_wide / 4 : 2 * tiles;
-    static constexpr int of_b = (P.swapped ? group_tall : group_wide) / 64;
-    const float *a_at, *b_at;
-    std::int64_t a_stride, a_k_stride, b_stride, b_k_stride;
-    std::int32_t last_row;  // counted from a_at's
-    std::int32_t first_column, last_column;
+    static constexpr int of_b = ceil_div(P.swapped ? group_tall : group_wide, 64);
     Vec<float, of_a> a_scale;
     Vec<float, of_b> b_scale;
 
-    TILEWAVE_DEVICE BlockScales(const Args& args, const GemmTile& tile, int group) {
-      const GemmArgs& g = args.gemm;
-      const int lane = B::lane_id(), wave = group_wave();
-      const std::int32_t row =
-          tile.first_row + (P.swapped ? wide_row(group) + 2 * (lane % 4) : tall_row(group) + 16 * wave + lane / 4);
-      const std::int32_t column = tile.first_column + (P.swapped ? tall_row(group) : wide_row(group));
-      a_at = g.a_scale + tile.a_layer * g.a_scale_layer_stride;
-      a_at += std::int64_t{min_of(row, tile.row_end - 1)} * g.a_scale_stride;
-      last_row = max_of(tile.row_end - 1 - row, 0);
-      b_at = g.b_scale + tile.layer * g.b_scale_layer_stride;
-      first_column = column, last_column = g.n - 1;
-      a_stride = g.a_scale_stride, a_k_stride = g.a_scale_k_stride;
-      b_stride = g.b_scale_stride, b_k_stride = g.b_scale_k_stride;
-    }
-    TILEWAVE_DEVICE void load(std::int32_t step) {
+    TILEWAVE_DEVICE BlockScales(const Shared& shared, int slot, int group) {
+      const int lane = B::lane_id();
+      const int row = P.swapped ? wide_row(group) + 2 * (lane % 4) : tall_row(group) + 16 * group_wave() + lane / 4;
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_a; ++i) {
-        const std::int32_t row = P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2);
-        a_scale[i] = B::load(a_at + min_of(row, last_row) * a_stride + step * a_k_stride);
-      }
+      for (int i = 0; i < of_a; ++i)
+        a_scale[i] = shared.a_scale[slot][row + (P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2))];
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i) {
-        const std::int32_t block = min_of(first_column + 64 * i, last_column) / gemm_scale_block;
-        b_scale[i] = B::load(b_at + block * b_stride + step * b_k_stride);
-      }
+      for (int i = 0; i < of_b; ++i)
+        b_scale[i] = shared.b_scale[slot][(P.swapped ? tall_row(group) : wide_row(group)) / 64 + i];
     }
     /// Of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {
