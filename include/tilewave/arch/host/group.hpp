@@ -307,7 +307,8 @@ struct Groups<ArchId::sm90> {
   static void group_multiply(SwizzledOperand a, SwizzledOperand b, Vec<float, columns / 2>& acc, bool add,
                              Where where = {}) {
     static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
-    static_assert(columns == 8 || columns == 16 || (columns % 32 == 0 && columns <= max_group_columns));
+    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 176 ||
+                  columns == 192 || columns == 240 || columns == 256);
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .add = add, .type = type, .columns = columns, .a = a, .b = b, .where = where},
         nullptr, acc.data);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Mbarriers and the copies, of bytes and of boxes, that complete them: what a barrier counts, when a copy lands, and what
-// ends a phase.
+// Mbarriers and the copies that complete them, of bytes and of boxes: what a barrier counts, when a copy lands, and
+// what ends a phase.
 #pragma once
 
 #include "tilewave/arch/host/box.hpp"
