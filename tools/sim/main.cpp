@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// isa_sim DIR: execute a repro bundle's AMD machine code on the CPU and compare with its expected outputs.
-// isa_sim --decode FILE.co: list what in it the simulator does not know.
+// tilewave-sim DIR: execute a repro bundle's AMD machine code on the CPU and compare with its expected outputs.
+// tilewave-sim --decode FILE.co: list what in it the simulator does not know.
 // Exit status: 0 all outputs inside the tolerance, 1 outside, 2 the bundle or the machine code is at fault.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
       print(report);
     return report.pass() ? 0 : 1;
   } catch (const std::exception& error) {
-    std::cerr << "isa_sim: " << error.what() << "\n";
+    std::cerr << "tilewave-sim: " << error.what() << "\n";
     return 2;
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// libisa_sim_hip.so: the HIP runtime functions of core/hip.hpp over the simulator. A HIP program built for gfx942 or gfx950
+// libtilewave_sim_hip.so: the HIP runtime functions of core/hip.hpp over the simulator. A HIP program built for gfx942 or gfx950
 // runs on a machine without a GPU when this is preloaded or linked instead of libamdhip64: device memory is host memory,
 // streams are synchronous, launches execute the program's own embedded machine code. Nothing is timed.
 //   ISA_SIM_ARCH      gfx942 or gfx950 (default: the first in the program)
@@ -147,7 +147,7 @@ hipError_t execute(const CodeObject& object, const Launch& launch) {
     run_launch(object, launch, memory, {.threads = std::stoi(environment("ISA_SIM_THREADS", "2"))});
     return hipSuccess;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "isa_sim: %s: %s\n", launch.symbol.c_str(), error.what());
+    std::fprintf(stderr, "tilewave-sim: %s: %s\n", launch.symbol.c_str(), error.what());
     return hipErrorLaunchFailure;
   }
 }
@@ -171,7 +171,7 @@ void** __hipRegisterFatBinary(const void* wrapper) {
   try {
     read_bundle(bundle, *module);
   } catch (const Error& error) {
-    std::fprintf(stderr, "isa_sim: %s\n", error.what());
+    std::fprintf(stderr, "tilewave-sim: %s\n", error.what());
   }
   Device& d = device();
   const std::lock_guard lock(d.mutex);
@@ -209,7 +209,7 @@ hipError_t hipLaunchKernel(const void* stub, dim3 grid, dim3 block, void** value
     launch.kernarg = kernarg_of(object, launch.symbol, launch, values);
     return submit(stream, [&object, launch] { return execute(object, launch); });
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "isa_sim: %s: %s\n", kernel->second.name.c_str(), error.what());
+    std::fprintf(stderr, "tilewave-sim: %s: %s\n", kernel->second.name.c_str(), error.what());
     return answer(hipErrorLaunchFailure);
   }
 }
