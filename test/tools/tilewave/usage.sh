@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The command line of tilewave: exit statuses, one line on stderr for what is refused, an example in every --help.
+# usage.sh TILEWAVE
+set -uo pipefail
+tilewave=$1
+failures=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+failed() { printf 'FAILED: %s\n' "$*"; failures=$((failures + 1)); }
+
+expect() {  # expect STATUS WORD ARGUMENTS...: the status, and WORD in what it says; a refusal is one line on stderr
+  local wanted=$1 word=$2 out err status
+  shift 2
+  out=$("$tilewave" "$@" 2>err </dev/null)
+  status=$?
+  err=$(<err)
+  [[ $status -eq $wanted ]] || failed "$*: status $status instead of $wanted: $err"
+  [[ $out$err == *"$word"* ]] || failed "$*: no '$word' in: $out$err"
+  case $wanted in
+    2 | 3 | 14 | 20 | 31) [[ -z $out && $(wc -l <<<"$err") -eq 1 && $err == "tilewave: "* ]] || failed "$*: not one line: $out|$err" ;;
+  esac
+}
+json() { python3 -c 'import json, sys; json.load(sys.stdin)' || failed "$1: no JSON"; }
+
+expect 2 "subcommand"
+expect 2 "frobnicate" frobnicate
+expect 0 "Exit statuses" --help
+
+# --- compare
+expect 0 "Example" compare --help
+printf 'block_size,us,err\n16,100,0\n64,50,0\n' >base.csv
+printf 'block_size,us,err\n16,90,0\n64,50,0\n' >keep.csv
+printf 'block_size,us,err\n16,90,0\n64,60,0\n' >split.csv
+printf 'block_size,us,err\n16,1,1\n64,1,0\n' >wrong.csv
+printf 'block_size,us,err\n16,1,0\n' >few.csv
+: >empty.csv
+expect 0 "verdict: keep" compare base.csv keep.csv
+expect 10 "verdict: discard" compare keep.csv base.csv
+expect 11 "verdict: tie" compare base.csv base.csv
+expect 12 "verdict: split" compare base.csv split.csv
+expect 13 "verdict: incorrect" compare base.csv wrong.csv
+expect 14 "1 of 2 configs" compare base.csv few.csv
+expect 2 "is empty" compare base.csv empty.csv
+expect 2 "cannot read" compare base.csv nothing.csv
+expect 2 "is a folder" compare base.csv .
+expect 2 "is not from" compare base.csv keep.csv --tie nan
+expect 2 "CANDIDATE" compare base.csv
+"$tilewave" compare base.csv split.csv --json | json compare
+printf 'Name,Calls,TotalDurationNs\ndecode,10,10000\n' >slow.csv
+expect 11 "does not improve" compare base.csv keep.csv --kernel-trace slow.csv slow.csv
+
+echo "$failures failures"
+exit $((failures > 0))
