@@ -76,6 +76,10 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
     fmt::print(stderr, "tilewave: {}\n", line);
     return status;
   };
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+    return fail(fmt::format("there is no subcommand '{}' (--help lists them)", argv[1]).c_str(),
+                static_cast<int>(Exit::usage));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {

@@ -96,6 +96,7 @@ std::string Csv::where(std::size_t row) const { return fmt::format("{}:{}", sour
 Csv parse_csv(std::string_view text, const std::string& source, std::string_view header_word) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.find('\0') != std::string_view::npos) refuse(source + " holds zero bytes: it is no CSV");
+  if (trim(text).empty()) refuse(source + " is empty");
   Csv csv;
   csv.source = source;
   // Talk before the header may hold quotes that are never closed, so it is skipped line by line.
@@ -111,10 +112,7 @@ Csv parse_csv(std::string_view text, const std::string& source, std::string_view
     ++skipped;
   }
   Reader reader(text, source);
-  if (!reader.next(csv.columns)) {
-    refuse(header_word.empty() ? source + " is empty"
-                               : fmt::format("{} has no header with a column '{}'", source, header_word));
-  }
+  if (!reader.next(csv.columns)) refuse(fmt::format("{} has no header with a column '{}'", source, header_word));
   check_columns(csv, skipped + 1);
   std::vector<std::string> fields;
   while (reader.next(fields)) {
