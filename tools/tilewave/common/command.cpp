@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <utility>
@@ -76,7 +77,10 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
     fmt::print(stderr, "tilewave: {}\n", line);
     return status;
   };
-  if (argc > 1 && argv[1][0] != '-' && app.get_subcommand_no_throw(argv[1]) == nullptr) {
+  const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(subcommands.begin(), subcommands.end(), [&](const CLI::App* a) {
+        return a->get_name() == argv[1];
+      })) {
     return fail(fmt::format("there is no subcommand '{}' (--help lists them)", argv[1]).c_str(),
                 static_cast<int>(Exit::usage));
   }
