@@ -4,5 +4,9 @@
 
 int main(int argc, char** argv) {
   using namespace tilewave::tool;
-  return run_commands(argc, argv, [](Command& tilewave) { add_compare(tilewave); });
+  return run_commands(argc, argv, [](Command& tilewave) {
+    add_compare(tilewave);
+    add_specs(tilewave);
+    add_roofline(tilewave);
+  });
 }

@@ -52,5 +52,26 @@ expect 2 "CANDIDATE" compare base.csv
 printf 'Name,Calls,TotalDurationNs\ndecode,10,10000\n' >slow.csv
 expect 11 "does not improve" compare base.csv keep.csv --kernel-trace slow.csv slow.csv
 
+# --- specs, roofline
+expect 0 "Example" specs --help
+expect 0 "MI355X" specs
+expect 0 "hbm_bandwidth: 8 TB/s <- docs/hardware/MI350X.md:" specs gfx950 --key hbm_bandwidth
+expect 3 "UNKNOWN" specs H100 --key read_ceiling
+expect 2 "no chip 'H300'" specs H300
+expect 2 "has no 'speed'" specs H200 --key speed
+expect 2 "cannot read" specs --hardware nowhere
+"$tilewave" specs MI300X --json | json specs
+expect 0 "Example" roofline --help
+expect 0 "bound: memory" roofline --arch gfx950 --op paged_attention --shape batch=64,context=8192,q_heads=32,kv_heads=8
+expect 0 "bound: compute" roofline --arch gfx950 --op gemm --shape m=8192,n=8192,k=8192
+expect 2 "either --op" roofline --arch gfx950
+expect 2 "needs k=" roofline --arch gfx950 --op gemm --shape m=1,n=1
+expect 2 "a roof of 0" roofline --arch gfx942 --peak fp4 --op gemm --shape m=1,n=1,k=1
+printf 'name,us,flops,bytes_ideal\na,10,1e9,1e7\n' >rows.csv
+expect 0 "0 of 1 rows" roofline --arch H200 --csv rows.csv --svg roof.svg --by name
+expect 1 "cannot write" roofline --arch H200 --csv rows.csv --svg rows.csv/roof.svg
+python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("roof.svg")' || failed "roof.svg is no XML"
+"$tilewave" roofline --arch H200 --csv rows.csv --json | json roofline
+
 echo "$failures failures"
 exit $((failures > 0))

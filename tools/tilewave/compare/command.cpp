@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/compare/report.hpp"
 #include "tools/tilewave/trace/kernel_times.hpp"
