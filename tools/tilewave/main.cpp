@@ -8,5 +8,6 @@ int main(int argc, char** argv) {
     add_compare(tilewave);
     add_specs(tilewave);
     add_roofline(tilewave);
+    add_gpu(tilewave);
   });
 }

@@ -73,5 +73,41 @@ expect 1 "cannot write" roofline --arch H200 --csv rows.csv --svg rows.csv/roof.
 python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("roof.svg")' || failed "roof.svg is no XML"
 "$tilewave" roofline --arch H200 --csv rows.csv --json | json roofline
 
+# --- gpu, with stand-ins for nvidia-smi
+mkdir bin
+cat >bin/nvidia-smi <<'EOF'
+#!/bin/sh
+case $1 in *compute-apps*) [ -z "$BUSY" ] || echo "GPU-a, 7, python" ;; *) printf '0, GPU-a, H200, %s, 0, 3, 143771\n1, GPU-b, H200, 99, 90, 90000, 143771\n' "${USE:-0}" ;; esac
+EOF
+chmod +x bin/nvidia-smi
+path=$PATH
+export PATH=$scratch/bin:/usr/bin:/bin TMPDIR=$scratch
+unset CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES
+if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
+  expect 0 "Example" gpu --help
+  expect 0 "yes, the idlest" gpu
+  expect 0 "CUDA_VISIBLE_DEVICES=0" gpu wait --gap 0 -- true
+  # shellcheck disable=SC2016
+  expect 0 "on 0 --flag" gpu wait --gap 0 -- sh -c 'echo on $CUDA_VISIBLE_DEVICES $1' x --flag
+  expect 7 "" gpu wait --gap 0 -- sh -c 'exit 7'
+  expect 1 "cannot run" gpu wait --gap 0 -- "$scratch/nothing"
+  expect 2 "no duration" gpu wait --retry soon -- true
+  expect 2 "COMMAND" gpu wait
+  export BUSY=yes
+  expect 20 "process 7" gpu wait --retry 0 --limit 0 --gap 0 -- true
+  unset BUSY
+  CUDA_VISIBLE_DEVICES=1 expect 20 "of its memory" gpu wait --retry 1 --limit 0 --gap 0 -- true
+  # What runs keeps the GPU to itself, until it ends.
+  "$tilewave" gpu wait --gap 0 -- sleep 2 2>/dev/null & holder=$!
+  for _ in $(seq 100); do flock -n tilewave-nvidia-smi-0.lock true 2>/dev/null || [[ ! -e tilewave-nvidia-smi-0.lock ]] || { sleep 0.05; continue; }; [[ -e tilewave-nvidia-smi-0.lock ]] && break; sleep 0.05; done
+  expect 20 "taken" gpu wait --retry 1 --limit 0 --gap 0 -- true
+  wait $holder
+  expect 0 "" gpu wait --gap 0 -- true
+  "$tilewave" gpu --json | json gpu
+  printf '#!/bin/sh\necho Driver Not Loaded\n' >bin/nvidia-smi
+  expect 20 "no GPU" gpu
+fi
+export PATH=$path
+
 echo "$failures failures"
 exit $((failures > 0))

@@ -63,6 +63,12 @@ void Command::run(std::function<int()> body) {
   app_->callback([body = std::move(body)] { exit_status = body(); });
 }
 
+void Command::run_alone(std::function<int()> body) {
+  app_->callback([app = app_, body = std::move(body)] {
+    if (app->get_subcommands().empty()) exit_status = body();
+  });
+}
+
 int run_commands(int argc, char** argv, const std::function<void(Command&)>& add) {
   CLI::App app("Compares, profiles and campaigns around the benchmarks of tilewave.", "tilewave");
   app.footer(

@@ -41,6 +41,8 @@ class Command {
   void example(const std::string& text);
   /// What it does; the exit status comes back.
   void run(std::function<int()> body);
+  /// The same, unless one of its own subcommands was called.
+  void run_alone(std::function<int()> body);
 
  private:
   CLI::App* app_;
@@ -48,6 +50,7 @@ class Command {
 
 // One for each folder.
 void add_compare(Command& tilewave);
+void add_gpu(Command& tilewave);
 void add_roofline(Command& tilewave);
 void add_specs(Command& tilewave);
 
