@@ -3,8 +3,6 @@
 // docs/benchmarking.md.
 #include "bench/shapes/softmax.hpp"
 
-#include "bench/harness/row_op_main.hpp"
-
 int main(int argc, char** argv) {
   using namespace tilewave::bench;
   return run_tool("bench_softmax", [&] {

@@ -10,8 +10,8 @@
 
 #include "bench/harness/device.hpp"
 #include "bench/harness/stats.hpp"
-#include "bench/harness/traffic.hpp"
 #include "bench/harness/work.hpp"
+#include "entries/traffic.hpp"
 
 namespace tilewave::bench {
 
@@ -26,9 +26,8 @@ struct Ceilings {
   /// The roof: what can be paired, a byte read with a byte written, at the speed of a copy, the rest at the speed of a
   /// read or a write. In seconds.
   constexpr double seconds(const Work& work) const {
-    const auto written = static_cast<double>(work.written), reads = static_cast<double>(work.bytes - work.written);
-    const double paired = std::min(reads, written);
-    return 2 * paired / copy + (reads - paired) / read + (written - paired) / write;
+    const double reads = work.bytes - work.written, paired = std::min(reads, work.written);
+    return 2 * paired / copy + (reads - paired) / read + (work.written - paired) / write;
   }
 };
 

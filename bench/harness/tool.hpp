@@ -18,7 +18,6 @@
 
 #include "bench/harness/google_options.hpp"
 #include "bench/harness/measurement.hpp"
-#include "bench/harness/report.hpp"
 
 namespace tilewave::bench {
 
@@ -86,10 +85,10 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-/// Hand the remaining arguments to Google Benchmark; returns those that the harness answers itself.
-inline GoogleOptions initialize_google(std::vector<std::string> rest) {
+/// Hand the remaining arguments to Google Benchmark; returns the file that --benchmark_out names.
+inline std::string initialize_google(std::vector<std::string> rest) {
   check_google_options(rest);
-  const GoogleOptions google(rest);
+  const std::string output = output_file(rest);
   rest.insert(rest.begin(), tool_name);
   static std::vector<std::string> arguments;  // Google Benchmark keeps a pointer to the first
   arguments = std::move(rest);
@@ -101,7 +100,7 @@ inline GoogleOptions initialize_google(std::vector<std::string> rest) {
     std::exit(fail("a --benchmark_ option has a value that Google Benchmark refuses"));
   });
   if (count > 1) throw std::invalid_argument(std::string("unknown option ") + pointers[1]);
-  return google;
+  return output;
 }
 
 /// The architecture to run. `entries`: of this build; one for a GPU holds those of one architecture.
@@ -125,72 +124,30 @@ struct RowLog {
   void operator()(const std::string& text) const { std::cerr << row << ": " << text << "\n"; }
 };
 
-/// The rows' names, or their identities in the format asked for, and nothing run.
-template <class Row>
-int list_rows(const std::vector<Row>& rows, const std::string& format) {
-  const auto named = [](const Row& row) {
-    Columns columns{{"name", row.name}};
-    const Columns identity = row.identity();
-    columns.insert(columns.end(), identity.begin(), identity.end());
-    return columns;
-  };
-  if (format == "csv") std::cout << csv_header(named(rows.front()));
-  for (const Row& row : rows) {
-    if (format == "csv") {
-      std::cout << csv_line(named(row));
-    } else if (format == "json") {
-      std::cout << json_of(named(row)) << "\n";
-    } else {
-      std::cout << row.name << "\n";
-    }
-  }
-  write_whole(std::cout, "", "stdout");
-  return 0;
-}
-
-/// All columns of a row: its name, what tells it from others, what was measured, where it comes from.
-template <class Row>
-Columns columns_of(const Row& row, const Measurement& measured) {
-  Columns all{{"name", row.name}};
-  for (const Columns& part : {row.identity(), measured.columns()}) all.insert(all.end(), part.begin(), part.end());
-  ColumnWriter visit{std::move(all)};
-  visit("entry", row.entry_name());
-  visit("config_id", row.config_id);
-  visit("emulated", emulated_device);
-  visit("schema_version", schema_version);
-  return visit.columns;
-}
-
-/// Run the rows in order and report them in the format asked for. A row has a name, identity() columns, a config_id, an
-/// entry_name() and a refusal; run(row) is its Measurement. Returns the exit status.
+/// Run the rows (each has a name, a label() and a refusal) in order and report them in the format asked for.
+/// run(row): a Measurement with counters(). Returns the exit status.
 template <class Row, class Run>
-int run_rows(const std::vector<Row>& rows, ArchId arch, const GoogleOptions& google, RowLog& log, const Run& run) {
-  check_identities(rows);
-  if (google.list) return list_rows(rows, google.format);
-  if (!google.out.empty() && !writable(google.out)) return fail("--benchmark_out=" + google.out + ": cannot write");
+int run_rows(const std::vector<Row>& rows, ArchId arch, const std::string& output, RowLog& log, const Run& run) {
+  if (!output.empty() && !writable(output)) return fail("--benchmark_out=" + output + ": cannot write");
   benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
-  Report report{columns_of(rows.front(), {}), {}};
   bool all_ok = true;
   for (const Row& row : rows) {
     benchmark::RegisterBenchmark(row.name.c_str(),
                                  [&](benchmark::State& state) {
-                                   if (&row == rows.data() && google.format != "json") ConsoleReporter::print_context();
                                    log.row = row.name;
                                    if (!row.refusal.empty()) log(row.refusal);
-                                   const Measurement measured = run(row);
-                                   all_ok = all_ok && measured.ok;
-                                   report.row = columns_of(row, measured);
-                                   for (auto _ : state) state.SetIterationTime(measured.timing.cold.median * 1e-6);
-                                   for (const auto& [name, value] : measured.console()) state.counters[name] = value;
-                                   state.SetLabel(row.entry_name());
+                                   const auto result = run(row);
+                                   all_ok = all_ok && result.ok;
+                                   for (auto _ : state) state.SetIterationTime(result.timing.cold.median * 1e-6);
+                                   for (const auto& [name, value] : result.counters()) state.counters[name] = value;
+                                   state.SetLabel(row.label());
                                  })
         ->UseManualTime()
         ->Iterations(1)
         ->Unit(benchmark::kMicrosecond);
   }
-  const auto display = reporter_for(google.format, report, "stdout");
-  const auto file = reporter_for(google.out_format, report, "--benchmark_out=" + google.out);
-  benchmark::RunSpecifiedBenchmarks(display.get(), google.out.empty() ? nullptr : file.get(), ".");  // filtered already
+  benchmark::RunSpecifiedBenchmarks(".");  // the rows are filtered already
+  if (!std::cout.flush()) return fail("cannot write to stdout");
   return all_ok ? 0 : exit_wrong;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See docs/benchmarking.md.
+#include "entries/paged_attention.hpp"
+
 #include <functional>
 #include <optional>
 #include <set>
@@ -8,7 +10,6 @@
 #include <vector>
 
 #include "bench/harness/bundle.hpp"
-#include "bench/harness/entries.hpp"
 #include "bench/harness/paged_attention_runner.hpp"
 #include "bench/harness/tool.hpp"
 #include "bench/shapes/paged_attention.hpp"
@@ -46,7 +47,15 @@ void declare(CLI::App& app, Options& o) {
   declare(app, o, o.runner);
 }
 
-using Row = PagedAttentionBenchPlan;
+struct Row {
+  PagedAttentionCase config;
+  PagedAttentionPlan plan;
+  int config_id;
+  std::string name;
+  std::string refusal;  // why the library has no plan for the config; empty if it has
+
+  std::string label() const { return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan) : "none"; }
+};
 
 /// The default entries, those of features and of native products, no two of which have a spec in common.
 std::span<const PagedAttentionEntry* const> every_entry() {
@@ -125,7 +134,7 @@ int run(int argc, char** argv) {
   if (std::set<std::string>(o.sweeps.begin(), o.sweeps.end()).size() < o.sweeps.size()) {
     return fail("--sweep names a sweep twice");
   }
-  const GoogleOptions google = initialize_google(app.remaining());
+  const std::string output = initialize_google(app.remaining());
   const bool exporting = !o.export_bundle.empty();
   if (exporting && !emulated_device) {
     return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
@@ -140,7 +149,8 @@ int run(int argc, char** argv) {
   if (exporting) return export_bundle(o.export_bundle, rows[0].config, rows[0].plan);
   RowLog log;
   PagedAttentionRunner runner(o.runner, std::ref(log));
-  return run_rows(rows, arch, google, log, [&](const Row& row) { return runner.run(row.config, row.plan); });
+  return run_rows(rows, arch, output, log,
+                  [&](const Row& row) { return runner.run(row.config, row.plan, row.config_id); });
 }
 
 }  // namespace
