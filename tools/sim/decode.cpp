@@ -95,7 +95,7 @@ std::optional<Operand> parse_operand(std::string_view s) {
       out.integer = static_cast<std::int64_t>(named.value);
       return out;
     }
-  if (s.starts_with("hwreg(")) {
+  if (s.starts_with("hwreg(") || s.starts_with("gpr_idx(")) {
     out.kind = Kind::absent;  // its number is in the encoding
     return out;
   }
@@ -239,6 +239,9 @@ bool apply_modifier(std::string_view word, Op& op, Sdwa& sdwa) {
   if (key == "lds") return op.lds = true;
   if (key == "glc" || key == "sc0") return op.glc = true;
   if (key == "bitop3" && number) return op.bitop3 = static_cast<std::uint32_t>(*number), true;
+  if (key == "cbsz" && number) return op.cbsz = static_cast<std::uint8_t>(*number), true;
+  if (key == "abid" && number) return op.abid = static_cast<std::uint8_t>(*number), true;
+  if (key == "blgp" && number) return op.blgp = static_cast<std::uint8_t>(*number), true;
   if (key == "sc1" || key == "nt" || key == "slc") return true;  // cache policy: no effect on results
   if (key == "dst_sel") return sdwa.destination = select_of(value), true;
   if (key == "src0_sel") return sdwa.source[0] = select_of(value), true;

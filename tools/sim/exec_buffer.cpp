@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "atomics.hpp"
 #include "scalar.hpp"
 #include "vector_memory.hpp"
 
@@ -57,12 +58,10 @@ void run_load(Wave& w, const Op& op) {  // vdst, vaddr, resource, soffset
       const auto [address, in_range] = lane_address(w, op, resource, op.lds ? 0 : 1, l, done, step);
       if (in_range) std::copy_n(w.memory->access(address, step, false, w.hint), step, data.begin() + done);
     }
-    if (op.lds) {
-      const u32 to = (w.s[m0] & 0xffffu) + static_cast<u32>(op.offset) + access.bytes * static_cast<u32>(l);
-      std::copy_n(data.begin(), access.bytes, w.block->lds_copy(w, to, access.bytes));
-    } else {
+    if (op.lds)
+      copy_lane(w, op, l, access, data.data());
+    else
       load_lane(w, op.arg[0].reg, l, access, data.data());
-    }
   });
   if (!op.lds) mark_pending(w, op.arg[0], true, false);
   w.counts.loaded[static_cast<int>(access.bytes)] += u64{access.bytes} * std::popcount(w.exec());
@@ -84,6 +83,26 @@ void run_store(Wave& w, const Op& op) {  // vdata, vaddr, resource, soffset
   w.counts.stored += u64{access.bytes} * std::popcount(w.exec());
 }
 
+/// With sc0 the old values replace the operands. Lanes out of range do nothing and receive 0.
+template <class F, class T>
+void run_atomic(Wave& w, const Op& op) {  // vdata, vaddr, resource, soffset
+  const Resource resource(w, op.arg[2]);
+  ++w.vm.issued;
+  const std::lock_guard lock(atomic_mutex);
+  for_active(w, [&](int l) {
+    const auto [address, in_range] = lane_address(w, op, resource, 1, l, 0, sizeof(T));
+    T old{};
+    if (in_range) {
+      std::uint8_t* at = w.memory->access(address, sizeof(T), true, w.hint);
+      old = load_bytes<T>(at);
+      const T made = F{}(old, register_value<T>(w, op.arg[0].reg, l));
+      std::memcpy(at, &made, sizeof(T));
+    }
+    if (op.glc) load_lane(w, op.arg[0].reg, l, {sizeof(T)}, reinterpret_cast<const std::uint8_t*>(&old));
+  });
+  if (op.glc) mark_pending(w, op.arg[0], true, false);
+}
+
 }  // namespace
 
 void add_buffer_instructions(InstructionTable& t) {
@@ -92,6 +111,10 @@ void add_buffer_instructions(InstructionTable& t) {
         .run = run_load, .cls = Class::vmem, .fills_first = true, .parameter = access.pack()};
   for (const auto& [name, access] : store_kinds)
     t[std::string("buffer_store_") + name] = {.run = run_store, .cls = Class::vmem, .parameter = access.pack()};
+  for_each_atomic([&t](const char* name, auto f) {
+    using F = decltype(f);
+    t[std::string("buffer_atomic_") + name] = {.run = run_atomic<F, decltype(f({}, {}))>, .cls = Class::vmem};
+  });
 }
 
 }  // namespace isa_sim

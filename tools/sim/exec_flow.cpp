@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Program flow, waits, 16-bit-immediate scalar instructions and scalar memory.
+// Program flow, waits and 16-bit-immediate scalar instructions.
 #include <algorithm>
 
 #include "code_object.hpp"
@@ -116,56 +116,12 @@ void add_immediates(InstructionTable& t) {
   t["s_cmpk_le_u32"] = cmpk([](u32 a, u32 k) { return a <= k; });
 }
 
-/// MODE: denormal control in bits 7:4, FP16_OVFL in bit 23 (CDNA3 ISA guide, "MODE register"). Only whole writes of the
-/// denormal field are accepted, anything else in MODE would silently change arithmetic.
-void set_mode(Wave& w, const Op& op, u32 value) {
-  const u32 id = op.simm16() & 63u, offset = op.simm16() >> 6 & 31u, size = (op.simm16() >> 11) + 1u;
-  if (id != 1 || offset != 4 || (size != 4 && size != 2)) throw Error("s_setreg of this field is not simulated");
-  w.mode.flush_in32 = !(value & 1u);
-  w.mode.flush_out32 = !(value & 2u);
-  if (size == 4) {
-    w.mode.flush_in16_64 = !(value & 4u);
-    w.mode.flush_out16_64 = !(value & 8u);
-  }
-}
-
-void scalar_load(Wave& w, const Op& op) {
-  // s_load_dword sdst, sbase, offset: base + offset (a constant, an SGPR, or SGPR plus `offset:`)
-  const u32 words = op.parameter;
-  const u64 base = scalar_pair(w, op.arg[1]) & ~u64{3};
-  const i64 offset = op.arg[2].kind == Kind::constant ? op.arg[2].integer : i64{scalar_word(w, op.arg[2])};
-  const u64 address = (base + static_cast<u64>(offset + op.offset)) & ~u64{3};
-  const u32 reg = op.arg[0].reg;
-  const std::uint8_t* from = w.memory->access(address, 4 * words, false, w.hint);
-  ++w.lgkm.issued;
-  ++w.scalar_loads;
-  for (u32 i = 0; i < words; ++i) {
-    w.s[reg + i] = load_bytes<u32>(from + 4 * i);
-    w.s_lgkm[reg + i] = w.lgkm.issued;
-  }
-}
-
 }  // namespace
 
 void add_flow_instructions(InstructionTable& t) {
   add_branches(t);
   add_waits(t);
   add_immediates(t);
-  t["s_setreg_b32"] = {.run = [](Wave& w, const Op& op) { set_mode(w, op, scalar_word(w, op.arg[1])); },
-                       .cls = Class::salu};
-  t["s_setreg_imm32_b32"] = {.run = [](Wave& w, const Op& op) { set_mode(w, op, op.code[1]); }, .cls = Class::salu};
-  for (const u32 words : {1u, 2u, 4u, 8u, 16u})
-    t[std::string("s_load_dword") + (words == 1 ? "" : "x") + (words == 1 ? "" : std::to_string(words))] = {
-        .run = scalar_load, .cls = Class::smem, .fills_first = true, .parameter = words};
-  // A clock that moves: the number of instructions this wave has executed.
-  for (const char* name : {"s_memtime", "s_memrealtime"})
-    t[name] = {.run =
-                   [](Wave& w, const Op& op) {
-                     w.set_pair(op.arg[0].reg, w.executed);
-                     w.s_lgkm[op.arg[0].reg] = w.s_lgkm[op.arg[0].reg + 1] = ++w.lgkm.issued;
-                     ++w.scalar_loads;
-                   },
-               .cls = Class::smem};
 }
 
 }  // namespace isa_sim

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Global, flat and scratch memory, the direct copies from global memory to LDS, and global atomics.
-#include <algorithm>
 #include <bit>
-#include <mutex>
 
+#include "atomics.hpp"
 #include "vector_memory.hpp"
 
 namespace isa_sim {
@@ -77,16 +76,15 @@ void run_store(Wave& w, const Op& op) {  // vaddr, vdata, saddr
   w.counts.stored += u64{access.bytes} * std::popcount(w.exec());
 }
 
-/// Lane l's bytes go to LDS address M0 + offset + bytes * l; the offset applies to both sides.
+/// The instruction's offset applies to both sides.
 void run_load_lds(Wave& w, const Op& op) {  // vaddr, saddr
-  const u32 bytes = op.parameter, base = (w.s[m0] & 0xffffu) + static_cast<u32>(op.offset);
+  const Access access = Access::unpack(op.parameter);
   issue<false>(w);
   for_active(w, [&](int l) {
     const u64 address = lane_address(w, op.arg[0], op.arg[1], op.offset, l);
-    const std::uint8_t* from = w.memory->access(address, bytes, false, w.hint);
-    std::copy_n(from, bytes, w.block->lds_copy(w, base + bytes * static_cast<u32>(l), bytes));
+    copy_lane(w, op, l, access, w.memory->access(address, access.bytes, false, w.hint));
   });
-  w.counts.loaded[static_cast<int>(bytes)] += u64{bytes} * std::popcount(w.exec());
+  w.counts.loaded[static_cast<int>(access.bytes)] += u64{access.bytes} * std::popcount(w.exec());
 }
 
 /// Scratch address: vaddr + saddr + offset, either of them may be absent.
@@ -114,8 +112,6 @@ void run_scratch_store(Wave& w, const Op& op) {
   });
 }
 
-std::mutex atomic_mutex;  // blocks run on several threads
-
 /// Without sc0: vaddr, vdata, saddr. With it: vdst first, which receives the old value.
 template <class F, class T, bool compares>
 void run_atomic(Wave& w, const Op& op) {
@@ -128,46 +124,24 @@ void run_atomic(Wave& w, const Op& op) {
     const u64 address = lane_address(w, vaddr, saddr, op.offset, l);
     if (address % sizeof(T)) throw Error("misaligned atomic at " + hex(address));
     std::uint8_t* at = w.memory->access(address, sizeof(T), true, w.hint);
-    const auto operand = [&](int reg) {
-      if constexpr (words == 2)
-        return std::bit_cast<T>(w.v[reg][l] | u64{w.v[reg + 1][l]} << 32);
-      else
-        return std::bit_cast<T>(w.v[reg][l]);
-    };
     const T old = load_bytes<T>(at);
     T made;
     if constexpr (compares)
-      made = old == operand(data.reg + words) ? operand(data.reg) : old;  // new value first, then the expected one
+      made = old == register_value<T>(w, data.reg + words, l) ? register_value<T>(w, data.reg, l)
+                                                              : old;  // new value first, then the expected one
     else
-      made = F{}(old, operand(data.reg));
+      made = F{}(old, register_value<T>(w, data.reg, l));
     std::memcpy(at, &made, sizeof(T));
     if (op.glc) load_lane(w, op.arg[0].reg, l, {sizeof(T)}, reinterpret_cast<const std::uint8_t*>(&old));
   });
   if (op.glc) mark_pending(w, op.arg[0], true, false);
 }
 
-template <class T, class F>
-void add_atomic(InstructionTable& t, const std::string& name, F) {
-  t["global_atomic_" + name] = {.run = run_atomic<F, T, false>, .cls = Class::vmem};
-}
-
 void add_atomics(InstructionTable& t) {
-  add_atomic<u32>(t, "add", [](u32 a, u32 b) { return a + b; });
-  add_atomic<u32>(t, "sub", [](u32 a, u32 b) { return a - b; });
-  add_atomic<u32>(t, "umin", [](u32 a, u32 b) { return std::min(a, b); });
-  add_atomic<u32>(t, "umax", [](u32 a, u32 b) { return std::max(a, b); });
-  add_atomic<i32>(t, "smin", [](i32 a, i32 b) { return std::min(a, b); });
-  add_atomic<i32>(t, "smax", [](i32 a, i32 b) { return std::max(a, b); });
-  add_atomic<u32>(t, "and", [](u32 a, u32 b) { return a & b; });
-  add_atomic<u32>(t, "or", [](u32 a, u32 b) { return a | b; });
-  add_atomic<u32>(t, "xor", [](u32 a, u32 b) { return a ^ b; });
-  add_atomic<u32>(t, "swap", [](u32, u32 b) { return b; });
-  add_atomic<u32>(t, "inc", [](u32 a, u32 b) { return a >= b ? 0u : a + 1; });
-  add_atomic<float>(t, "add_f32", [](float a, float b) { return a + b; });
-  add_atomic<double>(t, "add_f64", [](double a, double b) { return a + b; });
-  add_atomic<u64>(t, "add_x2", [](u64 a, u64 b) { return a + b; });
-  add_atomic<u64>(t, "umax_x2", [](u64 a, u64 b) { return std::max(a, b); });
-  add_atomic<u64>(t, "swap_x2", [](u64, u64 b) { return b; });
+  for_each_atomic([&t](const char* name, auto f) {
+    using F = decltype(f);
+    t[std::string("global_atomic_") + name] = {.run = run_atomic<F, decltype(f({}, {})), false>, .cls = Class::vmem};
+  });
   const auto never = [](auto a, auto) { return a; };
   t["global_atomic_cmpswap"] = {.run = run_atomic<decltype(never), u32, true>, .cls = Class::vmem};
   t["global_atomic_cmpswap_x2"] = {.run = run_atomic<decltype(never), u64, true>, .cls = Class::vmem};
@@ -189,10 +163,10 @@ void add_global_instructions(InstructionTable& t, Arch arch) {
     add(std::string("flat_store_") + name, run_store<true>, false, access.pack());
     add(std::string("scratch_store_") + name, run_scratch_store, false, access.pack());
   }
-  add("global_load_lds_dword", run_load_lds, false, 4);
-  if (arch == Arch::gfx950) {
-    add("global_load_lds_dwordx3", run_load_lds, false, 12);
-    add("global_load_lds_dwordx4", run_load_lds, false, 16);
+  for (const auto& [name, access] : load_kinds) {
+    const bool wide = access.bytes > 8, known = access.bytes <= 4 && !access.d16;
+    if (known || (wide && arch == Arch::gfx950))
+      add(std::string("global_load_lds_") + name, run_load_lds, false, access.pack());
   }
   add_atomics(t);
   // Cache control: memory here is coherent. A write-back counts in vmcnt, an invalidation does not.

@@ -8,6 +8,7 @@
 namespace isa_sim {
 namespace {
 
+using u16 = std::uint16_t;
 using u32 = std::uint32_t;
 using i32 = std::int32_t;
 using u64 = std::uint64_t;
@@ -61,6 +62,41 @@ void run_write2(Wave& w, const Op& op) {  // vaddr, vdata0, vdata1
     store_lane(w, op.arg[2].reg, l, {bytes}, at(op.offset1));
   });
   count(w, 2 * bytes);
+}
+
+/// ds_read_b64_tr_b16, _b8, _b4 and ds_read_b96_tr_b6: every 16 lanes read the rows of a matrix with 16 columns of
+/// `bits`-wide elements, row after row, each lane its share; lane l of them receives column l (CDNA4 ISA guide, "MFMA
+/// transpose load from LDS", which wants EXEC full and addresses aligned to the size, of 96 bits to 16 bytes).
+template <u32 bits>
+void run_read_transposed(Wave& w, const Op& op) {  // vdst, vaddr
+  constexpr u32 words = bits == 6 ? 3 : 2, rows = 32 * words / bits, columns = 16;
+  if (w.exec() != ~u64{0}) throw Error("a transposed read with inactive lanes is undefined");
+  ++w.lgkm.issued;
+  std::array<u16, wave_lanes * rows> elements;  // of 16 lanes: row by row
+  for_active(w, [&](int l) {
+    const u32 address = lane_base(w, op.arg[1], l) + static_cast<u32>(op.offset);
+    if (address % (bits == 6 ? 16 : 8))
+      throw Error("misaligned transposed read of LDS address " + std::to_string(address));
+    const std::uint8_t* from = w.block->lds_read(w, address, 4 * words);
+    for (u32 e = 0; e < rows; ++e) {
+      const u32 byte = bits * e / 8, shift = bits * e % 8;
+      const u32 pair = from[byte] | (shift + bits > 8 ? u32{from[byte + 1]} << 8 : 0u);
+      elements[rows * static_cast<u32>(l) + e] = static_cast<u16>(pair >> shift & ((1u << bits) - 1));
+    }
+  });
+  for (u32 l = 0; l < wave_lanes; ++l) {
+    std::array<u64, 2> made{};
+    for (u32 row = 0; row < rows; ++row) {
+      const u64 element = elements[l / columns * columns * rows + row * columns + l % columns];
+      const u32 at = bits * row;
+      made[at / 64] |= element << at % 64;
+      if (at % 64 + bits > 64) made[1] |= element >> (64 - at % 64);
+    }
+    for (u32 word = 0; word < words; ++word)
+      w.v[op.arg[0].reg + word][l] = static_cast<u32>(made[word / 2] >> 32 * (word % 2));
+  }
+  mark_pending(w, op.arg[0], false, true);
+  count(w, 4 * words);
 }
 
 /// ds_bpermute: lane l reads lane (address / 4) % 64, 0 from an inactive one.
@@ -122,13 +158,19 @@ void add_atomic(InstructionTable& t, const std::string& name, const std::string&
 
 }  // namespace
 
-void add_lds_instructions(InstructionTable& t) {
+void add_lds_instructions(InstructionTable& t, Arch arch) {
   const auto add = [&t](const std::string& name, Handler run, bool fills, Access access = {}) {
     t[name] = {.run = run, .cls = Class::lds, .fills_first = fills, .parameter = access.pack()};
   };
   for (const auto& [name, bytes] : {std::pair{"b32", 4u}, {"b64", 8u}, {"b96", 12u}, {"b128", 16u}}) {
     add(std::string("ds_read_") + name, run_read, true, {bytes});
     add(std::string("ds_write_") + name, run_write, false, {bytes});
+  }
+  if (arch == Arch::gfx950) {
+    add("ds_read_b64_tr_b16", run_read_transposed<16>, true);
+    add("ds_read_b64_tr_b8", run_read_transposed<8>, true);
+    add("ds_read_b64_tr_b4", run_read_transposed<4>, true);
+    add("ds_read_b96_tr_b6", run_read_transposed<6>, true);
   }
   add("ds_read_u8", run_read, true, {1});
   add("ds_read_i8", run_read, true, {1, true});
@@ -153,6 +195,8 @@ void add_lds_instructions(InstructionTable& t) {
   add("ds_bpermute_b32", run_bpermute, true);
   add("ds_permute_b32", run_permute, true);
   add("ds_swizzle_b32", run_swizzle, true);
+  add_atomic<u32>(t, "sub", "u32", [](u32 a, u32 b) { return a - b; });
+  add_atomic<u32>(t, "xor", "b32", [](u32 a, u32 b) { return a ^ b; });
   add_atomic<u32>(t, "add", "u32", [](u32 a, u32 b) { return a + b; });
   add_atomic<u32>(t, "or", "b32", [](u32 a, u32 b) { return a | b; });
   add_atomic<u32>(t, "and", "b32", [](u32 a, u32 b) { return a & b; });

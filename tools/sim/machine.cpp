@@ -84,9 +84,14 @@ void run_until_barrier(const Context& c, Wave& w) {
     if (w.pc >= ops.size()) throw Error("execution ran past the end of the code");
     const Op& op = ops[w.pc++];
     try {
+      const bool vector = op.cls <= Class::valu || op.cls == Class::vmem || op.cls == Class::lds;
+      if (vector && w.skips_vector) continue;
       w.check_waits(op);
       ++w.counts.instructions[static_cast<int>(op.cls)];
-      op.run(w, op);
+      if (w.indexed && op.cls == Class::valu)
+        op.run(w, indexed(w, op));
+      else
+        op.run(w, op);
       // vmcnt has 6 bits: what would overflow it is not issued before the oldest is done, and clang counts on that.
       if (w.vm.outstanding() > 63) w.wait(63, ~0u);
       if (++w.executed > c.options.max_wave_instructions) throw Error("the wave does not end");
@@ -102,6 +107,7 @@ void run_block(const Context& c, Block& block, Counts& counts) {
   const std::size_t lds_bytes = c.kernel.lds_bytes + c.launch.dynamic_lds_bytes;
   block.lds.assign(lds_bytes, memory_poison);
   block.shadow.assign((lds_bytes + 3) / 4, LdsShadow{});
+  block.arch = c.object.arch;
   block.program = &c.object.program;
   block.load_base = c.load_base;
   block.epoch = 1;

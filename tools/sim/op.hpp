@@ -113,6 +113,7 @@ struct Op {
   bool fills_first = false;  // a load: arg[0] is written when memory answers
   bool saddr = false, lds = false, glc = false, offen = false, idxen = false;
   std::uint32_t bitop3 = 0;
+  std::uint8_t cbsz = 0, abid = 0, blgp = 0;  // MFMA: formats of A and B, or broadcasts
   std::array<Operand, max_operands> arg{};
   std::shared_ptr<const Dpp> dpp;
   std::shared_ptr<const Sdwa> sdwa;
@@ -129,16 +130,20 @@ const InstructionTable& instruction_table(Arch arch);
 
 void add_scalar_instructions(InstructionTable& table);
 void add_flow_instructions(InstructionTable& table);
+void add_mode_instructions(InstructionTable& table);
+void add_scalar_memory_instructions(InstructionTable& table);
 void add_float_instructions(InstructionTable& table);
 void add_integer_instructions(InstructionTable& table);
 void add_convert_instructions(InstructionTable& table, Arch arch);
+void add_micro_instructions(InstructionTable& table, Arch arch);
 void add_compare_instructions(InstructionTable& table);
 void add_lane_instructions(InstructionTable& table);
 void add_packed_instructions(InstructionTable& table);
 void add_mfma_instructions(InstructionTable& table, Arch arch);
+void add_scaled_mfma_instructions(InstructionTable& table);
 void add_global_instructions(InstructionTable& table, Arch arch);
 void add_buffer_instructions(InstructionTable& table);
-void add_lds_instructions(InstructionTable& table);
+void add_lds_instructions(InstructionTable& table, Arch arch);
 
 /// Decode one line of `llvm-objdump -d` into an Op; throws Error naming an instruction, operand or modifier it does
 /// not know. `branch target` stays unresolved.

@@ -70,6 +70,17 @@ inline void store_lane(const Wave& w, int reg, int lane, const Access& access, s
   }
 }
 
+/// A lane's part of a copy straight to LDS: lane l writes at M0 + instruction offset + 4 l, of three or four dwords
+/// + 16 l; narrow ones fill a dword (CDNA3 and CDNA4 ISA guides, "Memory buffer load to LDS"). gfx942 has 16 bits of M0.
+inline void copy_lane(Wave& w, const Op& op, int lane, const Access& access, const std::uint8_t* from) {
+  const std::uint32_t base = w.s[m0] & (w.block->arch == Arch::gfx942 ? 0xffffu : ~0u);
+  const std::uint32_t bytes = access.bytes < 4 ? 4 : access.bytes, stride = bytes > 4 ? 16 : 4;
+  std::uint8_t* to = w.block->lds_copy(
+      w, base + static_cast<std::uint32_t>(op.offset) + stride * static_cast<std::uint32_t>(lane), bytes);
+  const std::uint32_t narrow = access.bytes < 4 ? narrow_value(access, from, 0) : 0;
+  std::memcpy(to, access.bytes < 4 ? reinterpret_cast<const std::uint8_t*>(&narrow) : from, bytes);
+}
+
 /// The registers of `a` are filled when the operation just issued completes.
 inline void mark_pending(Wave& w, const Operand& a, bool vm, bool lgkm) {
   for (int r = a.reg; r < a.reg + a.words; ++r) {

@@ -70,6 +70,7 @@ struct Wave {
   std::size_t pc = 0;  // index of the next Op
   std::uint64_t executed = 0;
   bool scc = false;
+  bool indexed = false, skips_vector = false;  // s_set_gpr_idx_on, s_setvskip
   FloatMode mode{};
   std::array<std::uint32_t, scalar_registers> s{};
   std::unique_ptr<Row[]> v = std::make_unique<Row[]>(vector_registers);
@@ -101,6 +102,9 @@ struct Wave {
   void check_waits(const Op& op) const;
 };
 
+/// The instruction with its vector registers moved as M0 says, while s_set_gpr_idx_on holds.
+Op indexed(const Wave& wave, const Op& op);
+
 struct Program;
 
 struct Block {
@@ -109,6 +113,7 @@ struct Block {
   std::vector<LdsShadow> shadow;
   std::vector<std::unique_ptr<Wave>> waves;
   std::uint32_t epoch = 1;  // barriers passed
+  Arch arch = Arch::gfx950;
   const Program* program = nullptr;
   std::uint64_t load_base = 0;  // where the code object was placed
   std::uint32_t scratch_bytes = 0;
