@@ -2,8 +2,8 @@
 // Combine of partial attention results for the harness of row operations: its configs, tensors, work and tolerance.
 #pragma once
 
-#include "bench/harness/entries.hpp"
 #include "bench/harness/row_op.hpp"
+#include "entries/attention_combine.hpp"
 #include "tilewave/reference/attention_combine.hpp"
 
 namespace tilewave::bench {

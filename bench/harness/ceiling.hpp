@@ -10,8 +10,8 @@
 
 #include "bench/harness/device.hpp"
 #include "bench/harness/stats.hpp"
-#include "bench/harness/traffic.hpp"
 #include "bench/harness/work.hpp"
+#include "entries/traffic.hpp"
 
 namespace tilewave::bench {
 

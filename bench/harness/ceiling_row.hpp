@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/harness/entries.hpp"
 #include "bench/harness/measurement.hpp"
 #include "bench/harness/rows.hpp"
+#include "entries/vec_add.hpp"
 #include "tilewave/reference/rows.hpp"
 
 namespace tilewave::bench {

@@ -2,8 +2,8 @@
 // Quantisations and dequantisations for the harness of row operations: their configs, tensors, work and tolerance.
 #pragma once
 
-#include "bench/harness/entries.hpp"
 #include "bench/harness/row_op.hpp"
+#include "entries/quant.hpp"
 
 namespace tilewave::bench {
 

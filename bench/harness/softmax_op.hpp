@@ -2,8 +2,8 @@
 // Softmaxes for the harness of row operations: their configs, tensors, work and tolerance.
 #pragma once
 
-#include "bench/harness/entries.hpp"
 #include "bench/harness/row_op.hpp"
+#include "entries/softmax.hpp"
 
 namespace tilewave::bench {
 

@@ -164,7 +164,4 @@ inline constexpr auto traffic_entries = []<std::size_t... i>(std::index_sequence
 }
 (std::make_index_sequence<traffic_policy_count(S)>{});
 
-/// All of this room, as the other all_*_entries() of bench/harness/entries.hpp.
-std::span<const TrafficEntry* const> all_traffic_entries();
-
 }  // namespace tilewave

@@ -76,6 +76,21 @@ TEST_CASE("rounding helpers agree with their definitions") {
   CHECK(max_of(3, -4) == 3);
 }
 
+TEST_CASE("disjoint places, by any strides") {
+  constexpr std::int64_t far = std::int64_t{1} << 62;
+  STATIC_REQUIRE(disjoint(64, 4, 16, 4, 16));
+  STATIC_REQUIRE(disjoint(16, 4, 64, 4, 16));
+  STATIC_REQUIRE_FALSE(disjoint(63, 4, 16, 4, 16));
+  STATIC_REQUIRE_FALSE(disjoint(64, 4, 15, 4, 16));
+  STATIC_REQUIRE_FALSE(disjoint(0, 2, 16, 4, 16));
+  STATIC_REQUIRE(disjoint(0, 1, 16, 4, 16));
+  STATIC_REQUIRE(disjoint(16, 4, 0, 1, 16));
+  STATIC_REQUIRE_FALSE(disjoint(-64, 4, 16, 4, 16));
+  // Multiples that overflow: not a constant expression if they were made.
+  STATIC_REQUIRE_FALSE(disjoint(far, 4, far, 4, 16));
+  STATIC_REQUIRE_FALSE(disjoint(64, 4, far, 4, 128));
+}
+
 TEST_CASE("Max prefers numbers to NaN and +0 to -0, in either order") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(Max{}(nan, -1.0f) == -1.0f);

@@ -2,25 +2,26 @@
 // Every row kernel of some neighbouring specs in one code object, since a code object of one would be mostly headers;
 // each can be told by its name, which ends in the indices of its spec and its policy. Compiled with
 //   ROOM             gfx942 or gfx950
-//   OP, NAME         norm and Norm: ops/<OP>/registry.hpp with <OP>_specs, <OP>_policies, and the kernel <NAME>
+//   LIST, OP, NAME, HEADER   norm_wide, norm, Norm, wide_specs: ops/<OP>/<HEADER>.hpp with <LIST>_specs and <OP>_policies, and
+//                    the kernel <NAME>
 //   FIRST, COUNT     the specs: index of the first in the architecture's, and how many there are if so many are left
 
 #define STRING_OF(x) #x
 #define JOINED(a, b) a##b
 // clang-format off
 #define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
-#define REGISTRY_OF(op) STRING_OF(tilewave/ops/op/registry.hpp)
+#define HEADER_OF(op, header) STRING_OF(tilewave/ops/op/header.hpp)
 // clang-format on
-#define SPECS_OF(op) JOINED(op, _specs)
+#define SPECS_OF(list) JOINED(list, _specs)
 #define POLICIES_OF(op) JOINED(op, _policies)
 #include BACKEND_OF(ROOM)
-#include REGISTRY_OF(OP)
+#include HEADER_OF(OP, HEADER)
 
 #include <tuple>
 
 namespace tilewave::ROOM {
 
-constexpr auto specs = SPECS_OF(OP)(Backend::facts.id);
+constexpr auto specs = SPECS_OF(LIST)(Backend::facts.id);
 template <int s>
 constexpr RowPolicies policies = POLICIES_OF(OP)(Backend::facts.id, specs[s]);
 

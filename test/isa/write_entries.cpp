@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tilewave/arch/host/backend.hpp"
-#include "tilewave/ops/norm/registry.hpp"
+#include "tilewave/ops/norm/wide_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
@@ -167,11 +167,11 @@ ordered_json row_claims(const QuantSpec& s, const RowPolicy& p) {
 /// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<s, i>, in the code
 /// object of its ROW_GROUP specs.
 template <ArchId arch, class Specs, class Policies>
-void add_rows(ordered_json& file, const char* op, const Specs& specs, Policies policies_of) {
+void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
   const std::string name(name_of(arch));
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const RowPolicies policies = policies_of(arch, specs[s]);
-    const std::string code_object = std::string(op) + "_" + name + "_" + std::to_string(s / ROW_GROUP) + ".co";
+    const std::string code_object = list + "_" + name + "_" + std::to_string(s / ROW_GROUP) + ".co";
     for (int i = 0; i < policies.count; ++i) {
       const RowPolicy& policy = policies.list[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
@@ -218,9 +218,10 @@ void add_arch(ordered_json& file) {
       [&](auto i) { file["entries"].push_back(combine_claims<arch, paged_attention_head_sizes[i]>()); });
   file["entries"].push_back(combine_claims<arch, 64, DType::f16>());
   file["entries"].push_back(combine_claims<arch, 128, DType::f16>());
-  add_rows<arch>(file, "norm", norm_specs(arch), norm_policies);
-  add_rows<arch>(file, "quant", quant_specs(arch), quant_policies);
-  add_rows<arch>(file, "softmax", softmax_specs(arch), softmax_policies);
+  add_rows<arch>(file, "norm", "norm", norm_specs(arch), norm_policies);
+  add_rows<arch>(file, "norm_wide", "norm", norm_wide_specs(arch), norm_policies);
+  add_rows<arch>(file, "quant", "quant", quant_specs(arch), quant_policies);
+  add_rows<arch>(file, "softmax", "softmax", softmax_specs(arch), softmax_policies);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bundles: outputs are compared as the bundle says, and a broken bundle is one clear error.
-#include "bundle.hpp"
+#include "sim/bundle.hpp"
 
 #include <unistd.h>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/harness/bundle.hpp"
-#include "bundle.hpp"
+#include "sim/bundle.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {

@@ -10,7 +10,9 @@
 
 #include <vector>
 
-#include "bench/harness/entries.hpp"
+#include "entries/norm.hpp"
+#include "entries/quant.hpp"
+#include "entries/softmax.hpp"
 
 namespace tilewave {
 namespace {

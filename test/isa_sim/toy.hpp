@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "machine.hpp"
+#include "sim/machine.hpp"
 
 namespace isa_sim::test {
 

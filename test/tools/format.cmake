@@ -5,7 +5,7 @@ cmake_minimum_required(VERSION 3.25)
 
 execute_process(COMMAND ${FORMAT} --version RESULT_VARIABLE result OUTPUT_VARIABLE version ERROR_QUIET)
 if(NOT result EQUAL 0 OR NOT version MATCHES "clang-format version 14\\.")
-  message(STATUS "no clang-format 14 here")
+  message(STATUS "skipped: no clang-format 14 here")
   return()
 endif()
 foreach(folder include bench test docs)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_pa;..." -P gfx_preset.cmake
+# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_pa ..." -P gfx_preset.cmake
 # The preset of an AMD room configures, compiles and links; without an AMD GPU its programs say so in one line and exit.
 cmake_minimum_required(VERSION 3.25)
+separate_arguments(TARGETS)
 
 function(run)
   execute_process(COMMAND ${ARGN} WORKING_DIRECTORY ${SOURCE} RESULT_VARIABLE result)

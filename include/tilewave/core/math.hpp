@@ -21,11 +21,12 @@ TILEWAVE_HOST_DEVICE constexpr T align_up(T a, T b) {
   return ceil_div(a, b) * b;
 }
 /// Whether no two of a x b places, each `width` elements wide and these strides apart, share an element: those of one
-/// extent lie inside those of the other.
+/// extent lie inside those of the other. Any strides; whether their multiples can be addressed Region tells.
 constexpr bool disjoint(std::int64_t a_stride, std::int64_t a, std::int64_t b_stride, std::int64_t b,
                         std::int64_t width) {
   const auto inside = [&](std::int64_t inner, std::int64_t count, std::int64_t outer, std::int64_t outer_count) {
-    return (count == 1 || inner >= width) && (outer_count == 1 || outer >= (count - 1) * inner + width);
+    const bool fits = outer >= width && (count == 1 || (inner > 0 && count - 1 <= (outer - width) / inner));
+    return (count == 1 || inner >= width) && (outer_count == 1 || fits);
   };
   return inside(a_stride, a, b_stride, b) || inside(b_stride, b, a_stride, a);
 }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/harness/entries.hpp"
+#include "entries/attention_combine.hpp"
 #include "test/ops/rows.hpp"
 
 namespace tilewave::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Combine of partial results: bad problems get a named status and a reason, empty ones are fine.
-#include "bench/harness/entries.hpp"
+#include "entries/attention_combine.hpp"
 #include "test/ops/rows.hpp"
 
 namespace tilewave::test {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/harness/entries.hpp"
 #include "bench/harness/paged_attention_case.hpp"
+#include "entries/paged_attention.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What quant_check refuses, and that nothing is written then.
-#include "bench/harness/entries.hpp"
+#include "entries/quant.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Every entry against the reference in double: boundary columns, strides, every scale, ties, saturation, what is not
 // finite.
+#include "entries/quant.hpp"
+
 #include <functional>
 
-#include "bench/harness/entries.hpp"
 #include "test/core/fp8_table.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/quant/registry.hpp"

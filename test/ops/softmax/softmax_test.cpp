@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every entry against the reference in double: boundary columns, strides, masks, rows that see nothing, -inf and NaN.
-#include "bench/harness/entries.hpp"
+#include "entries/softmax.hpp"
+
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 

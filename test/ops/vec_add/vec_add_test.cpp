@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every entry against sums in double: boundary counts, misaligned and shared tensors, infinities and NaN, far addresses.
-#include "bench/harness/entries.hpp"
+#include "entries/vec_add.hpp"
+
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/vec_add/registry.hpp"
 #if !TILEWAVE_ON_GPU_COMPILER

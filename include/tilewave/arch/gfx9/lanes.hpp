@@ -100,21 +100,6 @@ struct Lanes {
     return low | high;
   }
 
-  /// v_cvt_pk_f32_fp8 decodes the chip's own flavour; every fp8 value is exact in bf16, so the low half is zero.
-  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
-    const auto low = __builtin_amdgcn_cvt_pk_f32_fp8(static_cast<int>(word), false);
-    const auto high = __builtin_amdgcn_cvt_pk_f32_fp8(static_cast<int>(word), true);
-    return {{high_halves(low[0], low[1]), high_halves(high[0], high[1])}};
-  }
-
-  /// Exact, so rounding toward zero does no harm: v_cvt_pkrtz_f16_f32 takes a pair.
-  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8_to_f16(std::uint32_t word) {
-    const auto low = __builtin_amdgcn_cvt_pk_f32_fp8(static_cast<int>(word), false);
-    const auto high = __builtin_amdgcn_cvt_pk_f32_fp8(static_cast<int>(word), true);
-    return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_pkrtz(low[0], low[1])),
-             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_pkrtz(high[0], high[1]))}};
-  }
-
   template <int a, int b, int c, int d>
   TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     constexpr std::uint32_t selector = a | b << 8 | c << 16 | d << 24;

@@ -17,6 +17,16 @@ struct Lanes : gfx9::Lanes {
   TILEWAVE_DEVICE static std::uint32_t pack_fp8(float a, float b, float c, float d) {
     return pack_fp8_of<DType::fp8_e4m3fn>(a, b, c, d);
   }
+
+  /// v_cvt_scalef32_pk_bf16_fp8, new with CDNA4, times a scale of 1: a pair in one operation, exactly.
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
+    return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, true))}};
+  }
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8_to_f16(std::uint32_t word) {
+    return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, false)),
+             __builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_f16_fp8(word, 1.0f, true))}};
+  }
 };
 
 }  // namespace tilewave::gfx950

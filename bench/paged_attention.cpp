@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See docs/benchmarking.md.
+#include "entries/paged_attention.hpp"
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/harness/bundle.hpp"
+#include "bench/harness/paged_attention_runner.hpp"
+#include "bench/harness/tool.hpp"
+#include "bench/shapes/paged_attention.hpp"
+
+namespace {
+
+using namespace tilewave;
+using namespace tilewave::bench;
+
+struct Options : ToolOptions {
+  std::vector<std::string> sweeps{"default"};
+  std::string inputs = "uniform";
+  std::string export_bundle;
+  int every = 1;
+  int splits = 0;
+  RunnerOptions runner;
+};
+
+void declare(CLI::App& app, Options& o) {
+  std::vector<std::string> sweeps;
+  std::string listed;
+  for (const Sweep sweep : all_sweeps) listed += sweeps.emplace_back(name_of(sweep)) + ", ";
+  app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(sweeps));
+  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
+      ->check(CLI::Range(1, 9999));
+  app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
+      ->check(CLI::Range(1, max_splits));
+  app.add_option("--inputs", o.inputs, "uniform, or varied: a different magnitude for every token")
+      ->check(CLI::IsMember({"uniform", "varied"}));
+  app.add_option("--check-pairs", o.runner.check_pairs, "(sequence, kv head) pairs to verify per row (default: all)")
+      ->check(CLI::Range(1, 1 << 30));
+  app.add_option("--export-bundle", o.export_bundle, "write a repro bundle of the one matching row to this directory");
+  declare(app, o, o.runner);
+}
+
+struct Row {
+  PagedAttentionCase config;
+  PagedAttentionPlan plan;
+  int config_id;
+  std::string name;
+  std::string refusal;  // why the library has no plan for the config; empty if it has
+
+  std::string label() const { return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan) : "none"; }
+};
+
+/// The default entries, those of features and of native products, no two of which have a spec in common.
+std::span<const PagedAttentionEntry* const> every_entry() {
+  static const std::vector<const PagedAttentionEntry*> entries = [] {
+    std::vector<const PagedAttentionEntry*> all;
+    for (const auto list :
+         {all_paged_attention_entries(), all_paged_attention_feature_entries(), all_paged_attention_native_entries()}) {
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    return all;
+  }();
+  return entries;
+}
+
+/// The rows of a sweep, in the order of its configs, then of the entries.
+std::vector<Row> rows_of(Sweep sweep, ArchId arch, const Options& o) {
+  const std::span<const PagedAttentionEntry* const> entries = every_entry();
+  std::vector<Row> rows;
+  int config_id = first_config_id(sweep);
+  for (PagedAttentionCase c : cases_of(sweep, arch)) {
+    c.seed = o.seed;
+    if (o.inputs == name_of(Inputs::varied)) c.inputs = Inputs::varied;
+    // Selection looks at shapes only, but a problem without tensors is not a valid one.
+    alignas(16) static std::byte somewhere[16];
+    PagedAttentionProblem p = shape_of(c);
+    p.q = p.k = p.v = p.out = somewhere;
+    p.k_scale = p.v_scale = reinterpret_cast<const float*>(somewhere);
+    p.block_table = p.context_lengths = reinterpret_cast<const std::int32_t*>(somewhere);
+    std::vector<PagedAttentionPlan> plans;
+    std::string refusal;
+    const auto select = [&](std::span<const PagedAttentionEntry* const> candidates) {
+      PagedAttentionPlan plan;
+      const Status status = paged_attention_select(p, candidates, facts_of(arch), plan);
+      if (!status.ok()) {
+        refusal = std::string(name_of(status.code)) + ": " + status.reason;
+        return;
+      }
+      if (o.splits > 0 && !plan.entry->policy.balanced()) plan.num_splits = o.splits;
+      plans.push_back(plan);
+    };
+    if (o.policies == "all") {
+      for (std::size_t i = 0; i < entries.size(); ++i) select(entries.subspan(i, 1));
+    } else {
+      select(entries);
+    }
+    if (plans.empty()) plans.push_back({});
+    for (const PagedAttentionPlan& plan : plans) {
+      const std::string policy = plan.entry != nullptr ? name_of(plan) : "none";
+      rows.push_back(
+          {c, plan, config_id, "pa_decode/" + name_of(c) + "/" + policy, plan.entry != nullptr ? "" : refusal});
+    }
+    ++config_id;
+  }
+  return rows;
+}
+
+/// The rows of all sweeps that the filter and --every leave. What several sweeps have is one row, of the first of them.
+std::vector<Row> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
+  const auto wanted = row_filter(filter);
+  std::vector<Row> rows;
+  std::set<std::string> names;  // of what the filter leaves
+  for (const std::string& sweep : o.sweeps) {
+    for (Row& row : rows_of(*sweep_named(sweep), arch, o)) {
+      if (!wanted(row.name) || !names.insert(row.name).second) continue;
+      if ((names.size() - 1) % o.every == 0) rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+int run(int argc, char** argv) {
+  Options o;
+  CLI::App app("Correctness and speed of paged-attention decode.", tool_name);
+  declare(app, o);
+  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+  if (std::set<std::string>(o.sweeps.begin(), o.sweeps.end()).size() < o.sweeps.size()) {
+    return fail("--sweep names a sweep twice");
+  }
+  const std::string output = initialize_google(app.remaining());
+  const bool exporting = !o.export_bundle.empty();
+  if (exporting && !emulated_device) {
+    return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
+  }
+  const ArchId arch = choose_arch(o.arch, all_paged_attention_entries());
+  const std::string filter = benchmark::GetBenchmarkFilter();
+  const std::vector<Row> rows = chosen_rows(arch, o, filter);
+  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  if (exporting && rows.size() > 1) {
+    return fail("--export-bundle takes one row, --benchmark_filter leaves " + std::to_string(rows.size()));
+  }
+  if (exporting) return export_bundle(o.export_bundle, rows[0].config, rows[0].plan);
+  RowLog log;
+  PagedAttentionRunner runner(o.runner, std::ref(log));
+  return run_rows(rows, arch, output, log,
+                  [&](const Row& row) { return runner.run(row.config, row.plan, row.config_id); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_tool("bench_pa", [&] { return run(argc, argv); });
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// bench_ceiling: how fast memory can be read, copied, written and added up, and what a launch costs, one row per config
+// and policy. See docs/benchmarking.md.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/harness/tool.hpp"
+#include "bench/shapes/ceiling.hpp"
+
+namespace {
+
+using namespace tilewave;
+using namespace tilewave::bench;
+
+/// The rows of the sweep, in the order of its configs, then of the entries. `selected` takes the first of those.
+std::vector<CeilingPlan> plans_of(ArchId arch, const ToolOptions& o) {
+  std::vector<CeilingPlan> plans;
+  int config_id = 0;
+  for (CeilingCase c : ceiling_sweep(arch)) {
+    c.seed = o.seed;
+    const std::size_t before = plans.size();
+    const auto add = [&](const TrafficEntry* traffic, const VecAddEntry* vec_add) {
+      if (o.policies == "selected" && plans.size() > before) return;
+      plans.push_back({c, traffic, vec_add, config_id, "", ""});
+      plans.back().name = name_of(c) + "/" + name_of(plans.back().policy());
+    };
+    if (c.kind == CeilingKind::vec_add) {
+      for (const VecAddEntry* e : all_vec_add_entries()) {
+        if (e->arch == arch && e->spec.x == c.x) add(nullptr, e);
+      }
+    } else {
+      for (const TrafficEntry* e : all_traffic_entries()) {
+        if (e->arch == arch && e->spec.kind == static_cast<TrafficKind>(c.kind)) add(e, nullptr);
+      }
+    }
+    ++config_id;
+  }
+  return plans;
+}
+
+int run(int argc, char** argv) {
+  ToolOptions o;
+  MeasureOptions measure;
+  CLI::App app("The speed of memory and of a launch: what other benchmarks divide by.", tool_name);
+  declare(app, o, measure);
+  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+  measure.measure_ceilings = false;  // the rows are the measurement
+  const std::string output = initialize_google(app.remaining());
+  const ArchId arch = choose_arch(o.arch, all_traffic_entries());
+  const std::string filter = benchmark::GetBenchmarkFilter();
+  const auto wanted = row_filter(filter);
+  std::vector<CeilingPlan> rows = plans_of(arch, o);
+  std::erase_if(rows, [&](const CeilingPlan& row) { return !wanted(row.name); });
+  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  RowLog log;
+  CeilingRunner runner(measure, std::ref(log));
+  return run_rows(rows, arch, output, log, [&](const CeilingPlan& row) { return runner.run(row); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_tool("bench_ceiling", [&] { return run(argc, argv); });
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// Where a tensor's bytes are: what strides and aliasing are judged by, on the host and before any work.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <utility>
+
+namespace tilewave {
+
+/// Pieces of contiguous bytes, one at every sum of multiples of the strides. No bytes where there is no tensor.
+class Region {
+ public:
+  struct Dimension {
+    std::int64_t count, stride;  // stride in elements; of what counts 1 it may be anything
+
+    friend bool operator==(const Dimension&, const Dimension&) = default;
+  };
+  static constexpr int most_dimensions = 4;
+  static constexpr std::int64_t most_bytes = std::int64_t{1} << 56;  // more than any device addresses
+
+  Region() = default;
+  /// Elements of `size` bytes, `columns` of them in a piece. Negative strides are fine.
+  Region(const void* data, int size, std::int64_t columns, std::initializer_list<Dimension> outer) {
+    if (data == nullptr || columns <= 0) return;
+    for (const Dimension& d : outer)
+      if (d.count <= 0) return;
+    first_ = reinterpret_cast<std::uintptr_t>(data);
+    addressable_ = columns <= most_bytes / size;
+    if (!addressable_) return;
+    std::int64_t bytes = columns * size;
+    for (const Dimension& d : outer) {
+      if (d.count == 1) continue;
+      const std::int64_t most = (most_bytes - bytes) / size / (d.count - 1);
+      addressable_ = addressable_ && d.stride <= most && d.stride >= -most;
+      if (!addressable_) return;
+      const std::int64_t stride = (d.stride < 0 ? -d.stride : d.stride) * size;
+      bytes += (d.count - 1) * stride;
+      if (d.stride < 0) first_ -= static_cast<std::uintptr_t>((d.count - 1) * stride);
+      int at = dimensions_++;  // sorted by falling stride
+      for (; at > 0 && outer_[at - 1].stride < stride; --at) outer_[at] = outer_[at - 1];
+      outer_[at] = {d.count, stride};
+    }
+    bytes_[dimensions_] = columns * size;
+    for (int i = dimensions_; i-- > 0;) bytes_[i] = bytes_[i + 1] + (outer_[i].count - 1) * outer_[i].stride;
+  }
+
+  friend bool operator==(const Region&, const Region&) = default;
+
+  bool empty() const { return bytes_[0] == 0; }
+  /// Whether all offsets fit; nothing else can be said of one where they do not.
+  bool addressable() const { return addressable_; }
+  /// Whether a stride is 0, which reads one piece for many.
+  bool repeats() const { return dimensions_ > 0 && outer_[dimensions_ - 1].stride == 0; }
+  /// Whether pieces may share a byte: false where those of each dimension lie between the steps of the next larger one.
+  bool overlaps_itself() const {
+    for (int i = 0; i < dimensions_; ++i)
+      if (outer_[i].stride < bytes_[i + 1]) return true;
+    return false;
+  }
+  /// Where the last pieces of the outermost dimension are missing: the bytes up to the end of the last that is there.
+  void end_at(std::int64_t bytes) { bytes_[0] = bytes; }
+
+  /// Whether two tensors may share a byte: false only where they surely do not. Those that interleave, as the parts of
+  /// a fused tensor do, are told apart if each has its pieces between the other's steps.
+  friend bool overlap(const Region& a, const Region& b) {
+    return !a.empty() && !b.empty() && meet(a, 0, b, 0, static_cast<std::int64_t>(b.first_ - a.first_));
+  }
+
+ private:
+  /// The same of a without its first i dimensions and b without its first j, which starts `distance` bytes behind.
+  static bool meet(const Region& a, int i, const Region& b, int j, std::int64_t distance) {
+    if (distance >= a.bytes_[i] || -distance >= b.bytes_[j]) return false;
+    const std::int64_t a_stride = i < a.dimensions_ ? a.outer_[i].stride : 0;
+    const std::int64_t b_stride = j < b.dimensions_ ? b.outer_[j].stride : 0;
+    if (a_stride < b_stride) return meet(b, j, a, i, -distance);
+    if (a_stride == 0) return true;
+    // Of all steps of the larger stride, or of a common one, only two can bring pieces together that are no longer.
+    const int inner_j = a_stride == b_stride ? j + 1 : j;
+    if (a.bytes_[i + 1] > a_stride || b.bytes_[inner_j] > a_stride) return true;
+    const std::int64_t behind = (distance % a_stride + a_stride) % a_stride;
+    return meet(a, i + 1, b, inner_j, behind) || meet(a, i + 1, b, inner_j, behind - a_stride);
+  }
+
+  std::uintptr_t first_ = 0;  // address of the lowest byte
+  bool addressable_ = true;
+  int dimensions_ = 0;
+  std::array<Dimension, most_dimensions> outer_{};  // strides in bytes
+  std::array<std::int64_t, most_dimensions + 1>
+      bytes_{};  // from the lowest to the highest, without the first i dimensions
+};
+
+}  // namespace tilewave

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/compare/compare.hpp"
+
+#include <cmath>
+
+#include "test/catch_compat.hpp"
+#include "test/tools/tilewave/samples.hpp"
+#include "tools/tilewave/compare/report.hpp"
+#include "tools/tilewave/trace/kernel_times.hpp"
+
+namespace {
+using namespace tilewave::tool;
+using tilewave::test::Approx;
+using tilewave::test::fuzz;
+using tilewave::test::pa_csv;
+using tilewave::test::pa_row;
+using tilewave::test::status_of;
+
+const std::string base_text = pa_csv(pa_row(16, 1, 100) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));
+
+Comparison of(const std::string& cand, CompareOptions options = {}, const std::string& base = base_text) {
+  return compare(parse_csv(base, "base.csv"), parse_csv(cand, "cand.csv"), options);
+}
+std::string refusal(const std::string& cand, CompareOptions options = {}, const std::string& base = base_text) {
+  std::string message;
+  CHECK(status_of([&] { of(cand, options, base); }, &message) == Exit::refused);
+  return message;
+}
+bool has(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+}  // namespace
+
+TEST_CASE("verdicts follow the classes, and small changes are ties") {
+  CHECK(of(base_text).verdict == Verdict::tie);
+  CHECK(of(pa_csv(pa_row(16, 1, 99.5) + pa_row(16, 2, 201) + pa_row(1024, 1, 50))).verdict == Verdict::tie);
+  const Comparison keep = of(pa_csv(pa_row(16, 1, 90) + pa_row(16, 2, 200) + pa_row(1024, 1, 50)));
+  CHECK(keep.verdict == Verdict::keep);
+  REQUIRE(keep.classes.size() == 3);
+  CHECK(keep.score == Approx(std::cbrt(100.0 / 90)));
+  CHECK(of(pa_csv(pa_row(16, 1, 110) + pa_row(16, 2, 200) + pa_row(1024, 1, 50))).verdict == Verdict::discard);
+  const Comparison split = of(pa_csv(pa_row(16, 1, 90) + pa_row(16, 2, 220) + pa_row(1024, 1, 50)));
+  CHECK(split.verdict == Verdict::split);
+  CHECK(has(text_report(split, "us"), "block_size=16 mtp=1 head_size=128: candidate"));
+  CHECK(has(text_report(split, "us"), "block_size=16 mtp=2 head_size=128: base"));
+}
+
+TEST_CASE("a class does not gain at the cost of one of its rows") {
+  CompareOptions by_block;
+  by_block.by = {"block_size"};
+  const auto cand = pa_csv(pa_row(16, 1, 50) + pa_row(16, 2, 220) + pa_row(1024, 1, 50));
+  CHECK(of(cand, by_block).verdict == Verdict::split);
+  by_block.row_loss_pct = 20;
+  CHECK(of(cand, by_block).verdict == Verdict::keep);
+}
+
+TEST_CASE("rows that are wrong come before any time") {
+  const Comparison wrong = of(pa_csv(pa_row(16, 1, 1, "1,gfx950,3e9,1") + pa_row(16, 2, 1) + pa_row(1024, 1, 1)));
+  CHECK(wrong.verdict == Verdict::incorrect);
+  CHECK(wrong.wrong.size() == 1);
+  CHECK(wrong.score == 0);
+  CHECK(of(pa_csv(pa_row(16, 1, 1, "nan,gfx950,3e9,1") + pa_row(16, 2, 1) + pa_row(1024, 1, 1))).verdict ==
+        Verdict::incorrect);
+  const std::string bad_base = pa_csv(pa_row(16, 1, 100, "1,gfx950,3e9,1"));
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, 90)), {}, bad_base), "baseline is wrong"));
+}
+
+TEST_CASE("what is not the same measurement is refused by name") {
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, 90) + pa_row(16, 2, 90))), "1 of 3 configs"));
+  const auto third = pa_row(16, 2, 90) + pa_row(1024, 1, 50);
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, 90, "0,gfx942,3e9,1") + third)), "another device"));
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, 90, "0,gfx950,2e9,1") + third)), "other work"));
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, 90, "0,gfx950,3e9,2") + third)), "other inputs"));
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, std::nan("")) + third)), "no time"));
+  CHECK(has(refusal(pa_csv(pa_row(16, 1, 90) + pa_row(16, 1, 91) + third)), "--repeats"));
+  CHECK(has(refusal("block_size,mtp,head_size,us,err,window\n16,1,128,5,0,0\n", {},
+                    "block_size,mtp,head_size,us,err\n16,1,128,5,0\n"),
+            "no column 'window'"));
+}
+
+TEST_CASE("repeated rows give their median or their best") {
+  const auto cand =
+      pa_csv(pa_row(16, 1, 120) + pa_row(16, 1, 80) + pa_row(16, 1, 90) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));
+  CompareOptions options;
+  options.repeats = Repeats::median;
+  CHECK(of(cand, options).classes[1].cand_us == Approx(90));
+  CHECK(of(cand, options).classes[1].noise > 0.1);
+  options.repeats = Repeats::best;
+  CHECK(of(cand, options).classes[1].cand_us == Approx(80));
+}
+
+TEST_CASE("half a percent counts when it comes twice in the same direction") {
+  const auto cand = pa_csv(pa_row(16, 1, 99.4) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));
+  const std::string before = json_report(of(cand), "us");
+  CompareOptions options;
+  options.previous = ratios_of(before, "before.json");
+  CHECK(of(cand).verdict == Verdict::tie);
+  CHECK(of(cand, options).verdict == Verdict::keep);
+  const auto opposite = pa_csv(pa_row(16, 1, 100.6) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));
+  CHECK(of(opposite, options).verdict == Verdict::tie);
+}
+
+TEST_CASE("a target class has to gain itself") {
+  const auto cand = pa_csv(pa_row(16, 1, 90) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));
+  CompareOptions options;
+  options.target = "block_size=16,mtp=1";
+  CHECK(of(cand, options).verdict == Verdict::keep);
+  options.target = "block_size=1024";
+  CHECK(of(cand, options).verdict == Verdict::discard);
+  options.target = "block_size=7";
+  CHECK(status_of([&] { of(cand, options); }) == Exit::usage);
+}
+
+TEST_CASE("the tables of other projects are read through a column map") {
+  const std::string flydsl =
+      "compute_type,num_heads,query_length,block_size,head_size,us_gluon,us_flydsl_ps,err_flydsl_ps,flydsl_ps_max_diff\n"
+      "fp8,\"(8, 1)\",1,1024,128,80.6,169.5,0,0.01\nfp8,\"(16, 1)\",1,1024,128,81,170,0,0.01\n";
+  CompareOptions options;
+  options.map = column_map("flydsl");
+  CHECK(of(flydsl, options, flydsl).verdict == Verdict::tie);
+  CHECK(of(flydsl, options, flydsl).classes.size() == 1);
+
+  const std::string aiter = "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n";
+  options.map = column_map("aiter");
+  const auto faster = of(aiter + "gfx942,304,16,1536,7168,fp8,12,0,8,b,27,9,0.01\n", options,
+                         aiter + "gfx942,304,16,1536,7168,fp8,7,0,10,a,27,9,0.0\n");
+  CHECK(faster.verdict == Verdict::keep);
+  CHECK(faster.classes[0].rows[0].cand_entry == "b");
+  CHECK(of(aiter + "gfx942,304,16,1536,7168,fp8,12,0,8,b,27,9,0.3\n", options,
+           aiter + "gfx942,304,16,1536,7168,fp8,7,0,10,a,27,9,0.0\n")
+            .verdict == Verdict::incorrect);
+  for (const char* bad : {"us", "us=", "speed=x", "max_err=-1", "max_err=nan", "max_err=x"}) {
+    CHECK(status_of([&] { column_map(bad); }) == Exit::usage);
+  }
+}
+
+TEST_CASE("GPU kernel time decides over the benchmark's") {
+  Comparison keep;
+  keep.verdict = Verdict::keep;
+  decide_by_kernels(keep, 100, 100.2, 1);
+  CHECK(keep.verdict == Verdict::tie);
+  keep.verdict = Verdict::keep;
+  decide_by_kernels(keep, 100, 103, 1);
+  CHECK(keep.verdict == Verdict::discard);
+  keep.verdict = Verdict::keep;
+  decide_by_kernels(keep, 100, 95, 1);
+  CHECK(keep.verdict == Verdict::keep);
+  keep.verdict = Verdict::split;  // a faster hot kernel does not excuse the classes that lose
+  decide_by_kernels(keep, 100, 95, 1);
+  CHECK(keep.verdict == Verdict::split);
+}
+
+namespace {
+const std::string trace =
+    "\"Kind\",\"Agent_Id\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\",\"LDS_Block_Size\",\"VGPR_Count\",\"Accum_VGPR_Count\"\n"
+    "\"KERNEL_DISPATCH\",\"Agent 2\",\"void decode<1, 2>(int)\",9007199254740993,9007199254743993,0,128,0\n"
+    "\"KERNEL_DISPATCH\",\"Agent 2\",\"void decode<1, 2>(int)\",9007199254750000,9007199254755000,0,128,0\n"
+    "\"KERNEL_DISPATCH\",\"Agent 2\",\"combine\",9007199254760000,9007199254760500,0,32,0\n";
+const std::string stats =
+    "\"Name\",\"Calls\",\"TotalDurationNs\",\"AverageNs\",\"Percentage\",\"MinNs\",\"MaxNs\",\"StdDev\"\n"
+    "\"decode\",2,8000,4000,94.1,3000,5000,1000\n\"combine\",1,500,500,5.9,500,500,0\n";
+const std::string ncu =
+    "==PROF== Connected to process 7 (bench, \"x\n==PROF== Disconnected\n"
+    "\"ID\",\"Kernel Name\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n"
+    "\"0\",\"decode(int)\",\"GPU Speed Of Light\",\"Duration\",\"nsecond\",\"1,234,500\"\n"
+    "\"0\",\"decode(int)\",\"GPU Speed Of Light\",\"SM Frequency\",\"cycle/nsecond\",\"1.6\"\n";
+const std::string ncu_raw =
+    "\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\"\n\"\",\"\",\"us\"\n\"0\",\"decode(int)\",\"12.5\"\n";
+}  // namespace
+
+TEST_CASE("kernel times come from rocprofv3 and ncu without loss") {
+  const KernelTimes from_trace = parse_kernel_times(trace, "t.csv");
+  REQUIRE(from_trace.kernels.size() == 2);
+  CHECK(from_trace.kernels[0].name == "void decode<1, 2>(int)");
+  CHECK(from_trace.kernels[0].calls == 2);
+  CHECK(from_trace.kernels[0].mean_us() == Approx(4));  // 3 and 5 us; as doubles the stamps would be off
+  CHECK(from_trace.kernels[0].min_us == Approx(3).epsilon(1e-12));
+  CHECK(from_trace.kernels[0].launch.at("vgpr") == 128);
+  const KernelTimes from_stats = parse_kernel_times(stats, "s.csv");
+  CHECK(from_stats.kernels[0].mean_us() == Approx(4));
+  CHECK(from_stats.kernels[0].max_us == Approx(5));
+  CHECK(parse_kernel_times(ncu, "n.csv").kernels[0].mean_us() == Approx(1234.5));
+  CHECK(parse_kernel_times(ncu_raw, "n.csv").kernels[0].mean_us() == Approx(12.5));
+  CHECK(matching(from_trace, "^comb", "t.csv").size() == 1);
+  CHECK(status_of([&] { matching(from_trace, "nothing", "t.csv"); }) == Exit::usage);
+  CHECK(status_of([&] { matching(from_trace, "(", "t.csv"); }) == Exit::usage);
+}
+
+TEST_CASE("any bytes make compare and the kernel times return or refuse") {
+  const auto as_candidate = [](const std::string& text) { of(text); };
+  CHECK(fuzz(base_text, as_candidate) > 0);
+  CHECK(fuzz(base_text, [](const std::string& text) { of(base_text, {}, text); }) > 0);
+  for (const std::string* sample : {&trace, &stats, &ncu, &ncu_raw}) {
+    CHECK(fuzz(
+              *sample,
+              [](const std::string& text) {
+                for (const KernelTime& k : parse_kernel_times(text, "x").kernels) {
+                  if (!(k.calls > 0) || !(k.total_us >= 0) || k.name.empty())
+                    throw std::logic_error("a kernel without a time");
+                }
+              },
+              600) > 0);
+  }
+  const std::string report = json_report(of(base_text), "us");
+  CHECK(fuzz(
+            report, [](const std::string& text) { ratios_of(text, "x"); }, 600) > 0);
+}

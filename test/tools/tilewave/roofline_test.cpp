@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/roofline/roofline.hpp"
+
+#include "test/catch_compat.hpp"
+#include "test/tools/tilewave/samples.hpp"
+#include "tilewave/arch/facts.hpp"
+
+namespace {
+using namespace tilewave::tool;
+using tilewave::test::Approx;
+using tilewave::test::fuzz;
+using tilewave::test::status_of;
+
+const std::string sample =
+    "# X1\n\nArchitecture: gfx950\n\n| key | value | unit | source |\n|---|---|---|---|\n"
+    "| hbm_bandwidth | 8 | TB/s | sheet |\n| bf16_flops | 2000 | TFLOP/s | sheet |\n"
+    "| fp8_flops | UNKNOWN | TFLOP/s | none |\n| read_ceiling | UNKNOWN | TB/s | none |\n\n"
+    "## Sources\n- sheet: data sheet, page 1\n- none: not found\n";
+}  // namespace
+
+TEST_CASE("ArchFacts are the numbers of docs/hardware") {
+  const auto chips = all_chips();
+  REQUIRE(chips.size() == 6);
+  for (const tilewave::ArchId id : {tilewave::ArchId::gfx942, tilewave::ArchId::gfx950, tilewave::ArchId::sm90}) {
+    const tilewave::ArchFacts& f = tilewave::facts_of(id);
+    const Chip& chip = chip_of(chips, tilewave::name_of(id));
+    CAPTURE(chip.name);
+    CHECK(chip.arch == tilewave::name_of(id));
+    CHECK(f.wave_lanes == chip.need("wave_lanes", "lanes"));
+    CHECK(f.lds_bytes == chip.need("lds", "KiB") * 1024);
+    CHECK(f.compute_units == chip.need("compute_units", "count"));
+    CHECK(f.simds_per_cu == chip.need("simds_per_cu", "count"));
+    CHECK(f.max_waves_per_simd == chip.need("max_waves_per_simd", "waves"));
+    CHECK(f.registers_per_lane == chip.need("registers_per_lane", "registers"));
+    CHECK(f.register_file_lanes == chip.need("register_file_lanes", "registers"));
+    CHECK(f.register_granule == chip.need("register_granule", "registers"));
+    CHECK(f.max_load_bytes == chip.need("max_load", "B"));
+    CHECK(f.lds_banks == chip.need("lds_banks", "count"));
+    CHECK(f.max_cluster_blocks == chip.need("max_cluster_blocks", "blocks"));
+    CHECK(static_cast<double>(f.last_level_cache_bytes) == chip.need("last_level_cache", "MiB") * (1 << 20));
+    CHECK(f.hbm_bytes_per_second == Approx(chip.need("hbm_bandwidth", "TB/s") * 1e12).epsilon(1e-12));
+    CHECK(f.bf16_flops == Approx(chip.need("bf16_flops", "TFLOP/s") * 1e12).epsilon(1e-12));
+    CHECK(f.fp8_flops == Approx(chip.need("fp8_flops", "TFLOP/s") * 1e12).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a number without a source is UNKNOWN, and refuses to be used") {
+  const Chip chip = parse_chip(sample, "X1.md");
+  CHECK(chip.need("hbm_bandwidth", "TB/s") == 8);
+  CHECK(status_of([&] { chip.need("fp8_flops", "TFLOP/s"); }) == Exit::unknown);
+  CHECK(status_of([&] { roof_of(chip, "fp8"); }) == Exit::unknown);
+  CHECK(status_of([&] { chip.need("hbm_bandwidth", "GB/s"); }) == Exit::usage);
+  CHECK(status_of([&] { chip.need("speed", "GB/s"); }) == Exit::usage);
+  CHECK_FALSE(roof_of(chip, "bf16").measured);
+  std::string text = sample;
+  text.replace(text.find("read_ceiling | UNKNOWN"), 22, "read_ceiling | 7");
+  CHECK(roof_of(parse_chip(text, "X1.md"), "bf16").bytes_per_s == Approx(7e12));
+}
+
+TEST_CASE("files of numbers that break the rules are refused") {
+  const auto with = [](const std::string& from, const std::string& to) {
+    std::string text = sample;
+    text.replace(text.find(from), from.size(), to);
+    return status_of([&] { parse_chip(text, "X1.md"); });
+  };
+  CHECK(with("| 8 |", "| about 8 |") == Exit::usage);
+  CHECK(with("| 8 |", "| inf |") == Exit::usage);
+  CHECK(with("TB/s | sheet", "TB/s | memory") == Exit::usage);
+  CHECK(with("TB/s | sheet", " | sheet") == Exit::usage);
+  CHECK(with("bf16_flops", "hbm_bandwidth") == Exit::usage);
+  CHECK(with("Architecture", "Arch") == Exit::usage);
+  CHECK(fuzz(sample, [](const std::string& text) {
+          for (const Spec& spec : parse_chip(text, "x").specs) {
+            if (spec.unit.empty() || spec.citation.empty()) throw std::logic_error("a number without a unit or source");
+          }
+        }) > 0);
+}
+
+TEST_CASE("work of an op by its definition") {
+  // One sequence of 1000 tokens, 8 heads on 1, head_size 128: 4 * 128 * 8 * 1000 operations, 2 * 1000 * 128 * 2 bytes of KV.
+  const Work a = work_of("paged_attention", "batch=1,context=1000,q_heads=8,kv_heads=1,block_size=100");
+  CHECK(a.flops == 4.0 * 128 * 8 * 1000);
+  CHECK(a.bytes == 2.0 * 1000 * 128 * 2 + 2.0 * 8 * 128 * 2 + 8 * 4 + 10 * 4 + 4);
+  const Work mtp = work_of("paged_attention",
+                           "batch=1,context=1000,q_heads=8,kv_heads=1,mtp=2,kv=fp8,quant=per_token,block_size=100");
+  CHECK(mtp.flops == 4.0 * 128 * 8 * (1000 + 999));
+  CHECK(mtp.bytes == 2.0 * 1000 * 128 + 2.0 * 1000 * 4 + 2.0 * 2 * 8 * 128 * 2 + 2 * 8 * 4 + 10 * 4 + 4);
+  const Work g = work_of("gemm", "m=16,n=1024,k=4096,a=fp8,b=fp8");
+  CHECK(g.flops == 2.0 * 16 * 1024 * 4096);
+  CHECK(g.bytes == 16.0 * 4096 + 1024.0 * 4096 + 2.0 * 16 * 1024);
+  CHECK(work_of("vec_add", "elements=1000").bytes == 12000);
+  for (const char* bad :
+       {"", "m=16", "m=16,n=1,k=0", "m=16,n=1,k=1,q=1", "m=16,n=1,k=1,a=fp7", "m", "m=1,m=1,n=1,k=1", "m=-1,n=1,k=1"}) {
+    CAPTURE(bad);
+    CHECK(status_of([&] { work_of("gemm", bad); }) == Exit::usage);
+  }
+  CHECK(status_of([] { work_of("moe", "m=1"); }) == Exit::usage);
+}
+
+TEST_CASE("floor, ridge and bound follow from the roof") {
+  const Roof roof = roof_of(parse_chip(sample, "X1.md"), "bf16");
+  CHECK(roof.ridge() == Approx(250));
+  CHECK(roof.memory_bound({1e6, 1e6, ""}));
+  CHECK_FALSE(roof.memory_bound({1e9, 1e6, ""}));
+  CHECK(roof.floor_us({1e6, 8e6, ""}) == Approx(1));
+  CHECK(roof.floor_us({2e9, 8, ""}) == Approx(1));
+}
+
+TEST_CASE("rows of a CSV become points, and a picture that names them") {
+  std::size_t untimed = 0;
+  const Csv csv = parse_csv("name,us,flops,bytes_ideal,mtp\na<b,2,1e6,8e6,1\nc,nan,1e6,8e6,2\n", "x.csv");
+  const auto points = points_of(csv, {}, untimed);
+  REQUIRE(points.size() == 1);
+  CHECK(untimed == 1);
+  CHECK(points[0].group == "mtp=1");
+  const std::string svg = roofline_svg(roof_of(parse_chip(sample, "X1.md"), "bf16"), points);
+  CHECK(svg.find("a&lt;b: 2 us, 50.0 % of the roof") != std::string::npos);
+  CHECK(svg.find("nan") == std::string::npos);
+  CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\n1,0,5\n", "x.csv"), {}, untimed); }) == Exit::usage);
+  CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\nnan,1,5\n", "x.csv"), {}, untimed); }) ==
+        Exit::usage);
+}

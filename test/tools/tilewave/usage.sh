@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+# The command line of tilewave: exit statuses, one line on stderr for what is refused, an example in every --help.
+# usage.sh TILEWAVE
+set -uo pipefail
+tilewave=$1
+failures=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+failed() { printf 'FAILED: %s\n' "$*"; failures=$((failures + 1)); }
+
+expect() {  # expect STATUS WORD ARGUMENTS...: the status, and WORD in what it says; a refusal is one line on stderr
+  local wanted=$1 word=$2 out err status
+  shift 2
+  out=$("$tilewave" "$@" 2>err </dev/null)
+  status=$?
+  err=$(<err)
+  [[ $status -eq $wanted ]] || failed "$*: status $status instead of $wanted: $err"
+  [[ $out$err == *"$word"* ]] || failed "$*: no '$word' in: $out$err"
+  case $wanted in
+    2 | 3 | 14 | 20 | 31) [[ -z $out && $(wc -l <<<"$err") -eq 1 && $err == "tilewave: "* ]] || failed "$*: not one line: $out|$err" ;;
+  esac
+}
+json() { python3 -c 'import json, sys; json.load(sys.stdin)' || failed "$1: no JSON"; }
+
+expect 2 "subcommand"
+expect 2 "frobnicate" frobnicate
+expect 0 "Exit statuses" --help
+
+# --- compare
+expect 0 "Example" compare --help
+printf 'block_size,us,err\n16,100,0\n64,50,0\n' >base.csv
+printf 'block_size,us,err\n16,90,0\n64,50,0\n' >keep.csv
+printf 'block_size,us,err\n16,90,0\n64,60,0\n' >split.csv
+printf 'block_size,us,err\n16,1,1\n64,1,0\n' >wrong.csv
+printf 'block_size,us,err\n16,1,0\n' >few.csv
+: >empty.csv
+expect 0 "verdict: keep" compare base.csv keep.csv
+expect 10 "verdict: discard" compare keep.csv base.csv
+expect 11 "verdict: tie" compare base.csv base.csv
+expect 12 "verdict: split" compare base.csv split.csv
+expect 13 "verdict: incorrect" compare base.csv wrong.csv
+expect 14 "1 of 2 configs" compare base.csv few.csv
+expect 2 "is empty" compare base.csv empty.csv
+expect 2 "cannot read" compare base.csv nothing.csv
+expect 2 "is a folder" compare base.csv .
+expect 2 "is not from" compare base.csv keep.csv --tie nan
+expect 2 "CANDIDATE" compare base.csv
+"$tilewave" compare base.csv split.csv --json | json compare
+printf 'Name,Calls,TotalDurationNs\ndecode,10,10000\n' >slow.csv
+expect 11 "does not improve" compare base.csv keep.csv --kernel-trace slow.csv slow.csv
+
+# --- specs, roofline
+expect 0 "Example" specs --help
+expect 0 "MI355X" specs
+expect 0 "hbm_bandwidth: 8 TB/s <- docs/hardware/MI350X.md:" specs gfx950 --key hbm_bandwidth
+expect 3 "UNKNOWN" specs H100 --key read_ceiling
+expect 2 "no chip 'H300'" specs H300
+expect 2 "has no 'speed'" specs H200 --key speed
+expect 2 "cannot read" specs --hardware nowhere
+"$tilewave" specs MI300X --json | json specs
+expect 0 "Example" roofline --help
+expect 0 "bound: memory" roofline --arch gfx950 --op paged_attention --shape batch=64,context=8192,q_heads=32,kv_heads=8
+expect 0 "bound: compute" roofline --arch gfx950 --op gemm --shape m=8192,n=8192,k=8192
+expect 2 "either --op" roofline --arch gfx950
+expect 2 "needs k=" roofline --arch gfx950 --op gemm --shape m=1,n=1
+expect 2 "a roof of 0" roofline --arch gfx942 --peak fp4 --op gemm --shape m=1,n=1,k=1
+printf 'name,us,flops,bytes_ideal\na,10,1e9,1e7\n' >rows.csv
+expect 0 "0 of 1 rows" roofline --arch H200 --csv rows.csv --svg roof.svg --by name
+expect 1 "cannot write" roofline --arch H200 --csv rows.csv --svg rows.csv/roof.svg
+python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("roof.svg")' || failed "roof.svg is no XML"
+"$tilewave" roofline --arch H200 --csv rows.csv --json | json roofline
+
+# --- gpu, with stand-ins for nvidia-smi
+mkdir bin
+cat >bin/nvidia-smi <<'EOF'
+#!/bin/sh
+case $1 in *compute-apps*) [ -z "$BUSY" ] || echo "GPU-a, 7, python" ;; *) printf '0, GPU-a, H200, %s, 0, 3, 143771\n1, GPU-b, H200, 99, 90, 90000, 143771\n' "${USE:-0}" ;; esac
+EOF
+chmod +x bin/nvidia-smi
+path=$PATH
+export PATH=$scratch/bin:/usr/bin:/bin TMPDIR=$scratch
+unset CUDA_VISIBLE_DEVICES HIP_VISIBLE_DEVICES
+if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
+  expect 0 "Example" gpu --help
+  expect 0 "yes, the idlest" gpu
+  expect 0 "CUDA_VISIBLE_DEVICES=0" gpu wait --gap 0 -- true
+  # shellcheck disable=SC2016
+  expect 0 "on 0 --flag" gpu wait --gap 0 -- sh -c 'echo on $CUDA_VISIBLE_DEVICES $1' x --flag
+  expect 7 "" gpu wait --gap 0 -- sh -c 'exit 7'
+  expect 1 "cannot run" gpu wait --gap 0 -- "$scratch/nothing"
+  expect 2 "no duration" gpu wait --retry soon -- true
+  expect 2 "COMMAND" gpu wait
+  export BUSY=yes
+  expect 20 "process 7" gpu wait --retry 0 --limit 0 --gap 0 -- true
+  unset BUSY
+  CUDA_VISIBLE_DEVICES=1 expect 20 "of its memory" gpu wait --retry 1 --limit 0 --gap 0 -- true
+  # What runs keeps the GPU to itself, until it ends.
+  "$tilewave" gpu wait --gap 0 -- sleep 2 2>/dev/null & holder=$!
+  for _ in $(seq 100); do flock -n tilewave-nvidia-smi-0.lock true 2>/dev/null || [[ ! -e tilewave-nvidia-smi-0.lock ]] || { sleep 0.05; continue; }; [[ -e tilewave-nvidia-smi-0.lock ]] && break; sleep 0.05; done
+  expect 20 "taken" gpu wait --retry 1 --limit 0 --gap 0 -- true
+  wait $holder
+  expect 0 "" gpu wait --gap 0 -- true
+  "$tilewave" gpu --json | json gpu
+  printf '#!/bin/sh\necho Driver Not Loaded\n' >bin/nvidia-smi
+  expect 20 "no GPU" gpu
+fi
+export PATH=$path
+
+echo "$failures failures"
+exit $((failures > 0))

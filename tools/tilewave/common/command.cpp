@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/common/command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "tools/tilewave/common/error.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+int exit_status = 0;  // of the command that ran; CLI11's callbacks return nothing
+}
+
+Option& Option::required() {
+  option_->required();
+  return *this;
+}
+
+Option& Option::one_of(const std::vector<std::string>& words) {
+  option_->check(CLI::IsMember(words));
+  return *this;
+}
+
+Option& Option::range(double least, double most) {
+  option_->check([=](const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);  // CLI::Range lets NaN pass
+    return value >= least && value <= most ? "" : fmt::format("{} is not from {} to {}", text, least, most);
+  });
+  return *this;
+}
+
+Option& Option::count(int values) {
+  option_->expected(values);
+  return *this;
+}
+
+Command Command::add(const std::string& name, const std::string& help) {
+  return Command(app_->add_subcommand(name, help));
+}
+void Command::needs_subcommand() { app_->require_subcommand(1); }
+Option Command::option(const std::string& name, std::string& to, const std::string& help) {
+  return Option(app_->add_option(name, to, help));
+}
+Option Command::option(const std::string& name, double& to, const std::string& help) {
+  return Option(app_->add_option(name, to, help));
+}
+Option Command::option(const std::string& name, int& to, const std::string& help) {
+  return Option(app_->add_option(name, to, help));
+}
+Option Command::option(const std::string& name, std::vector<std::string>& to, const std::string& help) {
+  return Option(app_->add_option(name, to, help));
+}
+void Command::flag(const std::string& name, bool& to, const std::string& help) { app_->add_flag(name, to, help); }
+void Command::example(const std::string& text) { app_->footer("Example:\n" + text); }
+void Command::run(std::function<int()> body) {
+  app_->callback([body = std::move(body)] { exit_status = body(); });
+}
+
+void Command::run_alone(std::function<int()> body) {
+  app_->callback([app = app_, body = std::move(body)] {
+    if (app->get_subcommands().empty()) exit_status = body();
+  });
+}
+
+int run_commands(int argc, char** argv, const std::function<void(Command&)>& add) {
+  CLI::App app("Compares, profiles and campaigns around the benchmarks of tilewave.", "tilewave");
+  app.footer(
+      "Exit statuses: 0 done (compare: keep), 1 failed, 2 bad usage or file, 3 an UNKNOWN hardware number,\n"
+      "10 discard, 11 tie, 12 split, 13 incorrect, 14 not comparable, 20 no idle GPU, 30 stop rule, 31 wrong state.");
+  Command command(&app);
+  command.needs_subcommand();
+  add(command);
+  const auto fail = [](const char* what, int status) {
+    std::string line(what);
+    for (char& c : line) c = c == '\n' ? ' ' : c;
+    fmt::print(stderr, "tilewave: {}\n", line);
+    return status;
+  };
+  const auto subcommands = app.get_subcommands([](const CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' && std::none_of(subcommands.begin(), subcommands.end(), [&](const CLI::App* a) {
+        return a->get_name() == argv[1];
+      })) {
+    return fail(fmt::format("there is no subcommand '{}' (--help lists them)", argv[1]).c_str(),
+                static_cast<int>(Exit::usage));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return fail(fmt::format("{} (--help tells the usage)", error.what()).c_str(), static_cast<int>(Exit::usage));
+  } catch (const Error& error) {
+    return fail(error.what(), static_cast<int>(error.exit));
+  } catch (const std::exception& error) {
+    return fail(error.what(), static_cast<int>(Exit::failed));
+  }
+  return exit_status;
+}
+
+}  // namespace tilewave::tool

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Subcommands and their options. CLI11 stands behind it in one file, since it takes seconds to compile.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace tilewave::tool {
+
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+  Option& required();
+  Option& one_of(const std::vector<std::string>& words);
+  Option& range(double least, double most);
+  Option& count(int values);
+
+ private:
+  CLI::Option* option_;
+};
+
+class Command {
+ public:
+  explicit Command(CLI::App* app) : app_(app) {}
+
+  Command add(const std::string& name, const std::string& help);
+  /// What needs one of its subcommands.
+  void needs_subcommand();
+  Option option(const std::string& name, std::string& to, const std::string& help);
+  Option option(const std::string& name, double& to, const std::string& help);
+  Option option(const std::string& name, int& to, const std::string& help);
+  Option option(const std::string& name, std::vector<std::string>& to, const std::string& help);
+  void flag(const std::string& name, bool& to, const std::string& help);
+  /// At the end of --help.
+  void example(const std::string& text);
+  /// What it does; the exit status comes back.
+  void run(std::function<int()> body);
+  /// The same, unless one of its own subcommands was called.
+  void run_alone(std::function<int()> body);
+
+ private:
+  CLI::App* app_;
+};
+
+// One for each folder.
+void add_compare(Command& tilewave);
+void add_gpu(Command& tilewave);
+void add_roofline(Command& tilewave);
+void add_specs(Command& tilewave);
+
+/// Of main(): parses, runs one command, turns what it throws into one line on stderr.
+int run_commands(int argc, char** argv, const std::function<void(Command&)>& add);
+
+}  // namespace tilewave::tool

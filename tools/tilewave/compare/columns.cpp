@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/compare/columns.hpp"
+
+#include <fmt/format.h>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+Role role_of(std::string_view column) {
+  static const std::vector<std::string> device{"arch",   "device", "emulated", "gfx",
+                                               "cu_num", "gpu",    "backend",  "clock_model"};
+  static const std::vector<std::string> inputs{"seed", "inputs"};
+  static const std::vector<std::string> work{"bytes_ideal", "flops", "rows_launched"};
+  static const std::vector<std::string> policy{"policy", "entry",    "num_splits", "tile",  "waves",
+                                               "stages", "lanes",    "chunks",     "vec",   "stream",
+                                               "splitK", "kernelId", "kernelName", "label", "native_products"};
+  static const std::vector<std::string> measured{"name",
+                                                 "iterations",
+                                                 "real_time",
+                                                 "cpu_time",
+                                                 "time_unit",
+                                                 "bytes_per_second",
+                                                 "items_per_second",
+                                                 "error_occurred",
+                                                 "error_message",
+                                                 "ok",
+                                                 "samples",
+                                                 "cv_pct",
+                                                 "gbps",
+                                                 "tflops",
+                                                 "roof_us",
+                                                 "roof_pct",
+                                                 "max_abs_err",
+                                                 "max_rel_err",
+                                                 "config_id",
+                                                 "sweep",
+                                                 "schema_version",
+                                                 "commit",
+                                                 "date",
+                                                 "timestamp",
+                                                 "bw",
+                                                 "errRatio",
+                                                 "workspace_bytes",
+                                                 "clock_mhz",
+                                                 "bytes_moved",
+                                                 "reason"};
+  const auto is = [&](const std::vector<std::string>& list) { return contains(list, column); };
+  const auto starts = [&](std::string_view prefix) { return column.starts_with(prefix); };
+  if (is(device)) return Role::device;
+  if (is(inputs)) return Role::inputs;
+  if (is(work)) return Role::work;
+  if (is(policy)) return Role::policy;
+  if (is(measured) || column == "us" || starts("us_") || column == "err" || starts("err_") || starts("model_") ||
+      starts("clock_") || column.ends_with("_max_diff") || column.ends_with("_max_diff_thr")) {
+    return Role::measurement;
+  }
+  return Role::identity;
+}
+
+ColumnMap column_map(std::string_view text) {
+  ColumnMap map;
+  if (text.empty() || text == "tilewave") return map;
+  if (text == "flydsl") {  // tests/kernels/test_pa.py until 2026-07 had the error column that the documents gate on
+    map.us = "us_flydsl_ps", map.err = "err_flydsl_ps";
+    return map;
+  }
+  if (text == "aiter") {  // its tuner takes an entry whose share of wrong elements is below 5 %
+    map.us = "us", map.err = "errRatio", map.max_err = 0.05;
+    map.ignored = {"us", "errRatio"};
+    return map;
+  }
+  for (const std::string& item : split(text, ',')) {
+    const std::size_t equals = item.find('=');
+    if (equals == std::string::npos)
+      refuse(fmt::format("--map: '{}' is no map; tilewave, flydsl, aiter or key=column,...", printable(item)));
+    const std::string key = item.substr(0, equals), value = item.substr(equals + 1);
+    if (key == "us") {
+      map.us = value;
+    } else if (key == "err") {
+      map.err = value == "none" ? "" : value;
+    } else if (key == "max_err") {
+      const auto limit = number(value);
+      if (!limit || !(*limit >= 0)) refuse(fmt::format("--map: max_err '{}' is no number from 0 on", printable(value)));
+      map.max_err = *limit;
+    } else if (key == "config") {
+      map.config = split(value, '+');
+    } else if (key == "ignore") {
+      map.ignored = split(value, '+');
+    } else {
+      refuse(fmt::format("--map: '{}' is none of us, err, max_err, config, ignore", printable(key)));
+    }
+  }
+  if (map.us.empty()) refuse("--map: us needs a column");
+  return map;
+}
+
+const std::vector<std::string>& class_columns() {
+  static const std::vector<std::string> columns{"block_size", "mtp",      "query_length", "head_size", "op",
+                                                "kind",       "kv_dtype", "quant_mode",   "x_dtype",   "out_dtype",
+                                                "scale_mode", "a_dtype",  "b_dtype",      "q_dtype_w"};
+  return columns;
+}
+
+}  // namespace tilewave::tool

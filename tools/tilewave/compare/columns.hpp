@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// What the columns of a benchmark's CSV mean to a comparison.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewave::tool {
+
+enum class Role {
+  identity,     // of the config: rows are joined by these
+  device,       // what it ran on: must be the same
+  inputs,       // what it ran with: must be the same
+  work,         // what it had to do: must be the same
+  policy,       // how it did it: may differ
+  measurement,  // what came out
+};
+
+/// By the names our benchmarks use; an unknown column is part of the config, so that nothing is joined by accident.
+Role role_of(std::string_view column);
+
+/// Which columns of a CSV hold what.
+struct ColumnMap {
+  std::string us = "us";    // the time that is compared, lower is better
+  std::string err = "err";  // must be at most max_err and a number; empty: right by exception
+  double max_err = 0;
+  std::vector<std::string> config;   // empty: every column whose role is identity
+  std::vector<std::string> ignored;  // never identity
+};
+
+/// A map by name (tilewave, flydsl, aiter) or written out: "us=COLUMN,err=COLUMN,max_err=0.05,config=A+B+C".
+ColumnMap column_map(std::string_view text);
+
+/// Columns that make a config class, most telling first; those that a CSV has are used.
+const std::vector<std::string>& class_columns();
+
+}  // namespace tilewave::tool

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/gpu/devices.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/process.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+std::string why_busy(const Gpu& gpu) {
+  if (!gpu.processes.empty())
+    return fmt::format("process {} ({})", gpu.processes[0].pid, printable(gpu.processes[0].name));
+  if (!gpu.used_bytes || !gpu.total_bytes || !(*gpu.total_bytes > 0)) return "its memory use is not known";
+  const double share = *gpu.used_bytes / *gpu.total_bytes;
+  if (share > 0.05) return fmt::format("{:.0f} % of its memory is in use", share * 100);
+  if (!gpu.use_pct && !gpu.memory_pct) return "its use is not known";
+  const double use = gpu.use_pct.value_or(0), memory = gpu.memory_pct.value_or(use);
+  if (std::min(use, memory) > 5) return fmt::format("{:.0f} % busy", use);
+  if (use > 5 && !gpu.memory_pct) return fmt::format("{:.0f} % busy", use);
+  return "";
+}
+
+std::vector<std::string> allowed_gpus(const GpuList& list) {
+  const char* value = std::getenv(list.variable.c_str());
+  std::vector<std::string> allowed;
+  if (value == nullptr) return allowed;
+  for (const std::string& word : split(value, ',')) allowed.push_back(word);
+  return allowed;
+}
+
+std::optional<Gpu> idlest(const GpuList& before, const GpuList& now, const std::vector<std::string>& allowed) {
+  std::optional<Gpu> best;
+  const auto load = [](const Gpu& g) { return *g.used_bytes / *g.total_bytes + g.use_pct.value_or(0) / 1e4; };
+  for (const Gpu& gpu : now.gpus) {
+    if (!allowed.empty() && !contains(allowed, std::to_string(gpu.index)) &&
+        !(gpu.uuid != "" && contains(allowed, gpu.uuid)))
+      continue;
+    const auto earlier =
+        std::find_if(before.gpus.begin(), before.gpus.end(), [&](const Gpu& g) { return g.index == gpu.index; });
+    if (earlier == before.gpus.end() || !why_busy(*earlier).empty() || !why_busy(gpu).empty()) continue;
+    if (*gpu.used_bytes > *earlier->used_bytes + (16 << 20)) continue;  // somebody is starting there
+    if (!best || load(gpu) < load(*best)) best = gpu;
+  }
+  return best;
+}
+
+namespace {
+
+/// What a query says; nothing if it fails or hangs.
+std::optional<std::string> answer(const std::vector<std::string>& words) {
+  ProcessOptions options;
+  options.quiet = true, options.timeout_s = 60, options.max_bytes = std::size_t{1} << 24;
+  const ProcessResult result = run_process(words, options);
+  if (result.status != 0 || result.timed_out) return std::nullopt;
+  return result.out;
+}
+
+std::optional<GpuList> ask(const std::string& tool) {
+  if (tool == "amd-smi") {
+    const auto metric = answer({tool, "metric", "--usage", "--mem-usage", "--json"});
+    if (metric) return parse_amd_smi(*metric, answer({tool, "process", "--json"}).value_or(""));
+  } else if (tool == "rocm-smi") {
+    const auto json = answer(
+        {tool, "--showuse", "--showmemuse", "--showmeminfo", "vram", "--showpids", "--showproductname", "--json"});
+    if (json) return parse_rocm_smi(*json);
+  } else {
+    const auto gpus =
+        answer({tool, "--query-gpu=index,uuid,name,utilization.gpu,utilization.memory,memory.used,memory.total",
+                "--format=csv,noheader,nounits"});
+    const auto apps = answer({tool, "--query-compute-apps=gpu_uuid,pid,process_name", "--format=csv,noheader"});
+    if (gpus && apps) return parse_nvidia_smi(*gpus, *apps);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+GpuList ask_gpus() {
+  std::string tried;
+  for (const char* tool : {"amd-smi", "rocm-smi", "nvidia-smi"}) {
+    if (!on_path(tool)) continue;
+    try {
+      if (const auto list = ask(tool)) return *list;
+      tried += fmt::format("; {} failed", tool);
+    } catch (const Error& error) {
+      tried += fmt::format("; {}", error.what());
+    }
+  }
+  throw Error(Exit::no_gpu, tried.empty() ? "no GPU: no amd-smi, rocm-smi or nvidia-smi on PATH" : "no GPU" + tried);
+}
+
+}  // namespace tilewave::tool

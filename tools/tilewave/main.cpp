@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+// tilewave: what an optimizer drives around the benchmarks. docs/OPTIMIZE.md is the contract.
+#include "tools/tilewave/common/command.hpp"
+
+int main(int argc, char** argv) {
+  using namespace tilewave::tool;
+  return run_commands(argc, argv, [](Command& tilewave) {
+    add_compare(tilewave);
+    add_specs(tilewave);
+    add_roofline(tilewave);
+    add_gpu(tilewave);
+  });
+}

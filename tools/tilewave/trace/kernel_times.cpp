@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/trace/kernel_times.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+class Collector {
+ public:
+  KernelTime& add(const std::string& name, double us, std::int64_t calls, const std::string& where) {
+    if (name.empty()) refuse(where + ": a kernel without a name");
+    if (!std::isfinite(us) || us < 0 || calls < 1)
+      refuse(fmt::format("{}: a time of {} us in {} calls", where, us, calls));
+    const double each = us / static_cast<double>(calls);
+    auto [at, fresh] = kernels_.try_emplace(name);
+    KernelTime& k = at->second;
+    k.name = name;
+    k.calls += calls;
+    k.total_us += us;
+    k.min_us = fresh ? each : std::min(k.min_us, each);
+    k.max_us = std::max(k.max_us, each);
+    return k;
+  }
+  KernelTimes take(const std::string& format) {
+    KernelTimes times{format, {}};
+    for (auto& [name, kernel] : kernels_) times.kernels.push_back(std::move(kernel));
+    std::stable_sort(times.kernels.begin(), times.kernels.end(),
+                     [](const auto& a, const auto& b) { return a.total_us > b.total_us; });
+    return times;
+  }
+
+ private:
+  std::map<std::string, KernelTime> kernels_;
+};
+
+/// Of one launch, where the file has the column.
+void take_launch(const Csv& csv, std::size_t row, KernelTime& kernel) {
+  static constexpr std::pair<const char*, const char*> fields[] = {{"VGPR_Count", "vgpr"},
+                                                                   {"Accum_VGPR_Count", "accum_vgpr"},
+                                                                   {"SGPR_Count", "sgpr"},
+                                                                   {"LDS_Block_Size", "lds_bytes"},
+                                                                   {"Scratch_Size", "scratch_bytes"}};
+  for (const auto& [column, key] : fields) {
+    if (const auto at = csv.find(column)) kernel.launch[key] = csv.need_number(row, *at);
+  }
+  for (const char* what : {"Workgroup_Size", "Grid_Size"}) {
+    double product = 1;
+    bool all = true;
+    for (const char axis : {'X', 'Y', 'Z'}) {
+      const auto at = csv.find(fmt::format("{}_{}", what, axis));
+      all = all && at;
+      if (at) product *= csv.need_number(row, *at);
+    }
+    if (all) kernel.launch[what[0] == 'W' ? "workgroup" : "grid"] = product;
+  }
+}
+
+KernelTimes from_trace(const Csv& csv) {
+  const std::size_t name = csv.need("Kernel_Name"), begin = csv.need("Start_Timestamp"),
+                    end = csv.need("End_Timestamp");
+  const auto kind = csv.find("Kind");
+  Collector collector;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    if (kind && csv.rows[r][*kind] != "KERNEL_DISPATCH") continue;
+    // Nanoseconds since boot do not fit a double's exact integers after 104 days, so they are subtracted as integers.
+    const auto from = integer(csv.rows[r][begin]), to = integer(csv.rows[r][end]);
+    if (!from || !to || *from < 0 || *to < *from) refuse(csv.where(r) + ": timestamps that are no interval");
+    take_launch(csv, r, collector.add(csv.rows[r][name], static_cast<double>(*to - *from) * 1e-3, 1, csv.where(r)));
+  }
+  return collector.take("rocprofv3 kernel trace");
+}
+
+KernelTimes from_stats(const Csv& csv) {
+  const std::size_t name = csv.need("Name"), calls = csv.need("Calls"), total = csv.need("TotalDurationNs");
+  const auto least = csv.find("MinNs"), most = csv.find("MaxNs");
+  Collector collector;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const auto count = integer(csv.rows[r][calls]);
+    if (!count) refuse(csv.where(r) + ": Calls is no integer");
+    KernelTime& k = collector.add(csv.rows[r][name], csv.need_number(r, total) * 1e-3, *count, csv.where(r));
+    if (least) k.min_us = csv.need_number(r, *least) * 1e-3;
+    if (most) k.max_us = csv.need_number(r, *most) * 1e-3;
+  }
+  return collector.take("rocprofv3 kernel stats");
+}
+
+/// ncu writes 1,234.5 for thousands in an English locale.
+double ncu_number(const std::string& word, const std::string& where) {
+  std::string digits;
+  std::remove_copy(word.begin(), word.end(), std::back_inserter(digits), ',');
+  if (const auto value = number(digits)) return *value;
+  refuse(fmt::format("{}: '{}' is no number", where, printable(word)));
+}
+
+double microseconds_of(const std::string& unit, const std::string& where) {
+  static const std::map<std::string, double> units{{"ns", 1e-3},   {"nsecond", 1e-3}, {"us", 1},
+                                                   {"usecond", 1}, {"ms", 1e3},       {"msecond", 1e3},
+                                                   {"s", 1e6},     {"second", 1e6},   {"nanosecond", 1e-3}};
+  const auto found = units.find(unit);
+  if (found == units.end()) refuse(fmt::format("{}: time in '{}', which is no unit of time", where, printable(unit)));
+  return found->second;
+}
+
+constexpr const char* ncu_duration = "gpu__time_duration.sum";
+
+KernelTimes from_ncu_details(const Csv& csv) {
+  const std::size_t name = csv.need("Kernel Name"), metric = csv.need("Metric Name"), unit = csv.need("Metric Unit"),
+                    value = csv.need("Metric Value");
+  Collector collector;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const auto& row = csv.rows[r];
+    if (row[metric] != ncu_duration && row[metric] != "Duration") continue;
+    collector.add(row[name], ncu_number(row[value], csv.where(r)) * microseconds_of(row[unit], csv.where(r)), 1,
+                  csv.where(r));
+  }
+  return collector.take("ncu details");
+}
+
+KernelTimes from_ncu_raw(const Csv& csv) {
+  const std::size_t name = csv.need("Kernel Name"), time = csv.need(ncu_duration);
+  const double scale = microseconds_of(csv.rows[0][time], csv.where(0));  // the first row holds the units
+  Collector collector;
+  for (std::size_t r = 1; r < csv.rows.size(); ++r) {
+    collector.add(csv.rows[r][name], ncu_number(csv.rows[r][time], csv.where(r)) * scale, 1, csv.where(r));
+  }
+  return collector.take("ncu raw");
+}
+
+}  // namespace
+
+KernelTimes parse_kernel_times(std::string_view text, const std::string& source) {
+  KernelTimes times;
+  const auto has = [&](const char* word) { return text.find(word) != std::string_view::npos; };
+  if (has("Start_Timestamp") && has("Kernel_Name")) {
+    times = from_trace(parse_csv(text, source, "Start_Timestamp"));
+  } else if (has("TotalDurationNs")) {
+    times = from_stats(parse_csv(text, source, "TotalDurationNs"));
+  } else if (has("Metric Name")) {
+    times = from_ncu_details(parse_csv(text, source, "Metric Name"));
+  } else if (has(ncu_duration)) {
+    times = from_ncu_raw(parse_csv(text, source, ncu_duration));
+  } else {
+    refuse(source + " is no kernel trace, kernel stats (rocprofv3 -f csv) or ncu --csv file");
+  }
+  if (times.kernels.empty()) refuse(source + " holds no kernel time");
+  return times;
+}
+
+KernelTimes read_kernel_times(const std::string& path) { return parse_kernel_times(read_file(path), path); }
+
+std::vector<KernelTime> matching(const KernelTimes& times, const std::string& regex, const std::string& source) {
+  std::vector<KernelTime> found;
+  std::regex pattern;
+  try {
+    pattern = std::regex(regex);
+  } catch (const std::regex_error& error) {
+    refuse(fmt::format("'{}' is no regular expression: {}", printable(regex), error.what()));
+  }
+  for (const KernelTime& kernel : times.kernels) {
+    if (regex.empty() || std::regex_search(kernel.name.substr(0, 4000), pattern)) found.push_back(kernel);
+  }
+  if (found.empty()) refuse(fmt::format("no kernel of {} matches '{}'", source, printable(regex)));
+  return found;
+}
+
+}  // namespace tilewave::tool

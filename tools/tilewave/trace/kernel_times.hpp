@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// GPU time by kernel, from what a profiler wrote.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewave::tool {
+
+struct KernelTime {
+  std::string name;
+  std::int64_t calls = 0;
+  double total_us = 0, min_us = 0, max_us = 0;
+  // Of the launch, where the file has them: vgpr, accum_vgpr, sgpr, lds_bytes, scratch_bytes, workgroup, grid (lanes).
+  std::map<std::string, double> launch;
+  double mean_us() const { return total_us / static_cast<double>(calls); }
+};
+
+struct KernelTimes {
+  std::string format;               // "rocprofv3 kernel trace", "rocprofv3 kernel stats", "ncu details", "ncu raw"
+  std::vector<KernelTime> kernels;  // most total time first
+};
+
+/// Refuses a file that is none of these, has a negative or infinite time, or no kernel at all.
+KernelTimes parse_kernel_times(std::string_view text, const std::string& source);
+KernelTimes read_kernel_times(const std::string& path);
+
+/// Those whose name matches the regular expression (all if it is empty); refuses if that is none.
+std::vector<KernelTime> matching(const KernelTimes& times, const std::string& regex, const std::string& source);
+
+}  // namespace tilewave::tool
