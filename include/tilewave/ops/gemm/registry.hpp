@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "tilewave/ops/gemm/cost.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
 
 namespace tilewave {
@@ -86,5 +87,43 @@ inline constexpr auto gemm_entries = []<std::size_t... i>(std::index_sequence<i.
                 sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
 }
 (std::make_index_sequence<gemm_policies(B::facts.id, S).count>{});
+
+/// Which entry, and how many blocks share the K of a tile.
+struct GemmPlan {
+  const GemmEntry* entry = nullptr;
+  int splits = 1;
+};
+
+/// Bytes that a launch of the plan needs at GemmProblem::workspace; 0 for most.
+inline std::int64_t gemm_workspace_size(const GemmProblem&, const GemmPlan&) { return 0; }
+
+/// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
+/// batch_invariant not on M. Errors, with a null entry: those of gemm_check, or no_matching_entry.
+inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
+                          GemmPlan& plan) {
+  plan = {};
+  if (Status s = gemm_check(p, facts); !s.ok()) return s;
+  constexpr std::int32_t rows_of_any = 128;
+  const std::int32_t m = p.batch_invariant ? rows_of_any : p.m;
+  double best = 0;
+  for (const GemmEntry* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
+      if (splits > 1 && ceil_div(p.k * size_of(p.spec.a), e->policy.depth) < 2 * splits) break;
+      const double cost = gemm_cost_sm90(p, m, e->policy, splits);
+      if (plan.entry != nullptr && cost >= best) continue;
+      plan = {e, splits};
+      best = cost;
+    }
+  }
+  if (plan.entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec"};
+  return {};
+}
+
+/// The plan on backend B for the one spec S that the caller compiles in.
+template <class B, GemmSpec S>
+Status gemm_plan(const GemmProblem& p, GemmPlan& plan) {
+  return gemm_select(p, pointers_to(gemm_entries<B, S>), B::facts, plan);
+}
 
 }  // namespace tilewave

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// How long a launch is expected to take: what chooses among entries. Not a promise, only an order.
+#pragma once
+
+#include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/problem.hpp"
+
+namespace tilewave {
+
+/// Rows that a problem multiplies, over all batches and groups, and the tiles of `p` that it takes: groups are taken for
+/// equally full.
+struct GemmShare {
+  double tiles, rows;
+};
+inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
+  const double columns = ceil_div(problem.n, p.columns);
+  const std::int32_t tile_rows = p.rows * p.cluster;
+  if (problem.spec.groups == GemmGroups::contiguous) {
+    const double of_group = double(m) / max_of(problem.groups, 1);
+    const double down =
+        double(max_of(problem.groups, 1)) * double(ceil_div(std::int64_t(of_group) + 1, std::int64_t{tile_rows}));
+    return {down * columns, double(m)};
+  }
+  const double layers = problem.spec.groups == GemmGroups::masked ? problem.groups : problem.batch;
+  return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
+}
+
+/// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products and
+/// what the bytes take, and what is there once.
+inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
+  const int element = size_of(problem.spec.a);
+  const double sms = sm90_facts.compute_units;
+  const GemmShare share = gemm_share(problem, m, p);
+  const double slots = double(sm90_facts.compute_units * p.waves_per_simd / (p.cluster * splits));
+  const double rounds = double(std::int64_t((share.tiles + slots - 1) / slots));
+  const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
+  // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles wait
+  // for shared memory, block scales for additions.
+  const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
+  double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
+  cycles *= wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08;
+  if (problem.spec.scale == GemmScale::block) cycles *= 1.2;
+  // A block's copies bring 37 bytes a cycle at most.
+  const double arriving = (p.rows + p.columns) * p.depth / 37.0;
+  const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 + (splits > 1 ? 1.5 + 0.25 * splits : 0.0);
+  const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
+  const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
+  const double bytes =
+      (share.rows + layers * problem.n) * problem.k * element + share.rows * problem.n * size_of(problem.spec.out);
+  // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
+  const double busy = share.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double memory = bytes / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue;
+  return 3.5 + max_of(products, memory);
+}
+
+}  // namespace tilewave
