@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "tilewave/arch/gfx9/lds.hpp"
 #include "tilewave/arch/gfx942/lanes.hpp"
 #include "tilewave/arch/gfx942/launch.hpp"
 #include "tilewave/arch/gfx942/memory.hpp"
@@ -11,11 +12,11 @@
 
 namespace tilewave::gfx942 {
 
-struct Backend : Memory, Lanes, Mma, Sync, Launch {
+struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr ArchFacts facts = gfx942_facts;
   static constexpr AtomFacts atom = gfx942_atom;
 };
-static_assert(tilewave::Backend<Backend>);
+static_assert(tilewave::LdsBackend<Backend>);
 
 }  // namespace tilewave::gfx942
 

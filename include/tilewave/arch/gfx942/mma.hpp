@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // v_mfma_f32_16x16x16_bf16 as the chained atom: KV is the A operand, so a lane's results are 4 kv values of one row.
+// Products of tiles in LDS besides.
 #pragma once
 
-#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/lds.hpp"
 
 #if defined(__HIP__)
 
@@ -23,6 +24,60 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
     return __builtin_bit_cast(Accumulator, __builtin_amdgcn_mfma_f32_16x16x16f16(
                                                __builtin_bit_cast(Halves, kv), __builtin_bit_cast(Halves, rows),
                                                __builtin_bit_cast(Floats, acc), 0, 0, 0));
+  }
+};
+
+/// Square products on CDNA3: 8 bytes a lane at a time, so a unit is two instructions.
+struct Product {
+  static constexpr bool direct_copies = false;  // 4 bytes a lane: four times the instructions
+  template <DType>
+  static constexpr int product_chunks = 1;
+
+  template <DType type, int side, int chunks>
+  TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+                                       Vec<float, side * side / 64>& sums) {
+    TILEWAVE_UNROLL
+    for (int half = 0; half < 2 * chunks; ++half) {
+      const auto of = [half](const Chunk& unit) TILEWAVE_INLINE_LAMBDA {
+        return Vec<std::uint32_t, 2>{{unit[half % 2 * 2], unit[half % 2 * 2 + 1]}};
+      };
+      sums = product<type, side>(of(kv[half / 2]), of(rows[half / 2]), sums);
+    }
+  }
+
+ private:
+  using Half = Vec<std::uint32_t, 2>;
+  template <DType type, int side>
+  TILEWAVE_DEVICE static Vec<float, side * side / 64> product(Half kv, Half rows,
+                                                              const Vec<float, side * side / 64>& sums) {
+    using Sums = Vec<float, side * side / 64>;
+    using Floats = float __attribute__((ext_vector_type(side * side / 64)));
+    const auto c = __builtin_bit_cast(Floats, sums);
+    if constexpr (type == DType::bf16) {
+      using Shorts = short __attribute__((ext_vector_type(4)));
+      const auto a = __builtin_bit_cast(Shorts, kv), b = __builtin_bit_cast(Shorts, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, c, 0, 0, 0));
+      }
+    } else if constexpr (type == DType::f16) {
+      using Halves = _Float16 __attribute__((ext_vector_type(4)));
+      const auto a = __builtin_bit_cast(Halves, kv), b = __builtin_bit_cast(Halves, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x8f16(a, b, c, 0, 0, 0));
+      }
+    } else {
+      static_assert(type == DType::fp8_e4m3fnuz);
+      const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a, b, c, 0, 0, 0));
+      }
+    }
   }
 };
 

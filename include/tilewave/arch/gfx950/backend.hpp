@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "tilewave/arch/gfx9/lds.hpp"
 #include "tilewave/arch/gfx950/lanes.hpp"
 #include "tilewave/arch/gfx950/launch.hpp"
 #include "tilewave/arch/gfx950/memory.hpp"
@@ -11,11 +12,11 @@
 
 namespace tilewave::gfx950 {
 
-struct Backend : Memory, Lanes, Mma, Sync, Launch {
+struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr ArchFacts facts = gfx950_facts;
   static constexpr AtomFacts atom = gfx950_atom;
 };
-static_assert(tilewave::Backend<Backend>);
+static_assert(tilewave::LdsBackend<Backend>);
 
 }  // namespace tilewave::gfx950
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // v_mfma_f32_16x16x32_bf16 as the chained atom: KV is the A operand, so a lane's results are 4 kv values of one row.
+// Products of tiles in LDS besides.
 #pragma once
 
-#include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/lds.hpp"
 
 #if defined(__HIP__)
 
@@ -23,6 +24,64 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
     return __builtin_bit_cast(Accumulator, __builtin_amdgcn_mfma_f32_16x16x32_f16(
                                                __builtin_bit_cast(Halves, kv), __builtin_bit_cast(Halves, rows),
                                                __builtin_bit_cast(Floats, acc), 0, 0, 0));
+  }
+};
+
+/// Square products on CDNA4: a unit a lane of 16-bit elements, two of fp8, which has its full rate only in f8f6f4.
+struct Product {
+  static constexpr bool direct_copies = true;
+  template <DType type>
+  static constexpr int product_chunks = is_fp8(type) ? 2 : 1;
+
+  template <DType type, int side, int chunks>
+  TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+                                       Vec<float, side * side / 64>& sums) {
+    static_assert(chunks % product_chunks<type> == 0);
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; c += product_chunks<type>) {
+      if constexpr (is_fp8(type)) {
+        sums = product<type, side>(Pair{{kv[c], kv[c + 1]}}, Pair{{rows[c], rows[c + 1]}}, sums);
+      } else {
+        sums = product<type, side>(kv[c], rows[c], sums);
+      }
+    }
+  }
+
+ private:
+  using Pair = Vec<Chunk, 2>;
+  template <DType type, int side, class Operand>
+  TILEWAVE_DEVICE static Vec<float, side * side / 64> product(const Operand& kv, const Operand& rows,
+                                                              const Vec<float, side * side / 64>& sums) {
+    using Sums = Vec<float, side * side / 64>;
+    using Floats = float __attribute__((ext_vector_type(side * side / 64)));
+    const auto c = __builtin_bit_cast(Floats, sums);
+    if constexpr (type == DType::bf16) {
+      using Bf16s = __bf16 __attribute__((ext_vector_type(8)));
+      const auto a = __builtin_bit_cast(Bf16s, kv), b = __builtin_bit_cast(Bf16s, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x32_bf16(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x16_bf16(a, b, c, 0, 0, 0));
+      }
+    } else if constexpr (type == DType::f16) {
+      using Halves = _Float16 __attribute__((ext_vector_type(8)));
+      const auto a = __builtin_bit_cast(Halves, kv), b = __builtin_bit_cast(Halves, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x32_f16(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x16_f16(a, b, c, 0, 0, 0));
+      }
+    } else {
+      static_assert(type == DType::fp8_e4m3fn);
+      // Format 0 is e4m3; scales of 0 mean the instruction without scales.
+      using Words = int __attribute__((ext_vector_type(8)));
+      const auto a = __builtin_bit_cast(Words, kv), b = __builtin_bit_cast(Words, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));
+      }
+    }
   }
 };
 

@@ -21,6 +21,7 @@
 #include "tilewave/arch/host/group.hpp"
 #include "tilewave/arch/host/lanes.hpp"
 #include "tilewave/arch/host/launch.hpp"
+#include "tilewave/arch/host/lds.hpp"
 #include "tilewave/arch/host/memory.hpp"
 #include "tilewave/arch/host/mma.hpp"
 #include "tilewave/arch/host/numbers.hpp"
@@ -36,6 +37,7 @@ struct Backend : Memory<Id>,
                  Mma<Id>,
                  Numbers<facts_of(Id).fp8>,
                  Sync,
+                 Lds<Id>,
                  Staged<Id>,
                  Groups<Id>,
                  Tensors<Id>,
@@ -44,8 +46,8 @@ struct Backend : Memory<Id>,
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
-static_assert(tilewave::Backend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::Backend<Backend<ArchId::gfx950>>);
+static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
+static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
 static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
 
 }  // namespace tilewave::host

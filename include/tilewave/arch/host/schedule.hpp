@@ -265,6 +265,7 @@ TILEWAVE_HOST_UNTRACKED inline void lane_returned(Lane& self) {
   }
   detail::check_batches(self);
   detail::check_stores(self);
+  if (self.copies.count != 0) fail(self, "%d copies into LDS are under way at the end", self.copies.count);
   order_release(&cluster.ended);
   wave.returned |= self.bit();
   if (++wave.block->returned == cluster.block_lanes) detail::check_copies(self);

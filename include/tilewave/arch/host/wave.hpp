@@ -101,6 +101,7 @@ struct Agreement {
 inline constexpr int remembered_agreements = 32;
 
 inline constexpr int remembered_rows = 16;
+inline constexpr int max_lane_copies = 63;  // what vmcnt counts to
 
 struct Wave;
 struct Block;
@@ -126,6 +127,15 @@ struct alignas(64) Lane {
     const std::byte* row[remembered_rows];
     int count = 0;
   } unseen;  // rows of store_matrices since the lane last called shared_written; of more, the first
+
+  struct {
+    struct {
+      void* to;
+      const void* from;
+      int bytes;
+    } list[max_lane_copies];
+    int count = 0;
+  } copies;  // into LDS, under way
 
   TILEWAVE_HOST_UNTRACKED std::uint64_t bit() const { return std::uint64_t{1} << index; }
 };
@@ -164,7 +174,7 @@ struct alignas(64) Wave {
   // Results of load_matrices, written by the last lane to arrive, or what store_matrices takes.
   std::uint32_t dealt[max_wave_lanes][4];
   // Dense operands of an mma. Single: a lane overwrites only its own elements, after it has taken its own result.
-  alignas(64) float tile[2048];
+  alignas(64) float tile[5120];
 };
 
 /// Lanes that wait for each other at a barrier.

@@ -129,10 +129,9 @@ class GemmTiles {
 
 /// How many tiles GemmTiles can find at most: the grid depends on capacities only. A group has at most one tile that is
 /// not full.
-template <GemmSpec S>
-std::int64_t gemm_tiles(const GemmArgs& a, const GemmPolicy& p) {
+inline std::int64_t gemm_tiles(const GemmSpec& s, const GemmArgs& a, const GemmPolicy& p) {
   const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, p.columns);
-  if (S.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;
+  if (s.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;
   return ceil_div<std::int64_t>(a.m, rows) * columns * a.layers;
 }
 

@@ -1,12 +1,34 @@
 // SPDX-License-Identifier: MIT
-// The kernel of a room: what it offers decides.
+// The kernel of a policy: its path says which.
 #pragma once
 
+#include "tilewave/ops/gemm/lds_kernel.hpp"
+#include "tilewave/ops/gemm/register_kernel.hpp"
 #include "tilewave/ops/gemm/tensor_kernel.hpp"
 
 namespace tilewave {
 
+namespace detail {
+
+template <GemmPath path>
+struct GemmKernelOf {
+  template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+  using Kernel = GemmLdsKernel<B, S, P, Epilogue>;
+};
+template <>
+struct GemmKernelOf<GemmPath::tensor> {
+  template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+  using Kernel = GemmTensorKernel<B, S, P, Epilogue>;
+};
+template <>
+struct GemmKernelOf<GemmPath::weights_in_registers> {
+  template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+  using Kernel = GemmRegisterKernel<B, S, P, Epilogue>;
+};
+
+}  // namespace detail
+
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-using GemmKernel = GemmTensorKernel<B, S, P, Epilogue>;
+using GemmKernel = typename detail::GemmKernelOf<P.path>::template Kernel<B, S, P, Epilogue>;
 
 }  // namespace tilewave

@@ -4,6 +4,7 @@
 
 #include "tilewave/ops/gemm/check.hpp"
 #include "tilewave/ops/gemm/kernel.hpp"
+#include "tilewave/ops/gemm/lds_launch.hpp"
 
 namespace tilewave {
 
@@ -16,7 +17,7 @@ Status gemm_tensor_args(const GemmProblem& p, int splits, const Epilogue& epilog
   args.gemm = gemm_args(p, splits);
   args.epilogue = epilogue;
   args.k_steps = ceil_div(p.k, L::depth);
-  const std::int64_t tiles = gemm_tiles<S>(args.gemm, P),
+  const std::int64_t tiles = gemm_tiles(S, args.gemm, P),
                      clusters = facts_of(B::facts.id).compute_units * P.waves_per_simd / (P.cluster * splits);
   // Blocks that share K have one tile each.
   args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
@@ -55,14 +56,24 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
   if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
-  using Kernel = GemmKernel<B, S, P, Epilogue>;
-  typename Kernel::Args args{};
-  if (Status s = detail::gemm_tensor_args<B, S, P>(p, splits, epilogue, args); !s.ok()) return s;
-  return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+  if constexpr (P.path == GemmPath::tensor) {
+    using Kernel = GemmKernel<B, S, P, Epilogue>;
+    typename Kernel::Args args{};
+    if (Status s = detail::gemm_tensor_args<B, S, P>(p, splits, epilogue, args); !s.ok()) return s;
+    return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+  } else {
+    return detail::gemm_launch_lds<B, S, P>(epilogue, p, splits, stream);
+  }
 }
 template <class B, GemmSpec S, GemmPolicy P>
 Status gemm_launch(const GemmProblem& p, int splits, hipStream_t stream) {
   return gemm_launch_with<B, S, P>(GemmIdentity{}, p, splits, stream);
+}
+
+/// Bytes of workspace that a launch of the policy with so many splits needs; 0 for most.
+inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPolicy& policy, int splits) {
+  if (policy.path == GemmPath::tensor) return 0;  // a cluster merges sums in shared memory
+  return detail::gemm_partial_bytes(policy, gemm_tiles(p.spec, gemm_args(p, splits), policy), splits);
 }
 
 }  // namespace tilewave

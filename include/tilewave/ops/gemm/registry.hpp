@@ -8,6 +8,7 @@
 
 #include "tilewave/ops/gemm/cost.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
+#include "tilewave/ops/gemm/lds_policies.hpp"
 
 namespace tilewave {
 
@@ -31,12 +32,6 @@ constexpr std::array<GemmSpec, 5> gemm_specs(ArchId arch) {
            {.a = fp8, .b = fp8, .scale = GemmScale::block}}};
 }
 
-struct GemmPolicies {
-  std::array<GemmPolicy, 16> list{};
-  int count = 0;
-  constexpr void add(const GemmPolicy& p) { list[count++] = p; }
-};
-
 namespace detail {
 
 /// As many as shared memory holds beside boxes of output, scales and barriers.
@@ -56,7 +51,7 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (arch != ArchId::sm90) return all;
+  if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   if (s.scale == GemmScale::block) {
     add({.rows = 128, .columns = 128, .cluster = 2});

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Buffers, copies into LDS and barriers of LdsBackend that both CDNA rooms share.
+#pragma once
+
+#include "tilewave/arch/gfx9/memory.hpp"
+#include "tilewave/arch/lds.hpp"
+
+#if defined(__HIP__)
+
+namespace tilewave::gfx9 {
+
+struct Source {
+  static constexpr std::uint32_t nowhere = 1u << 31;
+  using Words = std::uint32_t __attribute__((ext_vector_type(4)));
+  const void* base;
+  std::uint32_t bytes;
+
+  TILEWAVE_DEVICE Chunk load(std::uint32_t lane_offset, std::int32_t offset) const {
+    const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
+    return __builtin_bit_cast(Chunk, __builtin_amdgcn_raw_buffer_load_b128(resource, lane_offset, offset, 0));
+  }
+
+  // Not the builtins: clang waits for all of their copies before any read of LDS. No memory clobber either: lds_barrier
+  // orders copies with reads. M0 holds the target; writing it needs one wait state before a copy reads it (LLVM,
+  // GCNSubtarget::hasReadM0LdsDmaHazard).
+  TILEWAVE_DEVICE void copy(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, %3 offen lds"
+                 :
+                 : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset));
+  }
+  TILEWAVE_DEVICE void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset) const {
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, %3 offen lds"
+                 :
+                 : "s"(in_lds(shared)), "v"(lane_offset), "s"(words()), "s"(offset));
+  }
+
+ private:
+  static constexpr int format = 0x20000;  // as in window.hpp
+  TILEWAVE_DEVICE static std::uint32_t in_lds(void* shared) {
+    return __builtin_amdgcn_readfirstlane((std::uint32_t)(__attribute__((address_space(3))) void*)shared);
+  }
+  TILEWAVE_DEVICE Words words() const {
+    const auto at = reinterpret_cast<std::uintptr_t>(base);
+    return Words{static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(at >> 32) & 0xffffu, bytes, format};
+  }
+};
+
+struct Lds {
+  using Source = gfx9::Source;
+
+  template <int pending>
+  TILEWAVE_DEVICE static void copies_wait() {
+    static_assert(pending >= 0 && pending < 64);
+    asm volatile("s_waitcnt vmcnt(%0)" ::"n"(pending) : "memory");
+  }
+  /// Fences of LDS alone: others would wait for loads, too.
+  TILEWAVE_DEVICE static void lds_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+  }
+  template <int level>
+  TILEWAVE_DEVICE static void priority() {
+    __builtin_amdgcn_s_setprio(level);
+  }
+};
+
+}  // namespace tilewave::gfx9
+
+#endif

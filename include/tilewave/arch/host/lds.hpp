@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// LdsBackend in the host room: square products from their lane maps, and copies that land as late as they may.
+#pragma once
+
+#include "tilewave/core/config.hpp"
+
+#if !TILEWAVE_ON_GPU_COMPILER
+
+#include <cstring>
+
+#include "tilewave/arch/host/dense.hpp"
+#include "tilewave/arch/host/memory.hpp"
+#include "tilewave/arch/lds.hpp"
+
+namespace tilewave::host {
+
+namespace detail {
+
+/// One operand as dense rows, or as dense columns.
+template <DType type, int side, int chunks>
+TILEWAVE_HOST_UNTRACKED inline void spread_units(const Chunk (&units)[chunks], int lane, bool columns, float* to) {
+  using Map = ProductMap<side>;
+  constexpr int elements = 16 / size_of(type), k = Map::units * chunks * elements;
+  for (int c = 0; c < chunks; ++c) {
+    float wide[16];
+    widen(type, &units[c], wide);
+    const int first = (Map::units * c + Map::unit(lane)) * elements, row = Map::row(lane);
+    for (int e = 0; e < elements; ++e) to[columns ? (first + e) * side + row : row * k + first + e] = wide[e];
+  }
+}
+
+template <DType type, int side, int chunks>
+TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+                                                   Vec<float, side * side / 64>& sums, Where where) {
+  using Map = ProductMap<side>;
+  constexpr int k = Map::units * chunks * 16 / size_of(type);
+  Lane& self = *current_lane;
+  float *const left = self.wave->tile, *const right = left + side * k, *const acc = right + side * k;
+  static_assert((2 * side * k + side * side) * sizeof(float) <= sizeof(Wave::tile));
+  spread_units<type, side>(rows, self.index, false, left);
+  spread_units<type, side>(kv, self.index, true, right);
+  float* const of_row = acc + Map::row(self.index) * side;
+  for (int i = 0; i < Map::sums; ++i) of_row[Map::kv_row(self.index, i)] = sums[i];
+  if (meet(self, {CollectiveKind::mma, side * 1024 + k, where})) {
+    multiply_dense<side, side, k>(left, right, acc);
+    ++self.cluster->counters.mma;
+    complete(self);
+  }
+  for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
+}
+
+/// The lane's oldest copies land until `pending` are left.
+inline void land_copies(Lane& self, int pending) {
+  auto& copies = self.copies;
+  int landed = 0;
+  for (; copies.count - landed > pending; ++landed) {
+    const auto& copy = copies.list[landed];
+    if (copy.from != nullptr) {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    } else {
+      std::memset(copy.to, 0, copy.bytes);
+    }
+  }
+  copies.count -= landed;
+  for (int i = 0; i < copies.count && landed > 0; ++i) copies.list[i] = copies.list[i + landed];
+}
+
+/// `from`: null for what is beyond the buffer.
+inline void queue_copy(void* to, const void* from, int bytes, Where where) {
+  Lane& self = *current_lane;
+  auto& copies = self.copies;
+  if (reinterpret_cast<std::uintptr_t>(to) % bytes != 0) bad_access(self, to, bytes, where);
+  if (reinterpret_cast<std::uintptr_t>(from) % 4 != 0) bad_access(self, from, bytes, where);
+  if (!in_shared(self, to, bytes)) {
+    fail(self, "the target of a copy is not in shared memory at %s:%d", where.base_name(), where.line);
+  }
+  if (copies.count == max_lane_copies) {
+    fail(self, "more than %d copies that nobody has waited for at %s:%d", max_lane_copies, where.base_name(),
+         where.line);
+  }
+  copies.list[copies.count++] = {to, from, bytes};
+  Cluster& cluster = *self.cluster;
+  cluster.counters.bulk_bytes += bytes;
+  // Late finds a missing wait, early a target that others still read.
+  const Schedule schedule = cluster.options.schedule;
+  if (schedule == Schedule::last_wave_ahead || (schedule == Schedule::random && cluster.draw() % 2 == 0))
+    land_copies(self, 0);
+}
+
+}  // namespace detail
+
+template <ArchId Id>
+struct Lds {};
+
+template <ArchId Id>
+requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
+  static constexpr bool direct_copies = Id == ArchId::gfx950;
+  template <DType type>
+  static constexpr int product_chunks = Id == ArchId::gfx950&& is_fp8(type) ? 2 : 1;
+
+  template <DType type, int side, int chunks>
+  static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks], Vec<float, side * side / 64>& sums,
+                       Where where = {}) {
+    static_assert(chunks % product_chunks<type> == 0 && (!is_fp8(type) || type == facts_of(Id).fp8));
+    detail::multiply_units<type, side>(kv, rows, sums, where);
+  }
+
+  /// A base or bytes that differ between the lanes of a wave fail the launch.
+  struct Source {
+    static constexpr std::uint32_t nowhere = 1u << 31;
+    const void* base;
+    std::uint32_t bytes;
+
+    Chunk load(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      const void* const from = at(lane_offset, offset, 16, where);
+      return from == nullptr ? Chunk{} : Memory<Id>::load(static_cast<const Chunk*>(from), where);
+    }
+    void copy(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      queue(shared, lane_offset, offset, 16, where);
+    }
+    void copy_word(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      queue(shared, lane_offset, offset, 4, where);
+    }
+
+   private:
+    const void* at(std::uint32_t lane_offset, std::int32_t offset, int width, Where where) const {
+      agree(*current_lane, {"base of a buffer", reinterpret_cast<std::intptr_t>(base), where});
+      agree(*current_lane, {"bytes of a buffer", bytes, where});
+      agree(*current_lane, {"offset in a buffer", offset, where});
+      const std::uint64_t byte = std::uint64_t{lane_offset} + static_cast<std::uint32_t>(offset);
+      return byte + width <= bytes ? static_cast<const char*>(base) + byte : nullptr;
+    }
+    void queue(void* shared, std::uint32_t lane_offset, std::int32_t offset, int width, Where where) const {
+      agree(*current_lane, {"target of a copy", reinterpret_cast<std::intptr_t>(shared), where});
+      detail::queue_copy(static_cast<std::byte*>(shared) + width * current_lane->index,
+                         at(lane_offset, offset, width, where), width, where);
+    }
+  };
+
+  template <int pending>
+  static void copies_wait() {
+    static_assert(pending >= 0 && pending < 64);
+    detail::land_copies(*current_lane, pending);
+  }
+  static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }
+  template <int level>
+  static void priority() {}
+};
+
+}  // namespace tilewave::host
+
+#endif  // !TILEWAVE_ON_GPU_COMPILER

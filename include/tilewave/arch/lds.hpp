@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// What rooms of CDNA offer for tiles in LDS: square products straight on 16-byte units of rows, buffers read with a
+// bounds check, copies from memory into LDS, and which lanes of an LDS read are served together.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+
+namespace tilewave {
+
+/// A product of `side` x `side` (16 or 32) sums of one wave, from the side of the lanes: lane l supplies 16-byte units
+/// of row l % side of both operands. Unit c of its `chunks` is number units * c + l / side of the row's units that a
+/// product takes: k is summed over, so that its order does not matter as long as both operands agree.
+template <int side>
+struct ProductMap {
+  static_assert(side == 16 || side == 32);
+  static constexpr int units = 64 / side;        // lanes that share a row
+  static constexpr int sums = side * side / 64;  // of a lane
+  using Sums = Vec<float, sums>;
+
+  TILEWAVE_HOST_DEVICE static constexpr int row(int lane) { return lane % side; }
+  TILEWAVE_HOST_DEVICE static constexpr int unit(int lane) { return lane / side; }
+  /// Sum i of a lane is of row `row(lane)` of the rows operand, and of this row of the kv operand: four neighbours
+  /// each. (CDNA3 ISA guide, "Dense matrices": the C layouts of 16x16 and 32x32, one block.)
+  TILEWAVE_HOST_DEVICE static constexpr int kv_row(int lane, int i) {
+    return 4 * units * (i / 4) + 4 * (lane / side) + i % 4;
+  }
+};
+
+/// Lanes of an LDS access of 16 bytes a lane that are served at a time: which phase a lane is in. Measured by
+/// nod-ai/amd-shark-ai, "empirical-lds": gfx942 serves 8 lanes, gfx950 16, each twice for the two halves of a wave.
+constexpr int lds_read_phase(ArchId arch, int lane) {
+  const int quarter = lane % 32 / 4;  // four neighbours go together
+  constexpr int of_gfx942[] = {0, 1, 2, 3, 1, 0, 3, 2}, of_gfx950[] = {0, 1, 1, 0, 1, 0, 0, 1};
+  return arch == ArchId::gfx942 ? of_gfx942[quarter] + lane / 32 * 4 : of_gfx950[quarter] + lane / 32 * 2;
+}
+
+/// Turns that an LDS read of 16 bytes a lane takes beyond one for each phase; `unit_of(lane)`: in units of 16 bytes.
+template <class UnitOf>
+constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
+  constexpr int most_phases = 8, most_units = 16;
+  const int columns = facts_of(arch).lds_banks / 4, phases = arch == ArchId::gfx942 ? 8 : 4;
+  int turns = 0;
+  for (int phase = 0; phase < phases; ++phase) {
+    int used[most_units] = {}, most = 0;
+    for (int lane = 0; lane < 64; ++lane) {
+      if (lds_read_phase(arch, lane) == phase) most = max_of(most, ++used[unit_of(lane) % columns]);
+    }
+    turns += most - 1;
+  }
+  static_assert(most_phases * 8 == 64);
+  return turns;
+}
+
+/// A room of such a chip:
+///   products    product_chunks<type>: 16-byte units that a lane supplies at least; multiply<type, side>(kv, rows,
+///               sums): sums += the product of two operands of `chunks` units each, a multiple of product_chunks; types
+///               bf16, f16 and the room's fp8
+///   buffers     Source{base, bytes}, the same in all lanes of a wave, bytes below 2^31: load(lane_offset, offset)
+///               gives the 16 bytes at lane_offset + offset, 0 beyond; `offset` is the same in all lanes, and a lane
+///               offset from Source::nowhere on is beyond whatever the other is
+///   copies      direct_copies: whether the room has them. source.copy(shared, lane_offset, offset): lane l's 16 bytes
+///               land at shared + 16 l, `shared` the same in all lanes. copy_word: 4 bytes, at shared + 4 l. They land
+///               at any time until copies_wait<n>() has returned, which leaves at most n of this wave's under way, the
+///               last ones; other waves see them behind a barrier. A wave may not end with copies under way; at most 63
+///               are
+///   sync        lds_barrier(): a barrier of the block for what lanes stored to and read from LDS; loads and copies
+///               stay under way
+///   hints       priority<n>(): of this wave among those of its SIMD, 0 to 3
+template <class B>
+concept LdsBackend = Backend<B> && requires(const void* base, std::uint32_t offset, void* shared,
+                                            const Chunk (&operand)[2], Vec<float, 4>& small, Vec<float, 16>& large) {
+  { B::template product_chunks<DType::bf16> } -> std::convertible_to<int>;
+  { B::template multiply<DType::bf16, 16>(operand, operand, small) } -> std::same_as<void>;
+  { B::template multiply<B::facts.fp8, 32>(operand, operand, large) } -> std::same_as<void>;
+  { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
+  { B::direct_copies } -> std::convertible_to<bool>;
+  { B::template copies_wait<0>() } -> std::same_as<void>;
+  { B::lds_barrier() } -> std::same_as<void>;
+  { B::template priority<1>() } -> std::same_as<void>;
+};
+
+}  // namespace tilewave

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// Arguments, workspace and launches of CDNA's GEMM kernels.
+#pragma once
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/gemm/check.hpp"
+#include "tilewave/ops/gemm/kernel.hpp"
+
+namespace tilewave::detail {
+
+/// Offsets in a tile of rows have 31 bits.
+inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
+  const auto reach = [&](std::int64_t stride, int rows, DType type) { return (stride * rows + p.k) * size_of(type); };
+  const std::int64_t b_stride = p.spec.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;
+  if ((p.m > 1 && reach(p.a_stride, min_of(policy.rows, p.m), p.spec.a) > most) ||
+      (p.n > 1 && reach(b_stride, min_of(policy.columns, p.n), p.spec.b) > most)) {
+    return {StatusCode::bad_stride, "the rows of one tile of a or b span 2 GiB or more"};
+  }
+  return {};
+}
+
+/// What blocks that share K need: their sums in f32.
+inline std::int64_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, int splits) {
+  return splits > 1 ? tiles * splits * p.rows * p.columns * std::int64_t{sizeof(float)} : 0;
+}
+
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_lds(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  if (Status s = check_gemm_reach(p, P); !s.ok()) return s;
+  typename Kernel::Args args{};
+  args.gemm = gemm_args(p, splits);
+  args.epilogue = epilogue;
+  args.k_steps = ceil_div(p.k * size_of(S.a), P.depth);
+  args.tiles = gemm_tiles(S, args.gemm, P);
+  const std::int64_t a_layers = S.groups == GemmGroups::contiguous ? 1 : args.gemm.layers;
+  const auto four = [](std::int64_t elements) { return elements % 4 == 0; };
+  args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
+                   (p.m == 1 || four(p.out_stride)) && (a_layers == 1 || four(p.out_batch_stride));
+  if (args.tiles * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  const std::int64_t needed = gemm_partial_bytes(P, args.tiles, splits);
+  if (needed > 0) {
+    if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
+    if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see gemm_workspace_size"};
+    if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0)
+      return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+    args.partial = static_cast<float*>(p.workspace);
+  }
+  if (Status s = B::template launch<Kernel>({args.tiles * splits, Kernel::block_threads}, args, stream);
+      !s.ok() || splits == 1) {
+    return s;
+  }
+  if constexpr (P.splits == 1) {
+    return {};
+  } else {
+    using Combine = GemmCombineKernel<B, S, P, Epilogue>;
+    return B::template launch<Combine>({args.tiles, Combine::block_threads}, args, stream);
+  }
+}
+
+}  // namespace tilewave::detail

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// What a block of CDNA's GEMM kernels keeps where: waves in the tile, sums in a wave, rows of operands in LDS.
+#pragma once
+
+#include "tilewave/arch/lds.hpp"
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/gemm/epilogue.hpp"
+
+namespace tilewave {
+
+/// Waves and their products. A wave has `tiles_m` x `tiles_n` products of side x side; the lanes of A's side are the
+/// rows operand, so that a lane's sums are runs of four neighbours of a row of C.
+template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+struct GemmWaveTile {
+  using Backend = B;
+  static constexpr GemmSpec spec = S;
+  static constexpr GemmPolicy policy = P;
+  static constexpr int waves = P.waves_rows * P.waves_columns;
+  static constexpr int block_threads = waves * B::facts.wave_lanes;
+  static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
+  static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
+  static constexpr int tiles_m = wave_rows / side, tiles_n = wave_columns / side;
+  static_assert(wave_rows % side == 0 && wave_columns % side == 0 && P.cluster == 1 && !P.swapped);
+  using Map = ProductMap<side>;
+  using Sums = typename Map::Sums;
+  using AllSums = Sums[tiles_m][tiles_n];
+  static constexpr int chunks = B::template product_chunks<S.a>;  // of a lane for one product
+  static constexpr int unit = 16 / size_of(S.a);                  // elements of 16 bytes
+
+  struct Args {
+    GemmArgs gemm;
+    UserEpilogue epilogue;
+    float* partial;        // sums of blocks that share K
+    std::int64_t tiles;    // of the grid, `splits` blocks each
+    std::int32_t k_steps;  // of P.depth bytes
+    bool wide_rows;        // runs of four neighbours of a row of C are aligned
+
+    struct Steps {
+      std::int32_t first, end;
+    };
+    TILEWAVE_DEVICE Steps steps(std::int32_t split) const {
+      const auto from = [&](std::int32_t s) { return std::int32_t(std::int64_t{k_steps} * s / gemm.splits); };
+      return {from(split), from(split + 1)};
+    }
+  };
+
+  /// Where a block works. Block ids go round robin over the XCDs, each of which has an L2 of its own: neighbouring
+  /// tiles go to one of them.
+  struct Place {
+    std::int32_t number, split;
+    bool any;
+    GemmTile tile;
+
+    TILEWAVE_DEVICE Place(const Args& a, std::int32_t block, bool of_split) {
+      constexpr std::int32_t dies = 8;
+      const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = of_split ? a.gemm.splits : 1;
+      const std::int32_t turn = block / splits, whole = tiles / dies, more = tiles % dies;
+      split = block - turn * splits;
+      const std::int32_t die = turn % dies;
+      number = die * whole + min_of(die, more) + turn / dies;
+      GemmTiles<B, S, P> all(a.gemm, number, 1, 0);
+      any = all.next(tile);
+      tile.layer = B::uniform(tile.layer);
+      tile.a_layer = B::uniform(tile.a_layer);
+      tile.first_row = B::uniform(tile.first_row);
+      tile.row_end = B::uniform(tile.row_end);
+      tile.first_column = B::uniform(tile.first_column);
+    }
+  };
+
+  TILEWAVE_DEVICE static int first_row() { return B::wave_id() / P.waves_columns * wave_rows; }
+  TILEWAVE_DEVICE static int first_column() { return B::wave_id() % P.waves_columns * wave_columns; }
+
+  /// Rows of an operand from `first` of its `rows` on, at most `most`, as a buffer.
+  TILEWAVE_DEVICE static typename B::Source source(const void* base, std::int64_t layer_offset, std::int64_t stride,
+                                                   std::int32_t first, std::int32_t end, int most, std::int32_t k) {
+    const std::int32_t rows = min_of(end - first, most);
+    const char* const at = static_cast<const char*>(base) + (layer_offset + first * stride) * size_of(S.a);
+    const std::int64_t bytes = rows <= 0 || k == 0 ? 0 : ((rows - 1) * stride + k) * size_of(S.a);
+    return {at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
+  }
+
+  TILEWAVE_DEVICE static void clear(AllSums& sums) {
+    static_for<tiles_m * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA { sums[i / tiles_n][i % tiles_n] = {}; });
+  }
+
+  // How sums leave.
+
+  /// Row after row of products: the next moves up, so that one row's code serves all.
+  TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, AllSums& sums) {
+    for (int i = 0; i < tiles_m; ++i) {
+      static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA {
+        if (P.splits > 1 && a.gemm.splits > 1) {
+          put_aside(a, place, i * tiles_n + j, sums[0][j]);
+        } else {
+          write(a, place.tile, i, j, sums[0][j]);
+        }
+      });
+      static_for<(tiles_m - 1) * tiles_n>([&](auto at) TILEWAVE_INLINE_LAMBDA {
+        sums[at / tiles_n][at % tiles_n] = sums[at / tiles_n + 1][at % tiles_n];
+      });
+    }
+  }
+
+  /// The sums of one product of all blocks that share its K, in order.
+  TILEWAVE_DEVICE static Sums gather(const Args& a, const Place& place, int product) {
+    Sums sums = {};
+    for (std::int32_t split = 0; split < a.gemm.splits; ++split) {
+      TILEWAVE_UNROLL
+      for (int run = 0; run < Map::sums / 4; ++run) {
+        const auto part = __builtin_bit_cast(
+            Four, B::load(reinterpret_cast<const Chunk*>(aside(a, place.number, split, product, run))));
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e) sums[4 * run + e] += part[e];
+      }
+    }
+    return sums;
+  }
+
+  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int i, int j, Sums sums) {
+    const int lane = B::lane_id();
+    const int row = first_row() + i * side + Map::row(lane), column = first_column() + j * side;
+    struct InTile {
+      int row, column;
+    };
+    Epilogue::apply(a.gemm, a.epilogue, tile, sums, [&](int e) TILEWAVE_INLINE_LAMBDA {
+      return InTile{row, column + Map::kv_row(lane, e)};
+    });
+    const std::int32_t to_row = tile.first_row + row;
+    if (to_row >= tile.row_end) return;
+    TILEWAVE_UNROLL
+    for (int run = 0; run < Map::sums / 4; ++run) {
+      const std::int32_t to_column = tile.first_column + column + Map::kv_row(lane, 4 * run);
+      const Four four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};
+      if (a.wide_rows && to_column + 4 <= a.gemm.n) {
+        const std::int64_t at = tile.a_layer * a.gemm.out_layer_stride + to_row * a.gemm.out_stride + to_column;
+        if constexpr (S.out == DType::f32) {
+          B::store(reinterpret_cast<Four*>(static_cast<float*>(a.gemm.out) + at), four);
+        } else {
+          const Two two{{Epilogue::pack(four[0], four[1]), Epilogue::pack(four[2], four[3])}};
+          B::store(reinterpret_cast<Two*>(static_cast<std::uint16_t*>(a.gemm.out) + at), two);
+        }
+      } else {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e)
+          if (to_column + e < a.gemm.n) Epilogue::store(a.gemm, tile, to_row, to_column + e, four[e]);
+      }
+    }
+  }
+
+ private:
+  using Four = Vec<float, 4>;
+  using Two = Vec<std::uint32_t, 2>;
+  using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
+
+  /// Lanes side by side, so that a wave moves whole lines.
+  TILEWAVE_DEVICE static float* aside(const Args& a, std::int32_t number, std::int32_t split, int product, int run) {
+    constexpr int runs = tiles_m * tiles_n * Map::sums / 4;
+    const std::int64_t block = std::int64_t{number} * a.gemm.splits + split;
+    return a.partial + ((block * runs + product * (Map::sums / 4) + run) * block_threads + B::block_lane_id()) * 4;
+  }
+  TILEWAVE_DEVICE static void put_aside(const Args& a, const Place& place, int product, const Sums& sums) {
+    TILEWAVE_UNROLL
+    for (int run = 0; run < Map::sums / 4; ++run) {
+      const Four four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};
+      B::store(reinterpret_cast<Four*>(aside(a, place.number, place.split, product, run)), four);
+    }
+  }
+};
+
+/// Behind blocks that share K: their sums in the order of K, then the epilogue. Grid: the tiles.
+template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+struct GemmCombineKernel {
+  using Room = B;
+  using W = GemmWaveTile<B, S, P, UserEpilogue>;
+  using Args = typename W::Args;
+  struct Shared {
+    float none;
+  };
+  static constexpr int block_threads = W::block_threads;
+  static constexpr int waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+    const typename W::Place place(a, B::block_id(), false);
+    if (!place.any) return;
+    for (int product = 0; product < W::tiles_m * W::tiles_n; ++product) {
+      W::write(a, place.tile, product / W::tiles_n, product % W::tiles_n, W::gather(a, place, product));
+    }
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Rows of one operand in a slot of LDS: 128 bytes of K of each, in units of 16 bytes. Unit u of row r is at place
+// 8 r + (u ^ f(r)): copies write whole rows one after the other, so that it is their addresses in memory that are
+// permuted, and reads of `side` rows meet no bank twice.
+#pragma once
+
+#include "tilewave/ops/gemm/lds_layout.hpp"
+
+namespace tilewave {
+
+/// `rows` of them, of the waves of W.
+template <class W, int rows>
+struct GemmLdsRows {
+  using B = typename W::Backend;
+  using Map = typename W::Map;
+  static constexpr int side = W::side, waves = W::waves;
+  static constexpr DType type = W::spec.a;
+  static constexpr int row_units = 8, row_bytes = 16 * row_units;
+  static constexpr int chunks = B::template product_chunks<type>;
+  static constexpr int piece_units = Map::units * chunks, pieces = row_units / piece_units;
+  static constexpr int copies = rows * row_units / (waves * B::facts.wave_lanes);  // of a wave for a slot
+  static_assert(rows * row_units % (waves * B::facts.wave_lanes) == 0);
+
+  static constexpr int conflicts(int shift) {
+    int turns = 0;
+    for (int first = 0; first < row_units; first += Map::units) {
+      turns += lds_conflicts(B::facts.id, [&](int lane) {
+        return Map::row(lane) * row_units + ((first + Map::unit(lane)) ^ (Map::row(lane) >> shift) % row_units);
+      });
+    }
+    return turns;
+  }
+  /// f(r) = (r >> shift) % 8.
+  static constexpr int shift = conflicts(0) <= conflicts(1) ? 0 : 1;
+  static_assert(conflicts(shift) == 0 && side % (row_units << shift) == 0);
+  TILEWAVE_DEVICE static int permute(int row) { return (row >> shift) % row_units; }
+
+  typename B::Source source;
+  std::int32_t k_bytes;
+  std::int64_t stride;
+  std::int32_t left;               // rows that there are
+  int first;                       // in the slot, of this wave's first copy; in units
+  int at[row_units / Map::units];  // of this lane's unit 0, 0 + units, ... in its row of the wave's first product
+  std::uint32_t offset[copies];    // in the source, of this lane's units of the wave's copies
+  Chunk held[W::policy.path == GemmPath::staged ? copies : 1];
+
+  TILEWAVE_DEVICE GemmLdsRows(const typename B::Source& from, std::int32_t rows_left, std::int64_t row_stride,
+                              std::int32_t k, int wave_row)
+      : source(from),
+        k_bytes(k * size_of(type)),
+        stride(row_stride * size_of(type)),
+        left(rows_left),
+        first(B::wave_id() * copies * B::facts.wave_lanes) {
+    const int lane = B::lane_id(), row = Map::row(lane);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < row_units / Map::units; ++i)
+      at[i] = (wave_row + row) * row_units + ((Map::units * i + Map::unit(lane)) ^ permute(row));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < copies; ++i) {
+      const int r = row_of(i);
+      offset[i] = r < left ? static_cast<std::uint32_t>(r * stride + unit_of(i) * 16) : B::Source::nowhere;
+    }
+  }
+
+  /// Unit c of a lane for product `tile` of the wave.
+  TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int piece, int c) const {
+    return slot[at[piece * chunks + c] + tile * side * row_units];
+  }
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step) const {
+    source.copy(slot + first + i * B::facts.wave_lanes, from<whole>(i, step), start<whole>(step));
+  }
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void load(std::int32_t step) {
+    held[i] = source.load(from<whole>(i, step), start<whole>(step));
+  }
+  template <int i>
+  TILEWAVE_DEVICE void put(Chunk* slot) const {
+    slot[first + i * B::facts.wave_lanes + B::lane_id()] = held[i];
+  }
+
+  TILEWAVE_DEVICE bool ends_within(std::int32_t step) const { return k_bytes % 16 != 0 && k_bytes / row_bytes == step; }
+  TILEWAVE_DEVICE void clean(Chunk* slot) const {
+    const int unit = k_bytes % row_bytes / 16, bytes = k_bytes % 16;
+    for (int row = B::block_lane_id(); row < rows; row += waves * B::facts.wave_lanes) {
+      Chunk& last = slot[row * row_units + (unit ^ permute(row))];
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w) {
+        const int kept = bytes - 4 * w;
+        if (kept < 4) last[w] &= kept <= 0 ? 0u : (1u << 8 * kept) - 1u;
+      }
+    }
+  }
+
+ private:
+  TILEWAVE_DEVICE int row_of(int i) const { return first / row_units + 8 * i + B::lane_id() / row_units; }
+  TILEWAVE_DEVICE int unit_of(int i) const { return B::lane_id() % row_units ^ permute(row_of(i)); }
+  /// A step that is not whole, or beyond K, has units that are nowhere.
+  template <bool whole>
+  TILEWAVE_DEVICE std::uint32_t from(int i, std::int32_t step) const {
+    if constexpr (whole) return offset[i];
+    return std::int64_t{step} * row_bytes + unit_of(i) * 16 < k_bytes ? offset[i] : B::Source::nowhere;
+  }
+  template <bool whole>
+  TILEWAVE_DEVICE std::int32_t start(std::int32_t step) const {
+    return whole ? step * row_bytes : min_of(step, k_bytes / row_bytes) * row_bytes;
+  }
+};
+
+}  // namespace tilewave

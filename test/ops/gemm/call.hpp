@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// One GEMM on the device from a few numbers, and what of its output is wrong.
+#pragma once
+
+#include "test/ops/rows.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
+#include "tilewave/reference/gemm.hpp"
+
+namespace tilewave::test {
+
+struct GemmShape {
+  std::int32_t m = 1, n = 1, k = 64;
+  std::int32_t batch = 1;
+  std::vector<std::int32_t> rows =
+      {};       // of each group: with groups, m is their sum (contiguous) or what there is room for
+  int gap = 0;  // elements between rows, of a and b rounded up to 16 bytes
+  bool bias = false, residual = false, transposed_scales = false, batch_invariant = false;
+  float alpha = 1;
+  int splits = 1;
+};
+
+inline std::string name_of(const GemmShape& s) {
+  std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
+  if (s.batch > 1) name += " batch " + std::to_string(s.batch);
+  for (const std::int32_t r : s.rows) name += " g" + std::to_string(r);
+  if (s.splits > 1) name += " splits " + std::to_string(s.splits);
+  return name;
+}
+
+/// A value of a, b, bias, residual or scales.
+using GemmValues = float (*)(char tensor, std::int64_t row, std::int64_t column);
+inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
+  const float v = drawn(tensor, row, column);
+  return tensor == 's' || tensor == 't' ? 0.5f + 0.125f * v : v;
+}
+
+/// Tensors of a call, with poison wherever nothing belongs to the operands.
+class GemmCall {
+ public:
+  GemmCall(const GemmSpec& spec, const GemmShape& s, GemmValues values = gemm_random)
+      : spec_(spec),
+        s_(s),
+        layers_(spec.groups == GemmGroups::one ? s.batch : static_cast<std::int32_t>(s.rows.size())),
+        a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
+        operand_(strides(s.k, s.m, spec.a)),
+        weights_(preshuffled() ? RowStrides{std::int64_t{s.n} * s.k, 0} : strides(s.k, s.n, spec.b)),
+        output_(strides(s.n, s.m, DType::f32)),
+        a_(spec.a, a_layers_ * s.m, s.k, s.m, operand_),
+        b_(spec.b, preshuffled() ? layers_ : layers_ * s.n, preshuffled() ? s.n * s.k : s.k, preshuffled() ? 1 : s.n,
+           weights_),
+        out_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
+        residual_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
+        bias_(spec.out, layers_, s.n, 1, {s.n + s.gap, 0}),
+        a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
+        b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}) {
+    a_.set(a_layers_ * s.m, s.k, [&](int r, int c) { return values('a', r, c); });
+    if (preshuffled()) {
+      const int unit = 16 / size_of(spec.b);
+      b_.set(layers_, s.n * s.k, [&](int layer, int at) {
+        const int place = at / (16 * unit), in = at % (16 * unit), units = s.k / unit;
+        return values('b', std::int64_t{layer} * s.n + place / units * 16 + in / unit,
+                      place % units * unit + in % unit);
+      });
+    } else {
+      b_.set(layers_ * s.n, s.k, [&](int r, int c) { return values('b', r, c); });
+    }
+    residual_.set(a_layers_ * s.m, s.n, [&](int r, int c) { return values('r', r, c); });
+    bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
+    a_scale_.set(a_layers_, a_scales(), [&](int r, int c) { return values('s', r, c); });
+    b_scale_.set(layers_, b_scales(), [&](int r, int c) { return values('t', r, c); });
+    std::int32_t row = 0;
+    for (const std::int32_t r : s.rows) {
+      table_.push_back(spec.groups == GemmGroups::contiguous ? row : r);
+      row += r;
+    }
+    if (spec.groups == GemmGroups::contiguous) table_.push_back(row);
+    table_on_device_ = bench::DeviceBuffer(table_.size() * sizeof(table_[0]));
+    if (!table_.empty()) {
+      bench::check_hip(
+          hipMemcpy(table_on_device_.data(), table_.data(), table_on_device_.bytes(), hipMemcpyHostToDevice),
+          "copying the table of groups");
+    }
+  }
+
+  GemmProblem on_device() const {
+    GemmProblem p = problem([](const Tensor& t) -> const void* { return t.device(); });
+    const auto* const table = static_cast<const std::int32_t*>(table_on_device_.data());
+    (spec_.groups == GemmGroups::contiguous ? p.group_offsets : p.group_rows) = table;
+    if (spec_.groups == GemmGroups::one) p.group_rows = nullptr;
+    return p;
+  }
+
+  /// Runs the entry; what is wrong with what it wrote.
+  std::string run(const GemmEntry& entry) {
+    GemmProblem p = on_device();
+    const std::int64_t bytes = gemm_workspace_size(p, entry.policy, s_.splits);
+    const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes));
+    workspace.fill(0xff);
+    p.workspace = workspace.data();
+    p.workspace_bytes = bytes;
+    const Status status = entry.launch(p, s_.splits, {});
+    if (!status.ok()) return std::string(tilewave::name_of(status.code)) + ": " + status.reason;
+    bench::check_hip(hipDeviceSynchronize(), "running the kernel");
+    out_.download();
+    return wrong(facts_of(entry.arch), entry.emulated);
+  }
+
+  Tensor& out() { return out_; }
+
+ private:
+  bool preshuffled() const { return spec_.weights == GemmWeights::preshuffled; }
+  bool block() const { return spec_.scale == GemmScale::block; }
+  std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
+  std::int32_t a_scales() const {
+    return block() ? s_.m * k_blocks() : spec_.scale == GemmScale::row ? std::max(s_.m, 1) : 1;
+  }
+  std::int32_t b_scales() const {
+    return block()                         ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
+           : spec_.scale == GemmScale::row ? std::max(s_.n, 1)
+                                           : 1;
+  }
+  /// Of rows, and of layers with a gap of their own.
+  RowStrides strides(std::int64_t columns, std::int64_t rows, DType type) const {
+    const std::int64_t unit = type == DType::f32 ? 1 : 16 / size_of(type);
+    const std::int64_t row = align_up(columns + s_.gap, unit);
+    return {rows * row + unit * (s_.gap > 0), row};
+  }
+
+  template <class Data>
+  GemmProblem problem(const Data& data) const {
+    const bool scales = spec_.scale != GemmScale::none;
+    GemmProblem p;
+    p.spec = spec_;
+    p.a = data(a_);
+    p.b = data(b_);
+    p.out = const_cast<void*>(data(out_));
+    if (scales) {
+      p.a_scale = static_cast<const float*>(data(a_scale_));
+      p.b_scale = static_cast<const float*>(data(b_scale_));
+    }
+    if (s_.bias) p.bias = data(bias_);
+    if (s_.residual) p.residual = data(residual_);
+    p.alpha = s_.alpha;
+    p.m = s_.m, p.n = s_.n, p.k = s_.k;
+    p.batch = spec_.groups == GemmGroups::one ? s_.batch : 1;
+    p.groups = spec_.groups == GemmGroups::one ? 0 : layers_;
+    p.a_stride = operand_.inner, p.a_batch_stride = operand_.outer;
+    p.b_stride = weights_.inner, p.b_batch_stride = weights_.outer;
+    p.out_stride = p.residual_stride = output_.inner;
+    p.out_batch_stride = p.residual_batch_stride = output_.outer;
+    p.bias_batch_stride = s_.n + s_.gap;
+    if (block()) {
+      p.a_scale_stride = s_.transposed_scales ? 1 : k_blocks();
+      p.a_scale_k_stride = s_.transposed_scales ? s_.m : 1;
+      p.b_scale_stride = k_blocks(), p.b_scale_k_stride = 1;
+    }
+    if (spec_.scale == GemmScale::row || block()) {
+      p.a_scale_batch_stride = a_scales();
+      p.b_scale_batch_stride = b_scales();
+    }
+    p.batch_invariant = s_.batch_invariant;
+    return p;
+  }
+
+  std::string wrong(const ArchFacts& facts, bool emulated) const {
+    GemmProblem p = problem([](const Tensor& t) { return t.host(); });
+    p.group_offsets = p.group_rows = table_.data();
+    if (!out_.gaps_kept(a_layers_ * s_.m, s_.n)) return "wrote between rows";
+    const reference::Gemm wanted(p);
+    std::vector<bool> written(static_cast<std::size_t>(a_layers_) * s_.m);
+    // Every sum of two rounds once. Products of sm90's fp8 instructions keep 13 bits beside the largest of 32.
+    const double sums =
+        facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated ? (s_.k / 32 + 1) * 0x1p-13 : (s_.k + 32) * 0x1p-24;
+    for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
+      for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
+        const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;
+        written[of_all] = true;
+        for (std::int32_t column = 0; column < s_.n; ++column) {
+          const reference::GemmValue v = wanted.at(layer, row, column);
+          const double got = out_.at(of_all, column);
+          if (!(std::abs(got - v.value) <= 1.2 * sums * v.magnitude + 1.01 * half_step(spec_.out, v.value))) {
+            return "layer " + std::to_string(layer) + " row " + std::to_string(row) + " column " +
+                   std::to_string(column) + ": " + std::to_string(got) + ", not " + std::to_string(v.value);
+          }
+        }
+      }
+    }
+    for (std::size_t row = 0; row < written.size(); ++row) {
+      for (std::int32_t column = 0; column < s_.n && !written[row]; ++column)
+        if (!std::isnan(out_.at(static_cast<std::int32_t>(row), column)))
+          return "wrote row " + std::to_string(row) + " of no group";
+    }
+    return "";
+  }
+
+  GemmSpec spec_;
+  GemmShape s_;
+  std::int32_t layers_, a_layers_;
+  RowStrides operand_, weights_, output_;
+  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_;
+  std::vector<std::int32_t> table_;
+  bench::DeviceBuffer table_on_device_;
+};
+
+}  // namespace tilewave::test

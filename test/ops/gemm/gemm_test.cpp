@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// Every entry against the reference in double: boundary shapes, strides, epilogues, closed forms.
+#include "entries/gemm.hpp"
+#include "test/ops/gemm/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+/// Calls f(entry) for each entry that this build can run.
+template <class F>
+void each_entry(const F& f) {
+  for (const GemmEntry* const entry : all_gemm_entries()) {
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
+    f(*entry);
+  }
+}
+std::int32_t step_of(const GemmEntry& e) { return e.policy.depth / size_of(e.spec.a); }
+bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
+/// What preshuffled weights take.
+GemmShape taken(const GemmEntry& e, GemmShape s) {
+  if (!preshuffled(e)) return s;
+  s.n = align_up(s.n, 16);
+  s.k = align_up(s.k, 32);
+  return s;
+}
+void check(const GemmEntry& e, GemmShape s, GemmValues values = gemm_random) {
+  s = taken(e, s);
+  INFO(name_of(s));
+  CHECK(GemmCall(e.spec, s, values).run(e) == "");
+}
+
+TEST_CASE("every entry is right where its tile ends") {
+  each_entry([](const GemmEntry& e) {
+    const GemmPolicy& p = e.policy;
+    const std::int32_t step = step_of(e);
+    check(e, {.m = 1, .n = 1, .k = 1});
+    check(e, {.m = p.rows - 1, .n = p.columns + 1, .k = step + 3, .gap = 3});
+    check(e, {.m = p.rows, .n = p.columns, .k = step});
+    check(e, {.m = p.rows + 1, .n = p.columns - 1, .k = 2 * step - 1, .gap = 1});
+    check(e, {.m = 7, .n = 37, .k = 13 * step, .gap = 5});
+    check(e, {.m = 3, .n = 5, .k = 15 * step + 17});
+  });
+}
+
+TEST_CASE("every entry applies bias, residual and alpha, and takes batches") {
+  each_entry([](const GemmEntry& e) {
+    check(e, {.m = 5,
+              .n = e.policy.columns + 4,
+              .k = 40,
+              .batch = 2,
+              .gap = 4,
+              .bias = true,
+              .residual = true,
+              .transposed_scales = true,
+              .alpha = -0.75f});
+  });
+}
+
+TEST_CASE("blocks that share K add up in order") {
+  each_entry([](const GemmEntry& e) {
+    if (e.policy.splits == 1) return;
+    const std::int32_t step = step_of(e);
+    check(e, {.m = 3, .n = e.policy.columns + 1, .k = 9 * step + 5, .bias = true, .splits = 2});
+    check(e, {.m = 17, .n = 20, .k = 3 * step, .splits = e.policy.splits});
+  });
+}
+
+TEST_CASE("a product with the identity is exact") {
+  each_entry([](const GemmEntry& e) {
+    if (e.spec.scale != GemmScale::none) return;
+    GemmCall call(e.spec, taken(e, {.m = 40, .n = 48, .k = 40}), [](char tensor, std::int64_t r, std::int64_t c) {
+      return tensor == 'a' ? float(r == c) : std::ldexp(1.0f + float(r % 7) / 8, int(c % 9) - 4);
+    });
+    REQUIRE(call.run(e) == "");
+    for (int r = 0; r < 40; ++r)
+      for (int c = 0; c < 48; ++c)
+        if (call.out().at(r, c) != std::ldexp(1.0 + c % 7 / 8.0, r % 9 - 4)) FAIL("row " << r << " column " << c);
+  });
+}
+
+TEST_CASE("nothing is written for nothing, and K of 0 leaves the epilogue") {
+  each_entry([](const GemmEntry& e) {
+    check(e, {.m = 2, .n = 3, .k = 0, .bias = true});
+    check(e, {.m = 0, .n = 3, .k = 8});
+    check(e, {.m = 2, .n = 0, .k = 8});
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test
