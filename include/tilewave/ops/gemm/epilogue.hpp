@@ -49,8 +49,8 @@ template <class B, GemmSpec S, class UserEpilogue>
 struct GemmEpilogue {
   /// Turns a lane's sums into values of the output. `at(i)` says where in the tile element i is; what lies beyond the
   /// matrix is computed as its last neighbour is, and must not be written. (Block scales are in the sums already.)
-  /// `scale_of(i)`: its row's and its column's factor together.
-  template <int n, class At, class Scale>
+  /// `scale_of(i)`: its row's and its column's factor together. Without `extras` there is neither bias nor residual.
+  template <bool extras = true, int n, class At, class Scale>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
                                     Vec<float, n>& sums, const At& at, const Scale& scale_of) {
     const auto element = [&](int i) TILEWAVE_INLINE_LAMBDA {
@@ -64,7 +64,7 @@ struct GemmEpilogue {
     };
     TILEWAVE_UNROLL
     for (int i = 0; i < n; ++i) sums[i] *= scale_of(i);
-    if (a.bias != nullptr) {
+    if (extras && a.bias != nullptr) {
       each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
         return v + load_as_float(a.bias, tile.layer * a.bias_layer_stride + e.column);
       });
@@ -73,7 +73,7 @@ struct GemmEpilogue {
       each([&](float v, GemmElement)
                TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
     }
-    if (a.residual != nullptr) {
+    if (extras && a.residual != nullptr) {
       each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
         return v +
                load_as_float(a.residual, tile.a_layer * a.residual_layer_stride + e.row * a.residual_stride + e.column);

@@ -35,9 +35,9 @@ Status gemm_tensor_args(const GemmProblem& p, int splits, const Epilogue& epilog
     if (Status s = B::make_tensor_map(b, args.b); !s.ok()) return s;
   }
   const std::int64_t unit = 16 / size_of(S.out);
-  args.out_by_boxes = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && (p.m == 1 || p.out_stride % unit == 0) &&
-                      (a_layers == 1 || p.out_batch_stride % unit == 0);
-  if (args.out_by_boxes && S.out != DType::f32) {
+  args.wide_stores = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && (p.m == 1 || p.out_stride % unit == 0) &&
+                     (a_layers == 1 || p.out_batch_stride % unit == 0);
+  if (args.wide_stores && S.out != DType::f32) {
     const TensorShape out = shape(p.out, S.out, p.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
     if (Status s = B::make_tensor_map(out, args.out); !s.ok()) return s;
   }

@@ -36,7 +36,7 @@ namespace detail {
 
 /// As many as shared memory holds beside boxes of output, scales and barriers.
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.waves() * 2 * (p.swapped ? p.rows : 64) * 128;
+  const int out = p.swapped ? p.waves() * p.rows * 128 : p.rows * align_up(p.columns, 64) * 2;
   const bool block = s.scale == GemmScale::block;
   const int stage = (p.rows + p.columns) * p.depth + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
   return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row ? 2048 : 0)) / stage);
@@ -55,8 +55,6 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   if (s.scale == GemmScale::block) {
     add({.rows = 128, .columns = 128, .cluster = 2});
-    add({.rows = 128, .columns = 192});
-    add({.rows = 128, .columns = 192, .cluster = 2});
   } else {
     add({.rows = 128, .columns = 256, .cluster = 2});
     add({.rows = 128, .columns = 256});
@@ -69,7 +67,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   }
   add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-  add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
+  if (s.scale != GemmScale::block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
   return all;
 }
 

@@ -47,16 +47,11 @@ struct GemmTensorOutput {
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int group, Shared& shared, Sums (&sums)[L::tiles]) {
     if constexpr (row_scales) B::group_barrier();  // wide_scale is there
     factor_ = Epilogue::tensor_scale(a.gemm);
-    TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
-      TILEWAVE_UNROLL
-      for (int from = 0; from < L::group_wide; from += part_wide) {
-        if (from + part_wide <= L::group_wide) {
-          write_part<part_wide>(a, tile, group, shared, sums[t], t, from);
-        } else {
-          write_part<L::group_wide % part_wide>(a, tile, group, shared, sums[t], t, from);
-        }
-      }
+    // The common case apart: its code is read anew for every tile, and what it jumps over would be read with it.
+    if (boxes && a.wide_stores && a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
+      write_parts<false>(a, tile, group, shared, sums);
+    } else {
+      write_parts<true>(a, tile, group, shared, sums);
     }
   }
   TILEWAVE_DEVICE void finish() {
@@ -123,8 +118,24 @@ struct GemmTensorOutput {
   /// part: of a whole tile they would need more registers than sums leave.
   static constexpr int part_wide = P.swapped ? L::group_wide : 64;
 
-  /// `wide` rows of the wide side, from `from` on, of tile t.
-  template <int wide>
+  template <bool any>
+  TILEWAVE_DEVICE void write_parts(const Args& a, const GemmTile& tile, int group, Shared& shared,
+                                   Sums (&sums)[L::tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int from = 0; from < L::group_wide; from += part_wide) {
+        if (from + part_wide <= L::group_wide) {
+          write_part<any, part_wide>(a, tile, group, shared, sums[t], t, from);
+        } else {
+          write_part<any, L::group_wide % part_wide>(a, tile, group, shared, sums[t], t, from);
+        }
+      }
+    }
+  }
+
+  /// `wide` rows of the wide side, from `from` on, of tile t. `any`: with bias, residual or rows that are not aligned.
+  template <bool any, int wide>
   TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int group, Shared& shared, const Sums& sums,
                                   int t, int from) {
     if constexpr (wide > 0) {
@@ -138,8 +149,8 @@ struct GemmTensorOutput {
         if constexpr (!row_scales) return factor_;
         return factor_ * tall_scale_[2 * t + i / 2 % 2] * wide_scale[8 * (i / 4) + i % 2];
       };
-      Epilogue::apply(a.gemm, a.epilogue, tile, part, at, scale_of);
-      if (boxes && a.out_by_boxes) {
+      Epilogue::template apply<any>(a.gemm, a.epilogue, tile, part, at, scale_of);
+      if (boxes && (!any || a.wide_stores)) {
         if constexpr (boxes) write_box<wide>(a, tile, group, shared, part, t, from);
       } else {
         TILEWAVE_UNROLL

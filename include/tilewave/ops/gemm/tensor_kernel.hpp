@@ -46,7 +46,7 @@ struct GemmTensorKernel {
       const int wave = B::wave_id() - L::groups * L::group_waves;
       if (wave == 0) {
         fetch(a, tiles, rank, shared);
-      } else if constexpr (L::block_scales) {
+      } else if constexpr (L::shared_scales) {
         fetch_scales(a, tiles, rank, wave - 1, shared);
       }
       if (a.gemm.splits > 1) L::Output::accompany();
@@ -106,8 +106,10 @@ struct GemmTensorKernel {
       const auto steps = a.steps(rank);
       output.begin(a, tile, group, shared);
       Sums sums[L::tiles];
-      if constexpr (S.scale == GemmScale::block) {
+      if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
+      } else if constexpr (L::block_scales) {
+        multiply_scaled_ahead(typename L::ScalePlaces(a.gemm, tile, group), steps, group, shared, ring, sums);
       } else {
         multiply_plain(steps, group, shared, ring, sums);
       }
@@ -120,12 +122,12 @@ struct GemmTensorKernel {
     output.finish();
   }
 
-  /// The products of pieces of a stage, as one batch.
-  TILEWAVE_DEVICE static void begin_pieces(int first, int end, int group, const Shared& shared, int slot, bool fresh,
-                                           Sums (&sums)[L::tiles]) {
+  /// The products of one stage, as one batch.
+  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool fresh,
+                                          Sums (&sums)[L::tiles]) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
-    for (int piece = first; piece < end; ++piece) {
+    for (int piece = 0; piece < P.depth / 32; ++piece) {
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t) {
         const SwizzledOperand tall{shared.tall[slot], L::tall_row(group) + 64 * t, piece};
@@ -142,7 +144,7 @@ struct GemmTensorKernel {
     int before = 0;
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
-      begin_pieces(0, L::pieces, group, shared, ring.slot, step == steps.first, sums);
+      begin_stage(group, shared, ring.slot, step == steps.first, sums);
       if (step != steps.first) {  // the stage before has been read
         B::template group_mma_wait<1>();
         shared.ring.release(before);
@@ -155,29 +157,76 @@ struct GemmTensorKernel {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(sums[t]);
   }
 
-  /// Each stage is 128 k, whose sum is scaled and added in f32: the products' own sums of fp8 keep fewer bits.
+  // Each stage is 128 k, whose sum is scaled and added in f32: the products' own sums of fp8 keep fewer bits.
+
+  using Scales = typename L::BlockScales;
+
+  TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Sums (&part)[L::tiles], Sums (&sums)[L::tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) {
+      B::group_mma_hold(part[t]);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales.of(t, i);
+    }
+  }
+
   TILEWAVE_DEVICE static void multiply_scaled(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
                                               Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
-      if (L::leads && group == 1) B::mbarrier_wait(&shared.ring.lead[ring.slot], ring.round);
       Sums part[L::tiles];
-      begin_pieces(0, L::pieces - 1, group, shared, ring.slot, true, part);
-      begin_pieces(L::pieces - 1, L::pieces, group, shared, ring.slot, false, part);
-      const typename L::BlockScales scales(shared, ring.slot, group);
-      if (L::leads && group == 0) {
-        B::template group_mma_wait<1>();
-        B::mbarrier_arrive(&shared.ring.lead[ring.slot]);
-      }
+      begin_stage(group, shared, ring.slot, true, part);
+      Scales scales;
+      scales.read(shared, ring.slot, group);
       B::template group_mma_wait<0>();
       shared.ring.release(ring.slot);
-      TILEWAVE_UNROLL
-      for (int t = 0; t < L::tiles; ++t) {
-        B::group_mma_hold(part[t]);
-        TILEWAVE_UNROLL
-        for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales.of(t, i);
-      }
+      add_scaled(scales, part, sums);
+    }
+  }
+
+  /// With the next stage's products under way while one's are added, and the scales of the one after next.
+  TILEWAVE_DEVICE static void multiply_scaled_ahead(const typename L::ScalePlaces& places, typename Args::Steps steps,
+                                                    int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    if (steps.first == steps.end) return;
+    const std::int32_t last = steps.end - 1;
+    Sums even[L::tiles], odd[L::tiles];
+    Scales now = places.load(steps.first), next = places.load(min_of(steps.first + 1, last));
+    Ring ahead = ring;
+    const auto begin = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
+      B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+      begin_stage(group, shared, ahead.slot, true, part);
+      ahead.advance();
+    };
+    std::int32_t step = steps.first;
+    const auto add = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
+      shared.ring.release(ring.slot);
+      ring.advance();
+      const Scales after = places.load(min_of(step + 2, last));
+      add_scaled(now, part, sums);
+      now = next;
+      next = after;
+      ++step;
+    };
+    begin(even);
+    while (step + 2 <= last) {  // the compiler follows waits only along straight code
+      begin(odd);
+      B::template group_mma_wait<1>();
+      add(even);
+      begin(even);
+      B::template group_mma_wait<1>();
+      add(odd);
+    }
+    if (step < last) {
+      begin(odd);
+      B::template group_mma_wait<1>();
+      add(even);
+      B::template group_mma_wait<0>();
+      add(odd);
+    } else {
+      B::template group_mma_wait<0>();
+      add(even);
     }
   }
 };

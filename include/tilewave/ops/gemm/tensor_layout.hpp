@@ -20,11 +20,11 @@ struct GemmTensorLayout {
   static constexpr int tiles = group_tall / 64;
   static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
   static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
-  static constexpr int row_chunks = P.depth / 16, pieces = P.depth / 32;
+  static constexpr int row_chunks = P.depth / 16;
   static constexpr bool block_scales = S.scale == GemmScale::block;
-  /// With block scales a group's products pause for its additions. The first group then goes ahead of the second, so that
-  /// they do not pause at the same time.
-  static constexpr bool leads = block_scales && groups == 2;
+  /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side, a
+  /// lane needs two of them only and loads them itself.
+  static constexpr bool shared_scales = block_scales && P.swapped;
   static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
   static_assert(P.depth == 128 && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 && wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
@@ -35,7 +35,8 @@ struct GemmTensorLayout {
 
   /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's.
   static constexpr int out_rows = P.swapped ? group_wide : 16;
-  static constexpr int out_boxes = 2;
+  /// A whole tile's: the engine writes them while the next tile's products are under way.
+  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide, 64);
   /// Who fills a box together: a group, or a wave alone.
   static constexpr int team_lanes = P.swapped ? group_lanes : B::facts.wave_lanes;
   TILEWAVE_DEVICE static int team_lane() { return B::block_lane_id() % team_lanes; }
@@ -52,7 +53,7 @@ struct GemmTensorLayout {
     typename B::TensorMap a, b, out;
     std::int32_t blocks;
     std::int32_t k_steps;
-    bool out_by_boxes;  // out's rows are such that the engine can write them
+    bool wide_stores;  // out's rows are such that the engine can write them
     UserEpilogue epilogue;
 
     struct Steps {
@@ -68,15 +69,13 @@ struct GemmTensorLayout {
 
   struct Barriers {
     typename B::Mbarrier full[P.stages], empty[P.stages];
-    typename B::Mbarrier lead[leads ? P.stages : 1];
 
     /// By one wave.
     TILEWAVE_DEVICE void begin() {
       const int s = B::lane_id();
       if (s < P.stages) {
-        B::mbarrier_init(&full[s], block_scales ? 2 : 1);
+        B::mbarrier_init(&full[s], shared_scales ? 2 : 1);
         B::mbarrier_init(&empty[s], groups * group_waves * P.cluster);
-        if (leads) B::mbarrier_init(&lead[s], group_waves);
       }
       B::mbarrier_ready();
     }
@@ -94,12 +93,12 @@ struct GemmTensorLayout {
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_rows * row_chunks];
     alignas(1024) Chunk wide[P.stages][wide_rows * row_chunks];
-    alignas(1024) Chunk out[groups][out_boxes][(P.swapped ? group_wide : 64) * 8];
+    alignas(1024) Chunk out[groups][out_boxes][out_rows * (P.swapped ? 1 : group_waves) * 8];
     Barriers ring;
     float wide_scale[S.scale == GemmScale::row ? groups : 1][S.scale == GemmScale::row ? group_wide : 1];
     // Block scales of a stage: of the tile's rows of A, and of B for each 64 columns.
-    float a_scale[block_scales ? P.stages : 1][block_scales ? P.rows : 1];
-    float b_scale[block_scales ? P.stages : 1][block_scales ? P.columns / 64 : 1];
+    float a_scale[shared_scales ? P.stages : 1][shared_scales ? P.rows : 1];
+    float b_scale[shared_scales ? P.stages : 1][shared_scales ? P.columns / 64 : 1];
   };
 
   /// A slot of the ring, and the parity of its round.
@@ -169,7 +168,7 @@ struct GemmTensorLayout {
     }
   };
 
-  /// Those of a lane's elements.
+  /// Those of a lane's elements, of one stage.
   struct BlockScales {
     // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B: for each 64 rows, of
     // which a tile may begin in the middle of a block.
@@ -178,20 +177,48 @@ struct GemmTensorLayout {
     Vec<float, of_a> a_scale;
     Vec<float, of_b> b_scale;
 
-    TILEWAVE_DEVICE BlockScales(const Shared& shared, int slot, int group) {
-      const int lane = B::lane_id();
-      const int row = P.swapped ? wide_row(group) + 2 * (lane % 4) : tall_row(group) + 16 * group_wave() + lane / 4;
+    TILEWAVE_DEVICE void read(const Shared& shared, int slot, int group) {
+      const int row = wide_row(group) + 2 * (B::lane_id() % 4);
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_a; ++i)
-        a_scale[i] = shared.a_scale[slot][row + (P.swapped ? 8 * (i / 2) + i % 2 : 64 * (i / 2) + 8 * (i % 2))];
+      for (int i = 0; i < of_a; ++i) a_scale[i] = shared.a_scale[slot][row + 8 * (i / 2) + i % 2];
       TILEWAVE_UNROLL
-      for (int i = 0; i < of_b; ++i)
-        b_scale[i] = shared.b_scale[slot][(P.swapped ? tall_row(group) : wide_row(group)) / 64 + i];
+      for (int i = 0; i < of_b; ++i) b_scale[i] = shared.b_scale[slot][tall_row(group) / 64 + i];
     }
     /// Of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {
       if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[t];
       return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / 64];
+    }
+  };
+
+  /// Where the scales of a lane's two rows of each tile, and of its columns, are in device memory.
+  struct ScalePlaces {
+    const float* of_a[2 * tiles];
+    const float* of_b[BlockScales::of_b];
+    std::int64_t a_step, b_step;
+
+    TILEWAVE_DEVICE ScalePlaces(const GemmArgs& a, const GemmTile& tile, int group) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 2 * tiles; ++i) {
+        const std::int32_t row =
+            tile.first_row + tall_row(group) + 64 * (i / 2) + 16 * group_wave() + B::lane_id() / 4 + 8 * (i % 2);
+        of_a[i] = a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(row, tile.row_end - 1) * a.a_scale_stride;
+      }
+      TILEWAVE_UNROLL
+      for (int i = 0; i < BlockScales::of_b; ++i) {
+        const std::int32_t column = min_of(tile.first_column + wide_row(group) + 64 * i, a.n - 1);
+        of_b[i] = a.b_scale + tile.layer * a.b_scale_layer_stride + column / gemm_scale_block * a.b_scale_stride;
+      }
+      a_step = a.a_scale_k_stride;
+      b_step = a.b_scale_k_stride;
+    }
+    TILEWAVE_DEVICE BlockScales load(std::int32_t step) const {
+      BlockScales s;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 2 * tiles; ++i) s.a_scale[i] = B::load(of_a[i] + step * a_step);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < BlockScales::of_b; ++i) s.b_scale[i] = B::load(of_b[i] + step * b_step);
+      return s;
     }
   };
 
