@@ -9,5 +9,6 @@ int main(int argc, char** argv) {
     add_specs(tilewave);
     add_roofline(tilewave);
     add_gpu(tilewave);
+    add_campaign(tilewave);
   });
 }

@@ -98,9 +98,10 @@ if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
   unset BUSY
   CUDA_VISIBLE_DEVICES=1 expect 20 "of its memory" gpu wait --retry 1 --limit 0 --gap 0 -- true
   # What runs keeps the GPU to itself, until it ends.
-  "$tilewave" gpu wait --gap 0 -- sleep 2 2>/dev/null & holder=$!
-  for _ in $(seq 100); do flock -n tilewave-nvidia-smi-0.lock true 2>/dev/null || [[ ! -e tilewave-nvidia-smi-0.lock ]] || { sleep 0.05; continue; }; [[ -e tilewave-nvidia-smi-0.lock ]] && break; sleep 0.05; done
+  "$tilewave" gpu wait --gap 0 -- sh -c 'touch held; while [ -e held ]; do sleep 0.05; done' 2>/dev/null & holder=$!
+  for _ in $(seq 200); do [[ -e held ]] && break; sleep 0.05; done
   expect 20 "taken" gpu wait --retry 1 --limit 0 --gap 0 -- true
+  rm -f held
   wait $holder
   expect 0 "" gpu wait --gap 0 -- true
   "$tilewave" gpu --json | json gpu

@@ -49,6 +49,7 @@ class Command {
 };
 
 // One for each folder.
+void add_campaign(Command& tilewave);
 void add_compare(Command& tilewave);
 void add_gpu(Command& tilewave);
 void add_roofline(Command& tilewave);
