@@ -10,5 +10,6 @@ int main(int argc, char** argv) {
     add_roofline(tilewave);
     add_gpu(tilewave);
     add_campaign(tilewave);
+    add_trace(tilewave);
   });
 }

@@ -181,7 +181,7 @@ make_repository; init --max-iterations 12
 kills=0
 for attempt in $(seq 400); do
   "$tilewave" campaign run campaign --propose "$PWD/propose.sh" >run.log 2>&1 & victim=$!
-  sleep "0.$((RANDOM % 4))$((RANDOM % 10))"
+  sleep "0.$((RANDOM % 3))$((RANDOM % 10))"
   if kill -9 "$victim" 2>/dev/null; then kills=$((kills + 1)); fi
   wait "$victim" 2>/dev/null
   if [[ $? -eq 30 ]]; then break; fi

@@ -110,5 +110,20 @@ if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
 fi
 export PATH=$path
 
+# --- trace
+expect 0 "Example" trace report --help
+mkdir -p profile nothing
+printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count\nKERNEL_DISPATCH,decode,0,5000,128\n' >profile/out_kernel_trace.csv
+expect 0 "| decode | 1 | 5.000 |" trace report profile
+expect 0 "registers" trace report profile --arch gfx950
+expect 2 "holds no" trace report nothing
+expect 2 "cannot read" trace report nowhere
+"$tilewave" trace report profile --json | json trace
+expect 0 "rocprofv3 --kernel-trace --stats -f csv -d cap -o out -- bench '--benchmark_filter=a b'" trace capture cap -- bench '--benchmark_filter=a b'
+expect 0 "rocprofv3 -i cap/att.yaml" trace capture cap --what att --kernel 'a"b' -- bench
+python3 -c 'import sys; sys.exit("advanced_thread_trace: true" not in open("cap/att.yaml").read())' || failed "att.yaml"
+expect 0 "gpu__time_duration.sum" trace capture cap --profiler ncu -- bench
+sh -n cap/capture.sh || failed "capture.sh is no script"
+
 echo "$failures failures"
 exit $((failures > 0))
