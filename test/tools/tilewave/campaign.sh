@@ -185,6 +185,7 @@ for attempt in $(seq 400); do
   if kill -9 "$victim" 2>/dev/null; then kills=$((kills + 1)); fi
   wait "$victim" 2>/dev/null
   if [[ $? -eq 30 ]]; then break; fi
+  echo "damaged by the kill" >worktree/kernel  # the state knows better
 done
 story >found
 diff expected found || failed "after $kills kills in $attempt runs the campaign ended otherwise"

@@ -54,11 +54,6 @@ void Git::commit_all(const std::string& message) const {
   run({"commit", "--quiet", "--no-verify", "-m", message});
 }
 
-std::string Git::message_of(const std::string& commit) const { return run({"log", "-1", "--format=%B", commit}); }
-std::string Git::parent_of(const std::string& commit) const {
-  return std::string(trim(run({"rev-parse", "--verify", commit + "^"})));
-}
-
 void Git::add_worktree(const std::string& path, const std::string& branch) const {
   if (branch.empty()) {
     run({"worktree", "add", "--quiet", "--detach", path, "HEAD"});

@@ -21,8 +21,6 @@ class Git {
   void reset_to(const std::string& commit) const;
   void apply(const std::string& patch_file) const;
   void commit_all(const std::string& message) const;
-  std::string message_of(const std::string& commit) const;
-  std::string parent_of(const std::string& commit) const;
   /// A new worktree at HEAD: on a new branch, or detached if branch is empty.
   void add_worktree(const std::string& path, const std::string& branch) const;
 
