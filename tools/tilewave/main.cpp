@@ -11,5 +11,6 @@ int main(int argc, char** argv) {
     add_gpu(tilewave);
     add_campaign(tilewave);
     add_trace(tilewave);
+    add_report(tilewave);
   });
 }

@@ -125,5 +125,37 @@ python3 -c 'import sys; sys.exit("advanced_thread_trace: true" not in open("cap/
 expect 0 "gpu__time_duration.sum" trace capture cap --profiler ncu -- bench
 sh -n cap/capture.sh || failed "capture.sh is no script"
 
+# --- report
+expect 0 "Example" report --help
+printf 'name,mtp,us,err,flops,bytes_ideal\na,1,10,0,1e9,1e7\nb,2,20,0,1e9,1e7\n' >timed.csv
+printf 'kernel,model,speedup\nsoftmax,llama,1.5\n' >ledger.csv
+expect 2 "nothing to show" report --out page.html
+expect 2 "cannot read" report --out page.html --csv nothing.csv
+expect 0 "" report --out page.html --csv timed.csv --arch H200 --compare base.csv keep.csv --ledger ledger.csv --table split.csv
+python3 - <<'EOF' || failed "page.html"
+import html.parser, sys
+class Page(html.parser.HTMLParser):
+    void, open, seen = {"meta"}, [], set()
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        if tag not in self.void:
+            self.open.append(tag)
+        assert tag != "script" and not any(k in ("src", "href") for k, _ in attributes), "the page needs something else"
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+page = Page()
+page.feed(open("page.html").read())
+assert not page.open and {"table", "svg", "title"} <= page.seen, page.seen
+EOF
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if [[ -n $browser ]]; then  # a phone's width; a picture of nothing is a few kilobytes
+  "$browser" --headless --no-sandbox --disable-gpu --window-size=390,1600 --screenshot="$scratch/page.png" "file://$scratch/page.html" >/dev/null 2>&1
+  [[ $(stat -c %s page.png 2>/dev/null || echo 0) -gt 20000 ]] || failed "the browser shows nothing"
+else
+  echo "no Chromium here: the page was parsed, not seen"
+fi
+
 echo "$failures failures"
 exit $((failures > 0))
