@@ -23,12 +23,13 @@ struct Ceilings {
   static constexpr Ceilings all(double bytes_per_second) {
     return {bytes_per_second, bytes_per_second, bytes_per_second};
   }
-  /// The roof: what can be paired, a byte read with a byte written, at the speed of a copy, the rest at the speed of a
-  /// read or a write. In seconds.
+  /// The roof, in seconds: that of memory, or of the products where they take longer. What can be paired, a byte read with
+  /// a byte written, goes at the speed of a copy, the rest at the speed of a read or a write.
   constexpr double seconds(const Work& work) const {
     const auto written = static_cast<double>(work.written), reads = static_cast<double>(work.bytes - work.written);
     const double paired = std::min(reads, written);
-    return 2 * paired / copy + (reads - paired) / read + (written - paired) / write;
+    const double memory = 2 * paired / copy + (reads - paired) / read + (written - paired) / write;
+    return std::max(memory, static_cast<double>(work.flops) / work.flops_per_second);
   }
 };
 

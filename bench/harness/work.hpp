@@ -3,15 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
+
+#include "tilewave/arch/facts.hpp"
 
 namespace tilewave::bench {
 
 /// bytes: every input and output byte the call needs, once; written: those of them that it writes, 0 where the roof is
-/// that of reading alone. flops: operations on values, as each op counts them.
+/// that of reading alone. flops: operations on values, as each op counts them; flops_per_second: what limits them, which
+/// leaves the roof to memory where nothing is said.
 struct Work {
   std::int64_t bytes = 0;
   std::int64_t written = 0;
   std::int64_t flops = 0;
+  double flops_per_second = std::numeric_limits<double>::infinity();
 };
+
+/// The data sheet's dense matrix peak of operands of a type.
+constexpr double matrix_flops(const ArchFacts& facts, DType type) {
+  return is_fp8(type) ? facts.fp8_flops : facts.bf16_flops;
+}
 
 }  // namespace tilewave::bench

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+// A config of bench_gemm: its extents, its groups, its name and what it cannot avoid to move and to compute.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "bench/harness/random.hpp"
+#include "bench/harness/rows.hpp"
+#include "bench/harness/work.hpp"
+#include "tilewave/ops/gemm/problem.hpp"
+
+namespace tilewave::bench {
+
+struct GemmCase {
+  ArchId arch = ArchId::gfx950;
+  GemmSpec spec{};
+  std::int32_t m = 0, n = 0, k = 0;  // launched; m: of all contiguous groups, or what a masked one has room for
+  std::int32_t batch = 1;
+  std::int32_t groups = 0;      // 0 without groups
+  std::int32_t group_rows = 0;  // a group has as many on average, give or take 30 %
+  bool bias = false;
+  std::int32_t config_m = 0, config_n = 0, config_k = 0, config_groups = 0;  // see launched()
+  std::uint64_t seed = 123;
+
+  bool grouped() const { return spec.groups != GemmGroups::one; }
+  bool contiguous() const { return spec.groups == GemmGroups::contiguous; }
+  bool preshuffled() const { return spec.weights == GemmWeights::preshuffled; }
+  bool has(GemmScale scale) const { return spec.scale == scale; }
+  /// Products of the launch, each with its B; and matrices of A and out.
+  std::int32_t layers() const { return grouped() ? groups : batch; }
+  std::int32_t a_layers() const { return contiguous() ? 1 : layers(); }
+  std::int32_t k_blocks() const { return ceil_div(k, gemm_scale_block); }
+  /// From a row to the next, in elements: rows start at multiples of 16 bytes.
+  std::int64_t operand_stride() const { return align_up(k, 16 / size_of(spec.a)); }
+
+  template <class Case, class Visit>  // a GemmCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit.derived("kind", "gemm");
+    visit("arch", c.arch);
+    visit("a_dtype", c.spec.a);
+    visit("b_dtype", c.spec.b);
+    visit("out_dtype", c.spec.out);
+    visit("scale", c.spec.scale);
+    visit("layout", c.spec.layout);
+    visit("weights", c.spec.weights);
+    visit("activation", c.spec.activation);
+    visit("bias", c.bias);
+    visit("group_kind", c.spec.groups);
+    visit("group_rows", c.group_rows);
+    visit("batch", c.batch);
+    visit.derived("m", c.m);
+    visit.derived("n", c.n);
+    visit.derived("k", c.k);
+    visit.derived("groups", c.groups);
+    visit("config_m", c.config_m);
+    visit("config_n", c.config_n);
+    visit("config_k", c.config_k);
+    visit("config_groups", c.config_groups);
+    visit("seed", c.seed);
+  }
+};
+
+/// The table of group_offsets or group_rows. Groups fill what there is, but for the room of masked ones.
+inline std::vector<std::int32_t> group_table(const GemmCase& c) {
+  std::vector<std::int32_t> table;
+  const auto some = [&](std::int32_t group, double spread) {  // within `spread` of the average
+    return static_cast<std::int32_t>(c.group_rows * spread * drawn(c.seed, 'g', group, 0));
+  };
+  if (c.contiguous()) {
+    for (std::int32_t g = 0; g < c.groups; ++g) table.push_back(g == 0 ? 0 : g * c.group_rows + some(g, 0.15));
+    table.push_back(c.m);
+  } else if (c.grouped()) {
+    for (std::int32_t g = 0; g < c.groups; ++g) table.push_back(std::min(c.m, c.group_rows + some(g, 0.3)));
+  }
+  return table;
+}
+
+/// What the emulated device runs of a config, which takes minutes for what a GPU does in a blink: a few tiles, that end
+/// where those of the config end.
+inline GemmCase launched(GemmCase c) {
+  c.config_m = c.m, c.config_n = c.n, c.config_k = c.k, c.config_groups = c.groups;
+  if (!emulated_device) return c;
+  const auto cut = [](std::int32_t& extent, std::int32_t most) {
+    if (extent >= most + 128) extent = most + extent % 128;
+  };
+  cut(c.n, 512);
+  cut(c.k, 768);
+  c.batch = std::min(c.batch, 3);
+  if (!c.grouped()) {
+    cut(c.m, 272);
+    return c;
+  }
+  c.groups = std::min(c.groups, 3);
+  c.group_rows = std::min(c.group_rows, 40);
+  c.m = c.contiguous() ? c.groups * c.group_rows : std::min(c.m, 64);
+  return c;
+}
+
+/// `gemm/sm90/fp8.row/bf16/m16/n4096/k4096`: types of operands, with what is special of them, and of out; then extents, of
+/// which `m144of4096` is cut down; `/batch8`, `/masked32x192` (groups x rows), `/bias`.
+inline std::string name_of(const GemmCase& c) {
+  const auto extent = [](const char* what, std::int32_t launched, std::int32_t config) {
+    return what + std::to_string(launched) + (launched != config ? "of" + std::to_string(config) : "");
+  };
+  std::string name = "gemm/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.a);
+  if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
+  if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
+  if (c.preshuffled()) name += ".preshuffled";
+  if (c.spec.activation != Activation::none) name += std::string(".") + name_of(c.spec.activation);
+  name += "/" + std::string(name_of(c.spec.out)) + "/" + extent("m", c.m, c.config_m) + "/" +
+          extent("n", c.n, c.config_n) + "/" + extent("k", c.k, c.config_k);
+  if (c.batch > 1) name += "/batch" + std::to_string(c.batch);
+  if (c.grouped())
+    name += "/" + extent(name_of(c.spec.groups), c.groups, c.config_groups) + "x" + std::to_string(c.group_rows);
+  return name + (c.bias ? "/bias" : "");
+}
+
+/// A's rows that count, B of the layers that have any, their scales, the table, bias and out, once each; two operations a
+/// product.
+inline Work work_of(const GemmCase& c) {
+  std::int64_t rows = std::int64_t{c.layers()} * c.m, layers = c.layers();
+  if (c.grouped()) {
+    const std::vector<std::int32_t> table = group_table(c);
+    rows = layers = 0;
+    for (std::int32_t g = 0; g < c.groups; ++g) {
+      const std::int32_t of_group = c.contiguous() ? table[g + 1] - table[g] : table[g];
+      rows += of_group;
+      layers += of_group > 0;
+    }
+  }
+  const std::int64_t columns = layers * c.n, written = rows * c.n * size_of(c.spec.out);
+  std::int64_t scales = 0;
+  if (c.has(GemmScale::tensor)) scales = 2;
+  if (c.has(GemmScale::row)) scales = rows + columns;
+  if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
+  const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
+  return {.bytes = (rows * size_of(c.spec.a) + columns * size_of(c.spec.b)) * c.k + 4 * (scales + table) +
+                   (c.bias ? columns * size_of(c.spec.out) : 0) + written,
+          .written = written,
+          .flops = 2 * rows * c.n * c.k,
+          .flops_per_second = matrix_flops(facts_of(c.arch), c.spec.a)};
+}
+
+}  // namespace tilewave::bench

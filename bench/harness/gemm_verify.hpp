@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// Whether out holds what a GEMM should: sampled rows, all columns of them, against the reference in double; of the others
+// whether they were written.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "bench/harness/gemm_case.hpp"
+#include "tilewave/reference/gemm.hpp"
+
+namespace tilewave::bench {
+
+/// Rows of one layer and what each should be.
+struct GemmWanted {
+  std::int32_t layer = 0, a_layer = 0;
+  std::vector<std::int32_t> rows;
+  std::vector<std::vector<reference::GemmValue>> values;  // [row][column]
+};
+
+/// docs/numerics.md, "GEMM": an element may be off by `sums` of the sum of its products' magnitudes, a row by `row` of its
+/// l2 norm.
+struct GemmTolerance {
+  double sums, row;
+};
+inline GemmTolerance tolerance_of(const GemmCase& c) {
+  const double f32_sums = (4 * std::sqrt(double(c.k)) + 4) * 0x1p-24;
+  if (emulated_device || c.arch != ArchId::sm90 || !is_fp8(c.spec.a)) return {f32_sums, 0x1p-8};
+  return c.has(GemmScale::block) ? GemmTolerance{0x1p-13 + f32_sums, 0.01} : GemmTolerance{0x1p-11 + f32_sums, 0.02};
+}
+
+/// The first row of a layer in A and out, and the row behind its last.
+struct GemmRows {
+  std::int32_t first, end;
+};
+inline GemmRows rows_of(const GemmProblem& p, std::int32_t layer) {
+  if (p.spec.groups == GemmGroups::contiguous) return {p.group_offsets[layer], p.group_offsets[layer + 1]};
+  return {0, p.spec.groups == GemmGroups::masked ? p.group_rows[layer] : p.m};
+}
+inline std::int32_t layers_of(const GemmProblem& p) { return p.spec.groups == GemmGroups::one ? p.batch : p.groups; }
+
+/// The rows to verify, spread evenly from first to last: as many as multiply 2^28 pairs, but at least eight.
+inline std::vector<GemmWanted> sampled_rows(const GemmProblem& p) {
+  std::int64_t all = 0;
+  for (std::int32_t layer = 0; layer < layers_of(p); ++layer) all += rows_of(p, layer).end - rows_of(p, layer).first;
+  const std::int64_t affordable = (std::int64_t{1} << 28) / (std::int64_t{p.n} * std::max(p.k, 1));
+  const std::int64_t count = std::min(all, std::max<std::int64_t>(8, affordable));
+  std::vector<GemmWanted> wanted;
+  std::int64_t before = 0, taken = 0;
+  for (std::int32_t layer = 0; layer < layers_of(p); ++layer) {
+    const GemmRows rows = rows_of(p, layer);
+    GemmWanted of_layer{layer, p.spec.groups == GemmGroups::contiguous ? 0 : layer, {}, {}};
+    const auto next = [&] { return count == 1 ? 0 : taken * (all - 1) / (count - 1); };
+    for (; taken < count && next() < before + rows.end - rows.first; ++taken)
+      of_layer.rows.push_back(rows.first + static_cast<std::int32_t>(next() - before));
+    before += rows.end - rows.first;
+    if (!of_layer.rows.empty()) wanted.push_back(std::move(of_layer));
+  }
+  return wanted;
+}
+
+/// The operands of some rows and columns of a layer, as a problem of their own for the reference.
+class GemmPart {
+ public:
+  /// `p` is on the host. Columns start at a multiple of 16 and stay within a block of scales.
+  GemmPart(const GemmProblem& p, const GemmWanted& of, std::int32_t first_column, std::int32_t columns) : part_(p) {
+    const GemmSpec& s = p.spec;
+    part_.spec.groups = GemmGroups::one;
+    part_.group_offsets = part_.group_rows = nullptr;
+    part_.batch = 1, part_.groups = 0;
+    part_.m = static_cast<std::int32_t>(of.rows.size()), part_.n = columns;
+    const std::int64_t row_bytes = std::int64_t{p.k} * size_of(s.a), k_blocks = ceil_div(p.k, gemm_scale_block);
+    for (const std::int32_t row : of.rows) {
+      const auto* const from =
+          static_cast<const std::byte*>(p.a) + (of.a_layer * p.a_batch_stride + row * p.a_stride) * size_of(s.a);
+      a_.insert(a_.end(), from, from + row_bytes);
+      const float* const scale = p.a_scale + of.a_layer * p.a_scale_batch_stride;
+      if (s.scale == GemmScale::row) a_scale_.push_back(scale[row]);
+      for (std::int64_t block = 0; block < k_blocks && s.scale == GemmScale::block; ++block)
+        a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
+    }
+    part_.a = a_.data(), part_.a_stride = p.k;
+    if (!a_scale_.empty()) part_.a_scale = a_scale_.data();
+    if (s.scale == GemmScale::block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
+    const std::int64_t b_stride = s.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
+    part_.b =
+        static_cast<const std::byte*>(p.b) + (of.layer * p.b_batch_stride + first_column * b_stride) * size_of(s.b);
+    if (s.scale == GemmScale::row) part_.b_scale = p.b_scale + of.layer * p.b_scale_batch_stride + first_column;
+    if (s.scale == GemmScale::block) {
+      part_.b_scale =
+          p.b_scale + of.layer * p.b_scale_batch_stride + first_column / gemm_scale_block * p.b_scale_stride;
+    }
+    if (p.bias != nullptr) {
+      part_.bias =
+          static_cast<const std::byte*>(p.bias) + (of.layer * p.bias_batch_stride + first_column) * size_of(s.out);
+    }
+  }
+  GemmPart(const GemmPart&) = delete;
+
+  const GemmProblem& problem() const { return part_; }
+
+ private:
+  GemmProblem part_;
+  std::vector<std::byte> a_;
+  std::vector<float> a_scale_;
+};
+
+/// What sampled rows of a problem on the host should be; of weights that are decoded once for all of them.
+inline std::vector<GemmWanted> wanted_rows(const GemmProblem& p, int threads) {
+  std::vector<GemmWanted> wanted = sampled_rows(p);
+  for (GemmWanted& of : wanted) of.values.assign(of.rows.size(), std::vector<reference::GemmValue>(p.n));
+  constexpr std::int32_t columns = 32;
+  const std::int64_t parts = ceil_div(p.n, columns);
+  reference::parallel_for(std::ssize(wanted) * parts, threads, [&](std::int64_t task) {
+    GemmWanted& of = wanted[task / parts];
+    const auto first = static_cast<std::int32_t>(task % parts) * columns;
+    const GemmPart part(p, of, first, std::min(columns, p.n - first));
+    const reference::Gemm gemm(part.problem());
+    for (std::int32_t row = 0; row < part.problem().m; ++row)
+      for (std::int32_t column = 0; column < part.problem().n; ++column)
+        of.values[row][first + column] = gemm.at(0, row, column);
+  });
+  return wanted;
+}
+
+/// What is wrong with out: one RowErrors for each sampled row, then one for each row of out.
+inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<GemmWanted>& wanted,
+                                     const GemmTolerance& tolerance, int threads) {
+  const auto out = [&](std::int32_t a_layer, std::int32_t row, std::int32_t column) {
+    return reference::element(p.spec.out, p.out, a_layer * p.out_batch_stride + row * p.out_stride + column);
+  };
+  std::vector<std::pair<const GemmWanted*, std::size_t>> sampled;
+  for (const GemmWanted& of : wanted)
+    for (std::size_t i = 0; i < of.rows.size(); ++i) sampled.emplace_back(&of, i);
+  const std::int32_t a_layers = p.spec.groups == GemmGroups::contiguous ? 1 : layers_of(p);
+  std::vector<RowErrors> found(sampled.size() + static_cast<std::size_t>(a_layers) * p.m);
+
+  reference::parallel_for(std::ssize(sampled), threads, [&](std::int64_t i) {
+    const auto& [of, in_layer] = sampled[i];
+    const std::int32_t row = of->rows[in_layer];
+    const std::int64_t of_all = std::int64_t{of->a_layer} * p.m + row;
+    for (std::int32_t column = 0; column < p.n; ++column) {
+      const reference::GemmValue& want = of->values[in_layer][column];
+      const double got = out(of->a_layer, row, column);
+      const double slack = 1.01 * half_step(p.spec.out, want.value) + 1.2 * tolerance.sums * want.magnitude;
+      found[i].out(std::abs(got - want.value) <= slack, of_all, column, got, want.value);
+    }
+    const double error = found[i].relative();
+    found[i].expect(error <= tolerance.row, "the error of the row", of_all, 0, error, tolerance.row);
+  });
+  reference::parallel_for(std::int64_t{a_layers} * p.m, threads, [&](std::int64_t of_all) {
+    const auto a_layer = static_cast<std::int32_t>(of_all / p.m), row = static_cast<std::int32_t>(of_all % p.m);
+    const bool counts = p.spec.groups != GemmGroups::masked || row < p.group_rows[a_layer];
+    RowErrors& errors = found[sampled.size() + of_all];
+    for (std::int32_t column = 0; column < p.n; ++column) {
+      const double got = out(a_layer, row, column);
+      errors.expect(std::isnan(got) != counts, counts ? "what was not written" : "what was not to be written", of_all,
+                    column, got, std::nan(""));
+    }
+  });
+  return found;
+}
+
+}  // namespace tilewave::bench

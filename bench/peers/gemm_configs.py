@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""What bench_gemm times, read from the names of its rows, so that peers time the same; and rows with its columns."""
+import re
+from dataclasses import dataclass
+
+import common
+
+BYTES = {"bf16": 2, "f16": 2, "f32": 4, "fp8": 1}
+KEY = re.compile(r"gemm/(?P<a>f16|bf16|fp8)(?:\.(?P<scale>tensor|row|block))?(?P<special>(?:\.\w+)*)/(?P<out>f16|bf16|f32)"
+                 r"/m(?P<m>\d+)/n(?P<n>\d+)/k(?P<k>\d+)(?:/batch(?P<batch>\d+))?(?P<rest>(?:/[^/]+)*)")
+
+
+@dataclass(frozen=True)
+class Config:
+    a: str  # type of both operands
+    out: str
+    scale: str
+    m: int
+    n: int
+    k: int
+    batch: int = 1
+    left_out: str = ""  # why PyTorch is not asked to do this
+
+    def bytes_ideal(self):
+        """Both operands, out and scales, once."""
+        elements = (self.m + self.n) * self.k * BYTES[self.a] + self.m * self.n * BYTES[self.out]
+        return self.batch * elements + 4 * {"none": 0, "tensor": 2, "row": self.batch * (self.m + self.n)}[self.scale]
+
+    def flops(self):
+        return 2 * self.batch * self.m * self.n * self.k
+
+
+def config_of(key):
+    match = KEY.fullmatch(key)
+    if match is None:
+        raise ValueError(f"'{key}' is no config of bench_gemm")
+    named = match.groupdict()
+    batch, scale = int(named["batch"] or 1), named["scale"] or "none"
+    special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
+    left_out = (f"'{special[0]}'" if special else
+                "block scales" if scale == "block" else
+                "batches of fp8" if named["a"] == "fp8" and batch > 1 else "")
+    return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out)
+
+
+# Those of bench_gemm, in its order, and the peer.
+COLUMNS = """name peer kind arch a_dtype b_dtype out_dtype scale layout weights activation bias group_kind group_rows batch m n k
+groups config_m config_n config_k config_groups seed tile_rows tile_columns depth stages waves_rows waves_columns path swapped
+cluster splits most_splits waves_per_simd ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples
+gbps tflops bytes_ideal flops roof_us roof_pct entry config_id emulated schema_version""".split()
+
+
+def row_of(key, config, arch, peer, entry, cold, hot, verdict):
+    """A row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_abs_err, max_rel_err). Empty is
+    what a peer does not have: a policy, a roof, a number in our sweep."""
+    c, (ok, max_abs_err, max_rel_err) = config, verdict
+    fp8 = "fp8_e4m3fnuz" if arch == "gfx942" else "fp8_e4m3fn"
+    operand = fp8 if c.a == "fp8" else c.a
+    values = common.times_of(cold, hot, c.bytes_ideal())
+    values |= {"name": f"gemm/{arch}/{key.split('/', 1)[1]}/{peer}", "peer": peer, "kind": "gemm", "arch": arch,
+               "a_dtype": operand, "b_dtype": operand, "out_dtype": c.out, "scale": c.scale, "layout": "nt",
+               "weights": "row_major", "activation": "none", "bias": 0, "group_kind": "one", "group_rows": 0, "groups": 0,
+               "batch": c.batch, "m": c.m, "n": c.n, "k": c.k, "config_m": c.m, "config_n": c.n, "config_k": c.k,
+               "config_groups": 0, "seed": common.SEED, "ok": int(ok), "err": int(not ok), "max_abs_err": max_abs_err,
+               "max_rel_err": max_rel_err, "tflops": c.flops() / values["us"] * 1e-6, "flops": c.flops(), "entry": entry,
+               "emulated": 0, "schema_version": common.SCHEMA}
+    return common.line_of(values, COLUMNS)

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times PyTorch's matrix products on the configs of bench_gemm, in the same way: cuBLAS for 16-bit types and, by
+torch._scaled_mm, for fp8 with a scale of the tensor; what PyTorch has for scales of rows. CSV with bench_gemm's columns on stdout.
+
+  torch_gemm.py build/sm90/bench/bench_gemm >peers.csv
+  torch_gemm.py --graph --filter '/m16/' ours.csv"""
+import csv
+import sys
+
+import common
+import gemm_configs
+
+TOOL = "torch_gemm"
+PEERS = {"torch": "fp8 sums as the matrix units keep them", "exact": "fp8 sums promoted to f32"}
+FP8_DEVIATION = 48.0  # of codes: bench/harness/gemm_tensors.hpp
+ROW = {"fp8": 2e-2}  # of the l2 norm, as bench/harness/gemm_verify.hpp
+
+
+class Gemm:
+    """A call's inputs, nearly normal: A [batch, M, K] and B [batch, N, K], without batch if there is one."""
+
+    def __init__(self, torch, config, arch):
+        self.torch, self.config = torch, config
+        c = config
+        fp8 = torch.float8_e4m3fnuz if arch == "gfx942" else torch.float8_e4m3fn
+        dtypes = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32, "fp8": fp8}
+        self.out = dtypes[c.out]
+        layers = (c.batch,) if c.batch > 1 else ()
+
+        def operand(rows):
+            values = torch.empty(*layers, rows, c.k, dtype=torch.bfloat16, device="cuda").normal_()
+            return (values * FP8_DEVIATION).clamp(-240, 240).to(fp8) if c.a == "fp8" else values.to(dtypes[c.a])
+
+        def scales(rows):
+            shape = {"none": (0,), "tensor": (), "row": (rows, 1)}[c.scale]
+            return (torch.rand(shape, device="cuda") + 0.5) / FP8_DEVIATION
+
+        self.a, self.b = operand(c.m), operand(c.n)
+        self.a_scale, self.b_scale = scales(c.m), scales(c.n)
+
+    def run_of(self, peer):
+        """A function that multiplies, or why this peer is not asked to."""
+        torch, c = self.torch, self.config
+        if c.a == "fp8":
+            b, b_scale = self.b.T, self.b_scale.T if c.scale == "row" else self.b_scale
+            return lambda: torch._scaled_mm(self.a, b, scale_a=self.a_scale, scale_b=b_scale, out_dtype=self.out,
+                                            use_fast_accum=peer == "torch")
+        if peer == "exact":
+            return "16-bit products are exact"
+        return lambda: torch.matmul(self.a, self.b.mT)
+
+    def verify(self, out):
+        """(ok, max_abs_err, max_rel_err) of up to eight rows and some columns against f64."""
+        torch, c = self.torch, self.config
+
+        def some(extent, count):
+            return torch.linspace(0, extent - 1, min(extent, count), device="cuda").long()
+
+        def rows_of(operand, rows):  # fp8 tensors are not indexed
+            bits = operand.view(torch.uint8) if c.a == "fp8" else operand
+            return bits[..., rows, :].view(operand.dtype).double()
+
+        rows, columns = some(c.m, 8), some(c.n, 256)
+        expected = rows_of(self.a, rows) @ rows_of(self.b, columns).mT
+        if c.scale == "row":
+            expected *= self.a_scale[rows].double() * self.b_scale[columns].double().T
+        if c.scale == "tensor":
+            expected *= self.a_scale.double() * self.b_scale.double()
+        difference = out[..., rows, :][..., columns].double() - expected
+        difference = difference.abs().nan_to_num(nan=torch.inf, posinf=torch.inf)
+        relative = (difference.norm(dim=-1) / expected.norm(dim=-1)).max().item()
+        return relative <= ROW.get(c.a, 2 ** -8), difference.max().item(), relative
+
+
+def configs_of(options):
+    """Those that PyTorch is asked for, by key."""
+    found, left_out = {}, {}
+    for key, config in common.chosen(TOOL, options, gemm_configs.config_of).items():
+        if config.left_out:
+            left_out[config.left_out] = left_out.get(config.left_out, 0) + 1
+        else:
+            found[key] = config
+    for reason, count in left_out.items():
+        print(f"{TOOL}: {count} config{'s' * (count > 1)} left out: {reason}", file=sys.stderr)
+    if not found:
+        common.fail(TOOL, "no config is left to time")
+    return found
+
+
+def main(arguments):
+    options = common.parse(TOOL, __doc__, arguments, PEERS, "torch")
+    found = configs_of(options)
+    torch = common.import_torch(TOOL)
+    arch, sampler = common.arch_of(torch), common.Sampler(torch, options.max_seconds)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(gemm_configs.COLUMNS)
+    failed = False
+
+    def tell(key, peer, what):
+        print(f"{TOOL}: {key}: {peer}: {what}", file=sys.stderr)
+
+    with torch.no_grad():
+        for key, config in found.items():
+            gemm = Gemm(torch, config, arch)
+            for peer in options.peers:
+                run = gemm.run_of(peer)
+                if isinstance(run, str):
+                    tell(key, peer, f"left out: {run}")
+                    continue
+                try:
+                    run = common.graph_of(torch, run) if options.graph else run
+                    cold, hot = sampler.measure(run)
+                    verdict = gemm.verify(run())
+                except RuntimeError as error:
+                    tell(key, peer, str(error).splitlines()[0])
+                    failed = True
+                    continue
+                if not verdict[0]:
+                    tell(key, peer, "wrong: max_abs_err {1:.3g}, max_rel_err {2:.3g}".format(*verdict))
+                    failed = True
+                name = peer + (".graph" if options.graph else "")
+                entry = f"{peer}/torch {torch.__version__}"
+                out.writerow(gemm_configs.row_of(key, config, arch, name, entry, cold, hot, verdict))
+                sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

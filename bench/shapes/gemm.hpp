@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+// The sweeps of bench_gemm: which configs, in which order. The order is part of the CSV contract.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bench/harness/gemm_case.hpp"
+
+namespace tilewave::bench {
+
+enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled };
+
+inline constexpr std::array all_gemm_sweeps{GemmSweep::standard, GemmSweep::square,  GemmSweep::decode,
+                                            GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled};
+
+constexpr const char* name_of(GemmSweep sweep) {
+  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled"};
+  return names[static_cast<int>(sweep)];
+}
+
+/// config_id of a sweep's first config; later ones count up.
+constexpr int first_config_id(GemmSweep sweep) { return static_cast<int>(sweep) * 10000; }
+
+/// Configs of one architecture, in the order in which they are added.
+class GemmCases {
+ public:
+  explicit GemmCases(ArchId arch) : arch_(arch), fp8_(facts_of(arch).fp8) {}
+
+  GemmSpec bf16() const { return {}; }
+  GemmSpec f16() const { return {.a = DType::f16, .b = DType::f16, .out = DType::f16}; }
+  GemmSpec fp8(GemmScale scale) const { return {.a = fp8_, .b = fp8_, .scale = scale}; }
+
+  GemmCase& add(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k) {
+    GemmCase c;
+    c.arch = arch_;
+    c.spec = spec;
+    c.m = m, c.n = n, c.k = k;
+    return cases.emplace_back(c);
+  }
+  void add_groups(GemmSpec spec, GemmGroups kind, std::int32_t groups, std::int32_t rows, std::int32_t n,
+                  std::int32_t k) {
+    spec.groups = kind;
+    const std::int32_t room = 4;  // of a masked group, times its rows on average
+    GemmCase& c = add(spec, kind == GemmGroups::contiguous ? groups * rows : room * rows, n, k);
+    c.groups = groups, c.group_rows = rows;
+  }
+
+  std::vector<GemmCase> cases;
+
+ private:
+  ArchId arch_;
+  DType fp8_;
+};
+
+struct GemmWeightShape {
+  std::int32_t n, k;
+};
+inline constexpr std::array gemm_model_shapes{
+    GemmWeightShape{106496, 16384}, GemmWeightShape{16384, 53248}, GemmWeightShape{18432, 16384},  // Llama 3 405B
+    GemmWeightShape{16384, 16384},  GemmWeightShape{57344, 8192},  GemmWeightShape{8192, 28672},   // and 70B
+    GemmWeightShape{10240, 8192},   GemmWeightShape{8192, 8192},   GemmWeightShape{28672, 4096},   // and 8B
+    GemmWeightShape{4096, 14336},   GemmWeightShape{6144, 4096},   GemmWeightShape{4096, 4096},
+    GemmWeightShape{32768, 5120},   GemmWeightShape{5120, 16384},  GemmWeightShape{16384, 5120},  // Llama 4 Maverick
+    GemmWeightShape{5120, 8192},    GemmWeightShape{7168, 5120},   GemmWeightShape{5120, 5120},
+    GemmWeightShape{9216, 4096},    GemmWeightShape{4096, 8192},                                // Qwen3-235B-A22B
+    GemmWeightShape{5120, 2880},    GemmWeightShape{2880, 4096},                                // GPT-OSS 120B
+    GemmWeightShape{128, 2880},     GemmWeightShape{128, 5120},    GemmWeightShape{128, 4096},  // routers
+    GemmWeightShape{256, 7168}};
+inline constexpr std::array gemm_deepseek_shapes{
+    GemmWeightShape{36864, 7168}, GemmWeightShape{7168, 18432}, GemmWeightShape{4096, 7168},  // DeepSeek-R1
+    GemmWeightShape{7168, 2048},  GemmWeightShape{2112, 7168},  GemmWeightShape{24576, 1536},
+    GemmWeightShape{32768, 512},  GemmWeightShape{7168, 16384}, GemmWeightShape{12288, 1536},
+    GemmWeightShape{16384, 512},  GemmWeightShape{7168, 8192}};  // Kimi-K2
+
+/// Weights of models under 4096 rows, two large cubes.
+inline std::vector<GemmCase> gemm_model_sweep(ArchId arch) {
+  GemmCases all(arch);
+  constexpr std::int32_t m = 4096;
+  const auto add = [&](GemmWeightShape s, bool blocks) {
+    all.add(all.bf16(), m, s.n, s.k);
+    all.add(all.fp8(GemmScale::row), m, s.n, s.k);
+    if (blocks) all.add(all.fp8(GemmScale::block), m, s.n, s.k);
+  };
+  for (const GemmWeightShape s : gemm_model_shapes) add(s, false);
+  for (const GemmWeightShape s : gemm_deepseek_shapes) add(s, true);
+  for (const std::int32_t side : {4096, 8192}) {
+    all.add(all.bf16(), side, side, side);
+    for (const GemmScale scale : {GemmScale::row, GemmScale::tensor, GemmScale::block})
+      all.add(all.fp8(scale), side, side, side);
+  }
+  return all.cases;
+}
+
+inline std::vector<GemmCase> gemm_square_sweep(ArchId arch) {
+  GemmCases all(arch);
+  for (const std::int32_t side : {1024, 2048, 4096, 8192, 16384}) {
+    all.add(all.bf16(), side, side, side);
+    all.add(all.f16(), side, side, side);
+    for (const GemmScale scale : {GemmScale::row, GemmScale::tensor, GemmScale::block})
+      all.add(all.fp8(scale), side, side, side);
+  }
+  all.add(all.bf16(), 4096, 4096, 4096).bias = true;
+  return all.cases;
+}
+
+/// Few rows: weights are read once.
+inline std::vector<GemmCase> gemm_decode_sweep(ArchId arch) {
+  constexpr std::array shapes{GemmWeightShape{7168, 2048},  GemmWeightShape{384, 7168},  GemmWeightShape{5120, 8192},
+                              GemmWeightShape{7168, 16384}, GemmWeightShape{4096, 4096}, GemmWeightShape{1280, 8192},
+                              GemmWeightShape{8192, 1024},  GemmWeightShape{7168, 8192}, GemmWeightShape{8192, 3584},
+                              GemmWeightShape{2112, 7168}};
+  GemmCases all(arch);
+  for (const GemmWeightShape s : shapes) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+      for (const std::int32_t m : {1, 8, 16, 32, 64, 128}) all.add(spec, m, s.n, s.k);
+  }
+  return all.cases;
+}
+
+/// Both projections of an expert of DeepSeek's.
+inline std::vector<GemmCase> gemm_grouped_sweep(ArchId arch) {
+  GemmCases all(arch);
+  for (const GemmWeightShape s : {GemmWeightShape{4096, 7168}, GemmWeightShape{7168, 2048}}) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::block)}) {
+      all.add_groups(spec, GemmGroups::contiguous, 8, 4096, s.n, s.k);
+      all.add_groups(spec, GemmGroups::contiguous, 256, 128, s.n, s.k);
+      all.add_groups(spec, GemmGroups::masked, 32, 192, s.n, s.k);
+      all.add_groups(spec, GemmGroups::masked, 256, 32, s.n, s.k);
+    }
+  }
+  return all.cases;
+}
+
+/// The absorbed projections of MLA: a product a head.
+inline std::vector<GemmCase> gemm_batched_sweep(ArchId arch) {
+  GemmCases all(arch);
+  for (const GemmWeightShape s : {GemmWeightShape{512, 128}, GemmWeightShape{128, 512}})
+    for (const std::int32_t m : {1, 16, 128}) all.add(all.bf16(), m, s.n, s.k).batch = 128;
+  return all.cases;
+}
+
+/// Weights that were shuffled for loads straight to registers.
+inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
+  GemmCases all(arch);
+  const auto add = [&](GemmSpec spec, std::int32_t m, GemmWeightShape s) {
+    spec.weights = GemmWeights::preshuffled;
+    all.add(spec, m, s.n, s.k);
+  };
+  for (const GemmWeightShape s : {GemmWeightShape{40960, 5120}, GemmWeightShape{77824, 5120}})
+    add(all.fp8(GemmScale::row), 16, s);
+  for (const std::int32_t m : {1, 16, 64, 256})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+      add(spec, m, {2112, 7168});
+  return all.cases;
+}
+
+inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
+  switch (sweep) {
+    case GemmSweep::standard: break;
+    case GemmSweep::square: return gemm_square_sweep(arch);
+    case GemmSweep::decode: return gemm_decode_sweep(arch);
+    case GemmSweep::grouped: return gemm_grouped_sweep(arch);
+    case GemmSweep::batched: return gemm_batched_sweep(arch);
+    case GemmSweep::preshuffled: return gemm_preshuffled_sweep(arch);
+  }
+  if (!emulated_device) return gemm_model_sweep(arch);
+  // A sample of the sweeps that every architecture serves.
+  std::vector<GemmCase> some;
+  const auto take = [&](const std::vector<GemmCase>& all, std::size_t every) {
+    for (std::size_t i = 0; i < all.size(); i += every) some.push_back(all[i]);
+  };
+  take(gemm_model_sweep(arch), 4);
+  take(gemm_decode_sweep(arch), 13);
+  take(gemm_square_sweep(arch), 7);
+  take(gemm_batched_sweep(arch), 2);
+  return some;
+}
+
+}  // namespace tilewave::bench

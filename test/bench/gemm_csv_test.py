@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The CSV contract of bench_gemm on the emulated device. Usage: gemm_csv_test.py BENCH_GEMM"""
+import json
+import os
+import re
+import tempfile
+
+import contract
+from contract import ARCHS, identities, rows_of, run
+
+IDENTITY = """kind arch a_dtype b_dtype out_dtype scale layout weights activation bias group_kind group_rows batch m n k groups
+config_m config_n config_k config_groups seed""".split()
+POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
+waves_per_simd""".split()
+SWEEPS = "default square decode grouped batched preshuffled".split()
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1}
+PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
+ROUNDING = {"bf16": 3e-3, "f16": 4e-4}  # largest error that rounding out alone makes of a row, in the l2 norm
+NAME = re.compile(
+    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8)(?:\.(?P<scale>tensor|row|block))?(?P<shuffled>\.preshuffled)?"
+    r"/(?P<out>bf16|f16)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
+    r"(?:/batch(?P<batch>\d+))?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+))?"
+    r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
+    r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?"
+    r"(?:\.by(?P<by>\d+))?)")
+SMALL = "/bf16/m128/n512/k1024|/m128/n128/k512"  # rows of the decode and the batched sweep
+
+
+class Csv(contract.Contract):
+    def check_rows(self, done):
+        matched = self.check_layout(done, NAME, IDENTITY + POLICY)
+        for row, match in matched:
+            fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
+            a = fp8 if match["a"] == "fp8" else match["a"]
+            named = {"kind": "gemm", "arch": match["arch"], "a_dtype": a, "b_dtype": a, "out_dtype": match["out"],
+                     "scale": match["scale"] or "none", "layout": "nt", "activation": "none",
+                     "weights": "preshuffled" if match["shuffled"] else "row_major", "bias": str(int(match["bias"] is not None)),
+                     "group_kind": match["kind"] or "one", "group_rows": match["rows"] or "0", "batch": match["batch"] or "1",
+                     "m": match["m"], "n": match["n"], "k": match["k"], "groups": match["groups"] or "0",
+                     "config_m": match["om"] or match["m"], "config_n": match["on"] or match["n"],
+                     "config_k": match["ok"] or match["k"], "config_groups": match["og"] or match["groups"] or "0"}
+            named |= {"tile_rows": match["tr"], "tile_columns": match["tc"], "depth": match["depth"],
+                      "stages": match["stages"], "waves_rows": match["wr"], "waves_columns": match["wc"],
+                      "path": match["path"], "swapped": str(int(match["swap"] is not None)),
+                      "cluster": match["cluster"] or "1", "splits": match["by"] or "1",
+                      "most_splits": match["most"] or "1", "waves_per_simd": match["waves"] or "1"}
+            self.assertTrue(row["entry"].endswith("/" + match["policy"].split(".by")[0]), row["entry"])
+            for column, value in named.items():
+                self.assertEqual(row[column], value, (row["name"], column))
+            if row["group_kind"] == "one":
+                self.check_work(row)
+        return [row for row, _ in matched]
+
+    def check_work(self, row):
+        """What was launched counts, not what the config would have been; to the byte."""
+        m, n, k, batch = (int(row[column]) for column in "m n k batch".split())
+        blocks = -(-k // 128)
+        scales = {"none": 0, "tensor": 2, "row": m + n, "block": (m + -(-n // 128)) * blocks}[row["scale"]]
+        moved = (m + n) * k * BYTES[row["a_dtype"]] + m * n * BYTES[row["out_dtype"]] + 4 * scales
+        moved += n * BYTES[row["out_dtype"]] * int(row["bias"])
+        self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), (batch * moved, 2 * batch * m * n * k), row["name"])
+        memory, products, fp8_products = PEAKS[row["arch"]]
+        peak = fp8_products if BYTES[row["a_dtype"]] == 1 else products
+        roof = max(int(row["bytes_ideal"]) / memory, int(row["flops"]) / peak)
+        self.assertAlmostEqual(float(row["roof_us"]) / roof, 1, delta=1e-4)
+
+    def test_default_sweep(self):
+        for arch in ("sm90", "gfx950"):
+            done = run("--benchmark_format=csv", f"--arch={arch}")
+            rows = self.check_rows(done)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertGreaterEqual(len(rows), 30)
+            self.assertEqual(len({row["name"] for row in rows}), len(rows))
+            for row in rows:
+                self.assertEqual((row["err"], row["arch"]), ("0", arch), row["name"])
+                self.assertTrue(0 < float(row["max_rel_err"]) < ROUNDING[row["out_dtype"]], row["name"])
+            for column in "scale a_dtype out_dtype config_m".split():
+                self.assertGreater(len({row[column] for row in rows}), 1, column)
+            self.assertGreater(len({row["entry"] for row in rows}), 5)
+
+    def test_columns_alone_tell_rows_apart(self):
+        self.check_identities(IDENTITY + POLICY, "--sweep=" + ",".join(SWEEPS))
+
+    def test_every_arch_and_batch(self):
+        for arch in ARCHS:
+            done = run("--benchmark_format=csv", "--sweep=decode,batched", f"--benchmark_filter={SMALL}", f"--arch={arch}")
+            rows = self.check_rows(done)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual({(row["err"], row["arch"]) for row in rows}, {("0", arch)})
+            self.assertEqual({row["batch"] for row in rows}, {"3"})
+
+    def test_bias(self):
+        done = run("--benchmark_format=csv", "--sweep=square", "--benchmark_filter=/bias/", "--arch=sm90")
+        row, = self.check_rows(done)
+        self.assertEqual((done.returncode, row["bias"], row["err"]), (0, "1", "0"), done.stderr)
+
+    def test_what_no_entry_serves_is_a_row_with_a_reason(self):
+        for arch in ARCHS:
+            done = run("--benchmark_format=csv", "--sweep=grouped,preshuffled", "--every=3", f"--arch={arch}")
+            header, rows, _ = rows_of(done)
+            self.assertEqual(header, ["name"] + IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN)
+            unserved = [row for row in rows if row["entry"] == "none"]
+            self.assertEqual(done.returncode, int(len(unserved) > 0))
+            for row in rows:
+                self.assertTrue(NAME.fullmatch(row["name"]), row["name"])
+                self.assertEqual(row["err"], str(int(row in unserved)), done.stderr)
+                self.assertGreater(int(row["bytes_ideal"]), 0)
+            for row in unserved:
+                self.assertIn(f"{row['name']}: no_matching_entry: ", done.stderr)
+                self.assertEqual({row[column] for column in POLICY}, {"0", "none"})
+
+    def test_every_policy_and_splits(self):
+        common = ["--sweep=decode", "--benchmark_filter=gemm/sm90/bf16/bf16/m16/n512of7168/k768of2048", "--arch=sm90"]
+        selected, = self.check_rows(run("--benchmark_format=csv", *common))
+        done = run("--benchmark_format=csv", "--policies=all", *common)
+        every = self.check_rows(done)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(selected["name"], [row["name"] for row in every])
+        self.assertEqual({row["config_id"] for row in every}, {selected["config_id"]})
+        self.assertGreater(len({row["entry"] for row in every}), 5)
+        self.assertGreater(len({row["splits"] for row in every}), 3)
+        given, = self.check_rows(run("--benchmark_format=csv", "--splits=3", *common))
+        self.assertEqual((given["splits"], given["err"]), (str(min(3, int(given["most_splits"]))), "0"))
+
+    def test_seeds(self):
+        common = ["--benchmark_format=csv", "--sweep=decode", "--benchmark_filter=/m1/n384/", "--arch=sm90"]
+        first, again, other = (rows_of(run(*common, f"--seed={seed}"))[1] for seed in (123, 123, 7))
+        self.assertEqual(len(first), 3)
+        for a, b, c in zip(first, again, other):
+            self.assertEqual(a, b)
+            self.assertNotEqual(a["max_rel_err"], c["max_rel_err"])
+            self.assertEqual((c["seed"], c["err"]), ("7", "0"))
+
+    def test_wrong_output_is_an_err_row_like_any_other(self):
+        done = run("--benchmark_format=csv", "--inject-error", "--every=5", "--arch=sm90")
+        rows = self.check_rows(done)
+        self.assertEqual(done.returncode, 1)
+        self.assertGreater(len(rows), 5)
+        for row in rows:
+            self.assertEqual((row["ok"], row["err"]), ("0", "1"), row["name"])
+            self.assertRegex(done.stderr, re.escape(row["name"]) +
+                             r": \d+ values outside the tolerance; the first: out is .* at row 0, column 0\n")
+
+    def test_output_file_json_and_ceiling(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "rows.json")
+            done = run("--sweep=decode", "--benchmark_filter=/bf16/bf16/m1/n384/", f"--benchmark_out={path}", "--ceiling-gbps=400")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(path, encoding="utf-8") as file:
+                report = json.load(file)
+        row, = report["benchmarks"]
+        self.assertLessEqual(set(IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN), set(row))
+        self.assertEqual(report["context"]["tilewave_arch"], "gfx950 (emulated)")
+        self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e5, places=6)
+
+    def test_sweeps_and_every(self):
+        counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
+        self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 14})
+        self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
+        both = identities("--sweep=default,decode", "--arch=sm90")[1]
+        self.assertLess(len(both), counts["default"] + counts["decode"])  # what both have is one row
+        self.assertGreaterEqual(len(both), counts["decode"])
+
+    def test_bad_options(self):
+        for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--max-seconds=nan", "--threads=0",
+                         "--ceiling-gbps=0", "--sweep=prefill", "--sweep=decode,decode", "--every=0", "--splits=0",
+                         "--splits=65", "--frobnicate", "stray", "--benchmark_format=xml", "--benchmark_out=/nonexistent/x",
+                         "--benchmark_repetitions=2", "--benchmark_filter=(", "--benchmark_filter=no_such_row"):
+            self.refuses(argument)
+
+    def test_runs_that_end_early(self):
+        self.check_ends("--sweep=decode", "--benchmark_filter=/m1/n384/")
+
+    def test_progress(self):
+        self.check_progress("--sweep=decode", "--benchmark_filter=/m1/n384/")
+
+    def test_help(self):
+        self.check_help("--sweep", "--every", "--splits", "--arch", "--policies", "--seed", "--benchmark_filter")
+
+
+if __name__ == "__main__":
+    contract.main("BENCH_GEMM")
