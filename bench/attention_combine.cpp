@@ -3,6 +3,8 @@
 // See docs/benchmarking.md.
 #include "bench/shapes/attention_combine.hpp"
 
+#include "bench/harness/row_op_main.hpp"
+
 int main(int argc, char** argv) {
   using namespace tilewave::bench;
   return run_tool("bench_attention_combine", [&] {

@@ -2,6 +2,8 @@
 // bench_norm: correctness and speed of rmsnorm and layernorm, one row per config and policy. See docs/benchmarking.md.
 #include "bench/shapes/norm.hpp"
 
+#include "bench/harness/row_op_main.hpp"
+
 int main(int argc, char** argv) {
   using namespace tilewave::bench;
   return run_tool("bench_norm",

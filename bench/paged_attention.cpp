@@ -47,15 +47,7 @@ void declare(CLI::App& app, Options& o) {
   declare(app, o, o.runner);
 }
 
-struct Row {
-  PagedAttentionCase config;
-  PagedAttentionPlan plan;
-  int config_id;
-  std::string name;
-  std::string refusal;  // why the library has no plan for the config; empty if it has
-
-  std::string label() const { return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan) : "none"; }
-};
+using Row = PagedAttentionBenchPlan;
 
 /// The default entries, those of features and of native products, no two of which have a spec in common.
 std::span<const PagedAttentionEntry* const> every_entry() {
@@ -134,7 +126,7 @@ int run(int argc, char** argv) {
   if (std::set<std::string>(o.sweeps.begin(), o.sweeps.end()).size() < o.sweeps.size()) {
     return fail("--sweep names a sweep twice");
   }
-  const std::string output = initialize_google(app.remaining());
+  const GoogleOptions google = initialize_google(app.remaining());
   const bool exporting = !o.export_bundle.empty();
   if (exporting && !emulated_device) {
     return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
@@ -149,8 +141,7 @@ int run(int argc, char** argv) {
   if (exporting) return export_bundle(o.export_bundle, rows[0].config, rows[0].plan);
   RowLog log;
   PagedAttentionRunner runner(o.runner, std::ref(log));
-  return run_rows(rows, arch, output, log,
-                  [&](const Row& row) { return runner.run(row.config, row.plan, row.config_id); });
+  return run_rows(rows, arch, google, log, [&](const Row& row) { return runner.run(row.config, row.plan); });
 }
 
 }  // namespace

@@ -18,9 +18,10 @@ import sys
 
 TOOL = "plot_scaling"
 WORST = 5  # steps listed
-DTYPES = {2: "bf16", 3: "fp8", 4: "fp8"}  # by number, as in the CSV
-QUANTS = {0: "", 1: " per tensor", 2: " per token", 3: " per head"}
-SAME = ["arch", "block_size", "mtp", "head_size", "num_q_heads", "num_kv_heads", "trans_v", "kv_varlen", "sliding_window"]
+DTYPES = {"f16": "f16", "bf16": "bf16", "fp8_e4m3fn": "fp8", "fp8_e4m3fnuz": "fp8"}
+QUANTS = {"none": "", "per_tensor": " per tensor", "per_token": " per token", "per_head": " per head"}
+SAME = ["arch", "q_dtype", "block_size", "mtp", "head_size", "num_q_heads", "num_kv_heads", "k_layout", "v_layout", "native",
+        "kv_varlen", "sliding_window", "distinct", "inputs"]
 
 Cell = collections.namedtuple("Cell", "batch context us roof_us bytes")
 Step = collections.namedtuple("Step", "over a b")
@@ -52,11 +53,11 @@ def read(paths):
                     raise ValueError("no times in it (the emulated device has none)")
                 if not all(math.isfinite(value) and value > 0 for value in cell):
                     raise ValueError(f"{row['name']} has a number that is not above 0")
-                same = {column: int(row[column]) for column in SAME}
+                same = {column: row[column] for column in SAME}
                 common = common or same
                 if same != common:
                     raise ValueError(f"{row['name']} differs from the first row in more than batch, context and KV")
-                cells = kinds.setdefault(DTYPES[int(row["kv_dtype"])] + QUANTS[int(row["quant_mode"])], {})
+                cells = kinds.setdefault(DTYPES[row["kv_dtype"]] + QUANTS[row["quant_mode"]], {})
                 if cells.setdefault(cell[:2], cell) is not cell:
                     raise ValueError(f"{row['name']}: there is such a row already")
         except (OSError, UnicodeDecodeError) as error:

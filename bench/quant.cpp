@@ -3,6 +3,8 @@
 // docs/benchmarking.md.
 #include "bench/shapes/quant.hpp"
 
+#include "bench/harness/row_op_main.hpp"
+
 int main(int argc, char** argv) {
   using namespace tilewave::bench;
   constexpr const char* about = "Correctness and speed of quantisation and dequantisation.";

@@ -3,6 +3,8 @@
 // docs/benchmarking.md.
 #include "bench/shapes/softmax.hpp"
 
+#include "bench/harness/row_op_main.hpp"
+
 int main(int argc, char** argv) {
   using namespace tilewave::bench;
   return run_tool("bench_softmax", [&] {

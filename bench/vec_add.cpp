@@ -46,7 +46,7 @@ int run(int argc, char** argv) {
   declare(app, o, measure);
   if (const std::optional<int> status = parse(app, argc, argv)) return *status;
   measure.measure_ceilings = false;  // the rows are the measurement
-  const std::string output = initialize_google(app.remaining());
+  const GoogleOptions google = initialize_google(app.remaining());
   const ArchId arch = choose_arch(o.arch, all_traffic_entries());
   const std::string filter = benchmark::GetBenchmarkFilter();
   const auto wanted = row_filter(filter);
@@ -55,7 +55,7 @@ int run(int argc, char** argv) {
   if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
   RowLog log;
   CeilingRunner runner(measure, std::ref(log));
-  return run_rows(rows, arch, output, log, [&](const CeilingPlan& row) { return runner.run(row); });
+  return run_rows(rows, arch, google, log, [&](const CeilingPlan& row) { return runner.run(row); });
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# tilewave_hip_target(TARGET ARCH): compile the target's C++ sources as HIP for ARCH and link the HIP runtime.
+# tilewave_find_hip(): the target tilewave_hip_runtime, for C++ sources that clang compiles as HIP (-x hip).
 #
 # LANGUAGE HIP is not used: it needs hip-lang-config.cmake where only ROCm puts it, and Debian 12 has it elsewhere.
 # Two HIPs work: ROCm 6 or newer through find_package(hip), and Debian 12's libamdhip64-dev 5.2.3 with clang 22, whose
@@ -14,12 +14,12 @@ function(tilewave_find_hip)
   endif()
   find_path(TILEWAVE_HIP_INCLUDE hip/hip_version.h HINTS ENV ROCM_PATH PATHS /opt/rocm PATH_SUFFIXES include)
   if(NOT TILEWAVE_HIP_INCLUDE)
-    message(FATAL_ERROR "room ${TILEWAVE_ROOM} needs ROCm >= 6 or the package libamdhip64-dev; neither found")
+    message(FATAL_ERROR "a gfx room needs ROCm >= 6 or the package libamdhip64-dev; neither found")
   endif()
   file(STRINGS ${TILEWAVE_HIP_INCLUDE}/hip/hip_version.h major REGEX "^#define HIP_VERSION_MAJOR ")
   string(REGEX REPLACE ".* " "" major "${major}")
 
-  add_library(tilewave_hip_runtime INTERFACE)
+  add_library(tilewave_hip_runtime INTERFACE IMPORTED GLOBAL)
   if(major GREATER_EQUAL 6)
     cmake_path(GET TILEWAVE_HIP_INCLUDE PARENT_PATH rocm)
     find_package(hip CONFIG REQUIRED HINTS ${rocm})
@@ -31,10 +31,4 @@ function(tilewave_find_hip)
     target_compile_options(tilewave_hip_runtime INTERFACE ${tilewave_hip_flags_debian})
     target_link_libraries(tilewave_hip_runtime INTERFACE ${TILEWAVE_HIP_LIBRARY})
   endif()
-endfunction()
-
-function(tilewave_hip_target target arch)
-  tilewave_find_hip()
-  target_compile_options(${target} PRIVATE -x hip --offload-arch=${arch})
-  target_link_libraries(${target} PRIVATE tilewave_hip_runtime)
 endfunction()

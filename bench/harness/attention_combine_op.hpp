@@ -17,10 +17,20 @@ struct AttentionCombineCase {
   std::int32_t partials = 1;
   std::uint64_t seed = 123;
 
-  DType x() const { return spec.x; }
   DType out() const { return spec.out; }
-  ScaleMode scale_mode() const { return ScaleMode::none; }
-  bool has_residual() const { return false; }
+
+  template <class Case, class Visit>  // an AttentionCombineCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit.derived("kind", "combine");
+    visit("arch", c.arch);
+    visit("x_dtype", c.spec.x);
+    visit("out_dtype", c.spec.out);
+    visit("partials", c.partials);
+    visit("columns", c.columns);
+    visit.derived("rows", c.rows);
+    visit("config_rows", c.config_rows);
+    visit("seed", c.seed);
+  }
 };
 
 /// `combine/gfx950/f32/c128/r2048/p16/bf16`: arch, type, head_size, rows, partials, type of out.
@@ -85,9 +95,9 @@ struct AttentionCombineOp {
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out, &t.lse}; }
 
   static Work work_of(const Case& c) {
-    const double elements = static_cast<double>(c.rows) * c.columns;
-    const double written = elements * size_of(c.spec.out) + 4.0 * c.rows;
-    return {.bytes = c.partials * (elements * size_of(c.spec.x) + 4.0 * c.rows) + written,
+    const std::int64_t elements = std::int64_t{c.rows} * c.columns, lse = std::int64_t{4} * c.rows;
+    const std::int64_t written = elements * size_of(c.spec.out) + lse;
+    return {.bytes = c.partials * (elements * size_of(c.spec.x) + lse) + written,
             .written = written,
             .flops = 2 * elements * c.partials};
   }

@@ -26,8 +26,9 @@ struct Ceilings {
   /// The roof: what can be paired, a byte read with a byte written, at the speed of a copy, the rest at the speed of a
   /// read or a write. In seconds.
   constexpr double seconds(const Work& work) const {
-    const double reads = work.bytes - work.written, paired = std::min(reads, work.written);
-    return 2 * paired / copy + (reads - paired) / read + (work.written - paired) / write;
+    const auto written = static_cast<double>(work.written), reads = static_cast<double>(work.bytes - work.written);
+    const double paired = std::min(reads, written);
+    return 2 * paired / copy + (reads - paired) / read + (written - paired) / write;
   }
 };
 

@@ -17,6 +17,10 @@ namespace tilewave::bench {
 /// The kinds of TrafficKind with their numbers, and the vector addition.
 enum class CeilingKind : int { nothing, read, copy, write, vec_add };
 
+constexpr const char* name_of(CeilingKind kind) {
+  return kind == CeilingKind::vec_add ? "vec_add" : name_of(static_cast<TrafficKind>(kind));
+}
+
 struct CeilingCase {
   ArchId arch = ArchId::gfx950;
   CeilingKind kind = CeilingKind::read;
@@ -26,6 +30,20 @@ struct CeilingCase {
   std::uint64_t seed = 123;
 
   std::int64_t count() const { return bytes / size_of(x); }  // elements, of vec_add
+
+  template <class Case, class Visit>  // a CeilingCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit("kind", c.kind);
+    visit("arch", c.arch);
+    if (c.kind == CeilingKind::vec_add) {
+      visit("x_dtype", c.x);
+    } else {
+      visit.derived("x_dtype", "none");
+    }
+    visit.derived("buffer_bytes", c.bytes);
+    visit("config_bytes", c.config_bytes);
+    visit("seed", c.seed);
+  }
 };
 
 inline constexpr std::int64_t emulated_bytes = std::int64_t{4} << 20;
@@ -41,17 +59,16 @@ inline std::string size_name(std::int64_t bytes) {
 /// `copy/sm90/64MiB`, `vec_add/sm90/f32/64MiB`, `nothing/sm90`; `4MiBof64MiB` where less is launched than the config has.
 inline std::string name_of(const CeilingCase& c) {
   const bool adds = c.kind == CeilingKind::vec_add;
-  const std::string kind = adds ? "vec_add" : name_of(static_cast<TrafficKind>(c.kind));
   const std::string size =
       size_name(c.bytes) + (c.bytes < c.config_bytes ? "of" + size_name(c.config_bytes) : std::string());
-  return kind + "/" + std::string(name_of(c.arch)) + (adds ? "/" + std::string(name_of(c.x)) : "") +
-         (c.kind == CeilingKind::nothing ? "" : "/" + size);
+  return std::string(name_of(c.kind)) + "/" + std::string(name_of(c.arch)) +
+         (adds ? "/" + std::string(name_of(c.x)) : "") + (c.kind == CeilingKind::nothing ? "" : "/" + size);
 }
 
 /// Every buffer once: read 1, copy 2 of which 1 is written, write 1, vec_add 3 of which 1 is written; an element is one
 /// addition.
 inline Work work_of(const CeilingCase& c) {
-  const auto bytes = static_cast<double>(c.bytes);
+  const std::int64_t bytes = c.bytes;
   switch (c.kind) {
     case CeilingKind::nothing: return {};
     case CeilingKind::read: return {.bytes = bytes};
@@ -59,7 +76,7 @@ inline Work work_of(const CeilingCase& c) {
     case CeilingKind::write: return {.bytes = bytes, .written = bytes};
     case CeilingKind::vec_add: break;
   }
-  return {.bytes = 3 * bytes, .written = bytes, .flops = static_cast<double>(c.count())};
+  return {.bytes = 3 * bytes, .written = bytes, .flops = c.count()};
 }
 
 /// A config with one entry, of whichever list its kind has.
@@ -72,29 +89,20 @@ struct CeilingPlan {
   std::string refusal;  // always empty: every config has an entry
 
   const VecAddPolicy& policy() const { return traffic != nullptr ? traffic->policy : vec_add->policy; }
-  std::string label() const {
+  std::string entry_name() const {
     return (traffic != nullptr ? std::string(name_of(traffic->spec.kind)) : name_of(vec_add->spec)) + "/" +
            name_of(policy());
   }
-};
-
-struct CeilingRow : Measurement {
-  CeilingPlan plan;
-
-  std::vector<Counter> counters() const {
-    const CeilingCase& c = plan.config;
-    const VecAddPolicy& policy = plan.policy();
-    const double raw = -1;  // bytes of no type
-    return Measurement::counters({{"kind", static_cast<double>(c.kind)},
-                                  {"buffer_bytes", static_cast<double>(c.bytes)},
-                                  {"x_dtype", c.kind == CeilingKind::vec_add ? static_cast<double>(c.x) : raw},
-                                  {"lanes", policy.lanes},
-                                  {"chunks", policy.chunks},
-                                  {"vec", policy.vec},
-                                  {"stream", policy.stream},
-                                  {"config_id", plan.config_id},
-                                  {"arch", static_cast<double>(c.arch)},
-                                  {"seed", static_cast<double>(c.seed)}});
+  Columns identity() const {
+    ColumnWriter visit;
+    CeilingCase::each_column(config, visit);
+    const VecAddPolicy& p = policy();
+    visit("lanes", p.lanes);
+    visit("chunks", p.chunks);
+    visit("vec", p.vec);
+    visit("stream", p.stream);
+    visit("waves_per_simd", p.waves_per_simd);
+    return visit.columns;
   }
 };
 
@@ -103,13 +111,13 @@ class CeilingRunner {
   CeilingRunner(const MeasureOptions& options, Meter::Log log) : options_(options), meter_(options, std::move(log)) {}
 
   /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
-  CeilingRow run(const CeilingPlan& plan) {
-    return meter_.fill(CeilingRow{{}, plan}, plan.config.arch, [&](CeilingRow& row) {
+  Measurement run(const CeilingPlan& plan) {
+    return meter_.fill(plan.config.arch, [&](Measurement& row) {
       row.work = work_of(plan.config);
       if (plan.traffic != nullptr) {
-        run_traffic(row);
+        run_traffic(plan, row);
       } else {
-        run_vec_add(row);
+        run_vec_add(plan, row);
       }
     });
   }
@@ -117,8 +125,8 @@ class CeilingRunner {
  private:
   static constexpr std::byte injected{0x40};
 
-  void run_traffic(CeilingRow& row) {
-    const CeilingCase& c = row.plan.config;
+  void run_traffic(const CeilingPlan& plan, Measurement& row) {
+    const CeilingCase& c = plan.config;
     const bool reads = c.kind == CeilingKind::read || c.kind == CeilingKind::copy;
     const bool writes = c.kind == CeilingKind::copy || c.kind == CeilingKind::write;
     const auto seed = static_cast<std::uint32_t>(c.seed);
@@ -137,7 +145,7 @@ class CeilingRunner {
                                  .verdict = static_cast<TrafficVerdict*>(verdict.data()),
                                  .bytes = c.bytes,
                                  .seed = seed};
-    const auto launch = [&](hipStream_t stream) { return row.plan.traffic->launch(problem, stream); };
+    const auto launch = [&](hipStream_t stream) { return plan.traffic->launch(problem, stream); };
     if (!meter_.run(c.arch, launch, row.timing)) return;
     std::string finding;
     if (writes) {
@@ -177,8 +185,8 @@ class CeilingRunner {
            " bytes";
   }
 
-  void run_vec_add(CeilingRow& row) {
-    const CeilingCase& c = row.plan.config;
+  void run_vec_add(const CeilingPlan& plan, Measurement& row) {
+    const CeilingCase& c = plan.config;
     constexpr std::int32_t columns = 1024;  // inputs are made and outputs compared by rows of so many
     const auto rows = static_cast<std::int32_t>(c.count() / columns);
     if (c.count() % columns != 0) throw std::runtime_error("a vector addition of a broken row of 1024 elements");
@@ -188,8 +196,8 @@ class CeilingRunner {
     };
     const TwinBuffer a = input('a'), b = input('b'), out = poisoned(c.x, c.count());
     const VecAddProblem problem{
-        .spec = row.plan.vec_add->spec, .a = a.device(), .b = b.device(), .out = out.device(), .count = c.count()};
-    const auto launch = [&](hipStream_t stream) { return row.plan.vec_add->launch(problem, stream); };
+        .spec = plan.vec_add->spec, .a = a.device(), .b = b.device(), .out = out.device(), .count = c.count()};
+    const auto launch = [&](hipStream_t stream) { return plan.vec_add->launch(problem, stream); };
     if (!meter_.run(c.arch, launch, row.timing)) return;
     out.download();
     if (options_.inject_error) out.host()[size_of(c.x) - 1] ^= injected;  // the top of an exponent

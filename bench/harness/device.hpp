@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <utility>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/arch/host/options.hpp"
 #include "tilewave/core/hip.hpp"
 
 namespace tilewave::bench {
@@ -21,6 +23,16 @@ inline constexpr bool emulated_device = TILEWAVE_ON_GPU_COMPILER == 0;
 
 inline void check_hip(hipError_t error, const std::string& doing) {
   if (error != hipSuccess) throw std::runtime_error(doing + ": " + hipGetErrorString(error));
+}
+
+/// Throws if the environment asks the emulated device for what it does not know: every launch would say so.
+inline void check_device_options() {
+#if !TILEWAVE_ON_GPU_COMPILER
+  host::Options options;
+  const Status status = host::parse_options(std::getenv("TILEWAVE_HOST_THREADS"), std::getenv("TILEWAVE_HOST_SCHEDULE"),
+                                            std::getenv("TILEWAVE_HOST_SEED"), options);
+  if (!status.ok()) throw std::invalid_argument(status.reason);
+#endif
 }
 
 /// Bytes on the device, freed with the object.

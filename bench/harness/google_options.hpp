@@ -65,30 +65,45 @@ inline void check_google_options(std::vector<std::string>& arguments) {
   }
 }
 
-/// The file that `--benchmark_out` or its environment variable names; empty if none.
-inline std::string output_file(const std::vector<std::string>& arguments) {
-  constexpr std::string_view option = "--benchmark_out=";
-  const char* variable = std::getenv("BENCHMARK_OUT");
-  std::string path = variable != nullptr ? variable : "";
+/// What `--name=value`, else its environment variable, says; `otherwise` if neither does. `--name` alone says `true`.
+inline std::string google_option(const std::vector<std::string>& arguments, const std::string& name,
+                                 const std::string& otherwise) {
+  std::string variable = name;
+  for (char& c : variable) c = static_cast<char>(std::toupper(c));
+  const char* set = std::getenv(variable.c_str());
+  std::string value = set != nullptr ? set : otherwise;
   for (const std::string& argument : arguments) {
-    if (argument.rfind(option, 0) == 0) path = argument.substr(option.size());
+    if (argument == "--" + name) value = "true";
+    if (argument.rfind("--" + name + "=", 0) == 0) value = argument.substr(name.size() + 3);
   }
-  return path;
+  return value;
 }
+
+/// Google Benchmark's options that the harness answers itself.
+struct GoogleOptions {
+  std::string format, out, out_format;
+  bool list = false;
+
+  explicit GoogleOptions(const std::vector<std::string>& arguments)
+      : format(google_option(arguments, "benchmark_format", "console")),
+        out(google_option(arguments, "benchmark_out", "")),
+        out_format(google_option(arguments, "benchmark_out_format", "json")) {
+    const std::string word = google_option(arguments, "benchmark_list_tests", "false");
+    list = word != "false" && word != "0" && word != "no" && word != "off" && word != "f" && word != "n";
+  }
+};
 
 /// Whether a file can be written; what it holds is left alone.
 inline bool writable(const std::string& path) { return std::ofstream(path, std::ios::app).good(); }
 
-/// Google Benchmark's filter: an extended regular expression searched in the full name; a leading `-` keeps the others.
+/// Google Benchmark's filter: an extended regular expression searched in the name; a leading `-` keeps the others.
 /// Throws std::invalid_argument if it is malformed.
 inline std::function<bool(const std::string&)> row_filter(const std::string& filter) {
   if (filter.empty() || filter == "all") return [](const std::string&) { return true; };
   const bool wanted = filter[0] != '-';
   try {
     const std::regex pattern(filter.substr(wanted ? 0 : 1), std::regex::extended);
-    return [=](const std::string& name) {
-      return std::regex_search(name + "/iterations:1/manual_time", pattern) == wanted;
-    };
+    return [=](const std::string& name) { return std::regex_search(name, pattern) == wanted; };
   } catch (const std::regex_error& error) {
     throw std::invalid_argument("--benchmark_filter=" + filter + ": not a regular expression");
   }

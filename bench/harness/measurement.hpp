@@ -11,15 +11,11 @@
 #include <vector>
 
 #include "bench/harness/ceiling.hpp"
+#include "bench/harness/column.hpp"
 #include "bench/harness/sampler.hpp"
 #include "bench/harness/work.hpp"
 
 namespace tilewave::bench {
-
-inline constexpr int schema_version = 1;
-
-/// A counter's name carries its unit; docs/benchmarking.md describes each.
-using Counter = std::pair<const char*, double>;
 
 struct Measurement {
   bool ok = false;  // launched and verified
@@ -29,31 +25,38 @@ struct Measurement {
   Work work;
   Ceilings ceilings;
 
-  /// These, then `own`: what an op adds about its config and its entry.
-  std::vector<Counter> counters(const std::vector<Counter>& own) const {
+  /// What people look at first.
+  std::vector<std::pair<const char*, double>> console() const {
+    const double us = timing.cold.median;
+    return {{"err", !ok},
+            {"max_rel_err", max_rel_err},
+            {"gbps", static_cast<double>(work.bytes) / us * 1e-3},
+            {"roof_pct", ceilings.seconds(work) * 1e8 / us}};
+  }
+
+  /// The same columns for every op and whatever happened to the row.
+  Columns columns() const {
     const double us = timing.cold.median, roof_us = ceilings.seconds(work) * 1e6;
-    std::vector<Counter> all{{"ok", ok},
-                             {"err", !ok},
-                             {"max_abs_err", max_abs_err},
-                             {"max_rel_err", max_rel_err},
-                             {"us", us},
-                             {"us_min", timing.cold.min},
-                             {"us_q1", timing.cold.q1},
-                             {"us_q3", timing.cold.q3},
-                             {"us_cold", us},
-                             {"us_hot", timing.hot.median},
-                             {"cv_pct", timing.cold.noise * 100},
-                             {"samples", static_cast<double>(timing.cold.count)},
-                             {"gbps", work.bytes / us * 1e-3},
-                             {"tflops", work.flops / us * 1e-6},
-                             {"bytes_ideal", work.bytes},
-                             {"flops", work.flops},
-                             {"roof_us", roof_us},
-                             {"roof_pct", roof_us / us * 100},
-                             {"emulated", emulated_device},
-                             {"schema_version", schema_version}};
-    all.insert(all.end(), own.begin(), own.end());
-    return all;
+    ColumnWriter visit;
+    visit("ok", ok);
+    visit("err", !ok);
+    visit("max_abs_err", max_abs_err);
+    visit("max_rel_err", max_rel_err);
+    visit("us", us);
+    visit("us_min", timing.cold.min);
+    visit("us_q1", timing.cold.q1);
+    visit("us_q3", timing.cold.q3);
+    visit("us_cold", us);
+    visit("us_hot", timing.hot.median);
+    visit("cv_pct", timing.cold.noise * 100);
+    visit("samples", timing.cold.count);
+    visit("gbps", static_cast<double>(work.bytes) / us * 1e-3);
+    visit("tflops", static_cast<double>(work.flops) / us * 1e-6);
+    visit("bytes_ideal", work.bytes);
+    visit("flops", work.flops);
+    visit("roof_us", roof_us);
+    visit("roof_pct", roof_us / us * 100);
+    return visit.columns;
   }
 };
 
@@ -80,8 +83,9 @@ class Meter {
 
   /// Looks up the ceilings and calls body(row), which fills in the rest. Never throws: a row that could not be run comes
   /// back with ok false, and why is logged.
-  template <class Row, class Body>
-  Row fill(Row row, ArchId arch, const Body& body) {
+  template <class Body>
+  Measurement fill(ArchId arch, const Body& body) {
+    Measurement row;
     try {
       row.ceilings = ceilings(arch);
       body(row);

@@ -18,11 +18,23 @@ struct NormCase {
 
   friend constexpr bool operator==(const NormCase&, const NormCase&) = default;
 
-  DType x() const { return spec.x; }
   DType out() const { return spec.out; }
-  ScaleMode scale_mode() const { return spec.scale; }
-  bool has_residual() const { return residual; }
   std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
+
+  template <class Case, class Visit>  // a NormCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit("kind", c.spec.kind);
+    visit("arch", c.arch);
+    visit("x_dtype", c.spec.x);
+    visit("weight_dtype", c.spec.weight);
+    visit("out_dtype", c.spec.out);
+    visit("scale_mode", c.spec.scale);
+    visit("residual", c.residual);
+    visit("columns", c.columns);
+    visit.derived("rows", c.rows);
+    visit("config_rows", c.config_rows);
+    visit("seed", c.seed);
+  }
 };
 
 /// `rmsnorm/gfx950/bf16/c8192/r32768/fp8.per_token/res0`: kind, arch, type of x, columns, rows, output, residual.
@@ -103,12 +115,12 @@ struct NormOp {
   /// An element: rms 4 (square, add, two products), layer 8 (the mean: 1, the variance: 3, the output: 4); residual 1,
   /// a scale 1 and, where it is found, 1 for the largest magnitude.
   static Work work_of(const Case& c) {
-    const double elements = static_cast<double>(c.rows) * c.columns, x = size_of(c.spec.x);
+    const std::int64_t elements = std::int64_t{c.rows} * c.columns, x = size_of(c.spec.x);
     const bool layer = c.spec.kind == NormKind::layer;
     const int scaling = c.spec.scale == ScaleMode::none ? 0 : c.spec.scale == ScaleMode::per_tensor ? 1 : 2;
-    const double scales = 4.0 * static_cast<double>(c.scales());
+    const std::int64_t scales = 4 * c.scales();
     return {.bytes = elements * (x * (c.residual ? 3 : 1) + size_of(c.spec.out)) +
-                     static_cast<double>(c.columns) * size_of(c.spec.weight) * (layer ? 2 : 1) + scales,
+                     std::int64_t{c.columns} * size_of(c.spec.weight) * (layer ? 2 : 1) + scales,
             .written = elements * ((c.residual ? x : 0) + size_of(c.spec.out)) +
                        (c.spec.scale == ScaleMode::per_tensor ? 0 : scales),
             .flops = elements * ((layer ? 8 : 4) + (c.residual ? 1 : 0) + scaling)};

@@ -59,6 +59,35 @@ struct PagedAttentionCase {
 
   friend constexpr bool operator==(const PagedAttentionCase&, const PagedAttentionCase&) = default;
 
+  template <class Case, class Visit>  // a PagedAttentionCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit.derived("kind", "pa_decode");
+    visit("arch", c.arch);
+    visit("q_dtype", c.q);
+    visit("kv_dtype", c.kv);
+    visit("quant_mode", c.quant);
+    visit("block_size", c.block_size);
+    visit("mtp", c.mtp);
+    visit("head_size", c.head_size);
+    visit("batch_size", c.batch);
+    visit("context_length", c.context_length);
+    visit("num_q_heads", c.num_q_heads);
+    visit("num_kv_heads", c.num_kv_heads);
+    visit("k_layout", c.layout);
+    if (c.layout == KvLayout::units) {
+      visit.words("v_layout", c.trans_v, "plain", "shuffled");
+    } else {
+      visit.derived("v_layout", c.layout);
+    }
+    visit("any_block_size", c.any_block_size);
+    visit("native", c.native);
+    visit("kv_varlen", c.kv_varlen);
+    visit("sliding_window", c.sliding_window);
+    visit("distinct", c.distinct_pages);
+    visit("inputs", c.inputs);
+    visit("seed", c.seed);
+  }
+
   constexpr int table_columns() const { return ceil_div(context_length, block_size); }
   constexpr std::int64_t num_pages() const {
     // The larger pool holds 16384 tokens a sequence, as in FlyDSL's tests/kernels/test_pa.py.
@@ -230,15 +259,15 @@ inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector
     }
     if (end > first) table_entries += ceil_div<std::int64_t>(end, c.block_size) - first / c.block_size;
   }
-  const auto slots = static_cast<double>(std::count(attended.begin(), attended.end(), true)) * c.num_kv_heads;
-  const double rows = static_cast<double>(c.batch) * c.mtp * c.num_q_heads;
-  const double scales = c.quant == QuantMode::per_token    ? slots
-                        : c.quant == QuantMode::per_head   ? c.num_kv_heads
-                        : c.quant == QuantMode::per_tensor ? 1.0
-                                                           : 0.0;
+  const std::int64_t slots = std::count(attended.begin(), attended.end(), true) * c.num_kv_heads;
+  const std::int64_t rows = std::int64_t{c.batch} * c.mtp * c.num_q_heads;
+  const std::int64_t scales = c.quant == QuantMode::per_token    ? slots
+                              : c.quant == QuantMode::per_head   ? c.num_kv_heads
+                              : c.quant == QuantMode::per_tensor ? 1
+                                                                 : 0;
   return {.bytes = 2 * (slots * c.head_size * size_of(c.kv) + 4 * scales) + rows * (2 * 2 * c.head_size + 4) +
-                   4.0 * static_cast<double>(table_entries + c.batch),
-          .flops = 4.0 * c.head_size * static_cast<double>(visible_rows)};
+                   4 * (table_entries + c.batch),
+          .flops = std::int64_t{4} * c.head_size * visible_rows};
 }
 
 }  // namespace tilewave::bench

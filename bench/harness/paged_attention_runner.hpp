@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "bench/harness/case_tensors.hpp"
-#include "bench/harness/paged_attention_row.hpp"
+#include "bench/harness/measurement.hpp"
+#include "bench/harness/paged_attention_plan.hpp"
 #include "bench/harness/verify.hpp"
 
 namespace tilewave::bench {
@@ -33,35 +34,35 @@ class PagedAttentionRunner {
       : options_(options), pools_(options.threads), meter_(options, std::move(log)) {}
 
   /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
-  PagedAttentionRow run(const PagedAttentionCase& c, const PagedAttentionPlan& plan, int config_id) {
-    return meter_.fill(PagedAttentionRow(c, plan, config_id), c.arch, [&](PagedAttentionRow& row) {
+  Measurement run(const PagedAttentionCase& c, const PagedAttentionPlan& plan) {
+    return meter_.fill(c.arch, [&](Measurement& row) {
       if (plan.entry == nullptr) {
         const std::vector<std::int32_t> lengths = lengths_of(c);
         row.work = work_of(c, lengths, table_of(c, lengths));
         meter_.log("no entry serves this config");
       } else {
-        run(row);
+        run(c, plan, row);
       }
     });
   }
 
  private:
-  void run(PagedAttentionRow& row) {
-    CaseTensors tensors(row.config, pools_);
-    row.work = work_of(row.config, tensors.lengths(), tensors.table());
-    tensors.set_workspace(paged_attention_workspace_size(tensors.problem(), row.plan));
+  void run(const PagedAttentionCase& c, const PagedAttentionPlan& plan, Measurement& row) {
+    CaseTensors tensors(c, pools_);
+    row.work = work_of(c, tensors.lengths(), tensors.table());
+    tensors.set_workspace(paged_attention_workspace_size(tensors.problem(), plan));
     tensors.poison_outputs();
 
     const auto launch = [&](hipStream_t stream) {
-      return row.plan.entry->launch(tensors.problem(), row.plan.num_splits, stream);
+      return plan.entry->launch(tensors.problem(), plan.num_splits, stream);
     };
-    if (!meter_.run(row.config.arch, launch, row.timing)) return;
+    if (!meter_.run(c.arch, launch, row.timing)) return;
     tensors.download_outputs();
     if (options_.inject_error) tensors.out()[0] ^= 0x4000;  // top exponent bit
 
     const std::vector<reference::PagedAttentionPair> pairs = sampled_pairs(tensors.problem(), options_.check_pairs);
-    const Verdict verdict = verify(tensors.host_problem(), expected(row.config, tensors.host_problem(), pairs),
-                                   tensors.out(), tensors.lse(), tolerance_of(row.config), pairs);
+    const Verdict verdict = verify(tensors.host_problem(), expected(c, tensors.host_problem(), pairs), tensors.out(),
+                                   tensors.lse(), tolerance_of(c), pairs);
     row.ok = verdict.pass;
     row.max_abs_err = verdict.max_abs_err;
     row.max_rel_err = verdict.max_rel_err;

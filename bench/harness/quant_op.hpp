@@ -18,12 +18,23 @@ struct QuantCase {
 
   friend constexpr bool operator==(const QuantCase&, const QuantCase&) = default;
 
-  DType x() const { return spec.x; }
   DType out() const { return spec.out; }
-  ScaleMode scale_mode() const { return spec.scale; }
-  bool has_residual() const { return false; }
   bool finds_scale_of_tensor() const { return spec.scale == ScaleMode::per_tensor && !given; }
   std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
+
+  template <class Case, class Visit>  // a QuantCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit.derived("kind", c.spec.kind());
+    visit("arch", c.arch);
+    visit("x_dtype", c.spec.x);
+    visit("out_dtype", c.spec.out);
+    visit("scale_mode", c.spec.scale);
+    visit("given", c.given);
+    visit("columns", c.columns);
+    visit.derived("rows", c.rows);
+    visit("config_rows", c.config_rows);
+    visit("seed", c.seed);
+  }
 };
 
 /// `quant/gfx950/bf16/c8192/r32768/fp8.per_token/given0`: kind, arch, type of x, columns, rows, type of out and scale
@@ -101,10 +112,10 @@ struct QuantOp {
 
   /// An element: a product, and the largest magnitude where it is found. A tensor whose scale is found is read twice.
   static Work work_of(const Case& c) {
-    const double elements = static_cast<double>(c.rows) * c.columns;
+    const std::int64_t elements = std::int64_t{c.rows} * c.columns;
     const int reads = c.finds_scale_of_tensor() ? 2 : 1;
-    return {.bytes = elements * (reads * size_of(c.spec.x) + size_of(c.spec.out)) + 4.0 * c.scales(),
-            .written = elements * size_of(c.spec.out) + (c.given ? 0 : 4.0 * c.scales()),
+    return {.bytes = elements * (reads * size_of(c.spec.x) + size_of(c.spec.out)) + 4 * c.scales(),
+            .written = elements * size_of(c.spec.out) + (c.given ? 0 : 4 * c.scales()),
             .flops = elements * (c.given ? 1 : 2)};
   }
 

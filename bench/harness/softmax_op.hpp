@@ -17,10 +17,7 @@ struct SoftmaxCase {
   std::int32_t queries = 0;
   std::uint64_t seed = 123;
 
-  DType x() const { return spec.x; }
   DType out() const { return spec.x; }
-  ScaleMode scale_mode() const { return ScaleMode::none; }
-  bool has_residual() const { return false; }
   std::int32_t sequences() const { return queries > 0 ? ceil_div(rows, queries) : 0; }
   std::int32_t length(std::int64_t sequence) const {
     const std::uint64_t bits = random_bits({seed, 'l', static_cast<std::uint64_t>(sequence)});
@@ -29,6 +26,18 @@ struct SoftmaxCase {
   std::int32_t visible(std::int64_t row) const {
     if (queries == 0) return columns;
     return std::max(0, length(row / queries) - (queries - 1 - static_cast<std::int32_t>(row % queries)));
+  }
+
+  template <class Case, class Visit>  // a SoftmaxCase, const or not
+  static void each_column(Case& c, Visit& visit) {
+    visit("kind", c.spec.kind);
+    visit("arch", c.arch);
+    visit("x_dtype", c.spec.x);
+    visit("causal", c.queries);
+    visit("columns", c.columns);
+    visit.derived("rows", c.rows);
+    visit("config_rows", c.config_rows);
+    visit("seed", c.seed);
   }
 };
 
@@ -94,13 +103,13 @@ struct SoftmaxOp {
   /// An element that a row sees: 6 (scale, maximum, difference, exponential, sum, and the product with 1 / sum or the
   /// difference to the logarithm). What it does not see is not read, but written.
   static Work work_of(const Case& c) {
-    const double elements = static_cast<double>(c.rows) * c.columns;
-    double visible = elements;
+    const std::int64_t elements = std::int64_t{c.rows} * c.columns;
+    std::int64_t visible = elements;
     if (c.queries > 0) {
       visible = 0;
       for (std::int32_t r = 0; r < c.rows; ++r) visible += c.visible(r);
     }
-    return {.bytes = (visible + elements) * size_of(c.spec.x) + 4.0 * c.sequences(),
+    return {.bytes = (visible + elements) * size_of(c.spec.x) + 4 * c.sequences(),
             .written = elements * size_of(c.spec.x),
             .flops = 6 * visible};
   }

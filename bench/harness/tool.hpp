@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -18,10 +19,12 @@
 
 #include "bench/harness/google_options.hpp"
 #include "bench/harness/measurement.hpp"
+#include "bench/harness/progress.hpp"
+#include "bench/harness/report.hpp"
 
 namespace tilewave::bench {
 
-inline constexpr int exit_wrong = 1, exit_usage = 2;
+inline constexpr int exit_wrong = 1, exit_usage = 2, exit_signal = 128;  // plus the signal
 
 /// Of this process, for its messages.
 inline std::string tool_name;
@@ -34,6 +37,8 @@ inline int fail(const std::string& message) {
 /// main of a benchmark: body(), with an exception turned into a message.
 inline int run_tool(const char* name, const std::function<int()>& body) {
   tool_name = name;
+  std::signal(SIGPIPE, SIG_IGN);  // a pipe that nobody reads is a file that cannot be written,
+  std::signal(SIGXFSZ, SIG_IGN);  // as is one that may grow no more
   try {
     return body();
   } catch (const std::exception& error) {
@@ -85,10 +90,10 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
   return std::nullopt;
 }
 
-/// Hand the remaining arguments to Google Benchmark; returns the file that --benchmark_out names.
-inline std::string initialize_google(std::vector<std::string> rest) {
+/// Hand the remaining arguments to Google Benchmark; returns those that the harness answers itself.
+inline GoogleOptions initialize_google(std::vector<std::string> rest) {
   check_google_options(rest);
-  const std::string output = output_file(rest);
+  const GoogleOptions google(rest);
   rest.insert(rest.begin(), tool_name);
   static std::vector<std::string> arguments;  // Google Benchmark keeps a pointer to the first
   arguments = std::move(rest);
@@ -100,12 +105,13 @@ inline std::string initialize_google(std::vector<std::string> rest) {
     std::exit(fail("a --benchmark_ option has a value that Google Benchmark refuses"));
   });
   if (count > 1) throw std::invalid_argument(std::string("unknown option ") + pointers[1]);
-  return output;
+  return google;
 }
 
 /// The architecture to run. `entries`: of this build; one for a GPU holds those of one architecture.
 template <class Entries>
 ArchId choose_arch(const std::string& wanted, const Entries& entries) {
+  check_device_options();
   int devices = 0;
   if (hipGetDeviceCount(&devices) != hipSuccess || devices == 0) {
     throw std::invalid_argument("no GPU of the kind this build is for");
@@ -121,33 +127,93 @@ ArchId choose_arch(const std::string& wanted, const Entries& entries) {
 /// Writes "<row>: text" to stderr; `row` is the tool before the first one.
 struct RowLog {
   std::string row = tool_name;
-  void operator()(const std::string& text) const { std::cerr << row << ": " << text << "\n"; }
+  const Progress* progress = nullptr;  // drawn on the same terminal
+
+  void operator()(const std::string& text) const {
+    if (progress != nullptr) progress->clear();
+    std::cerr << row << ": " << text << "\n";
+    if (progress != nullptr) progress->draw();
+  }
 };
 
-/// Run the rows (each has a name, a label() and a refusal) in order and report them in the format asked for.
-/// run(row): a Measurement with counters(). Returns the exit status.
-template <class Row, class Run>
-int run_rows(const std::vector<Row>& rows, ArchId arch, const std::string& output, RowLog& log, const Run& run) {
-  if (!output.empty() && !writable(output)) return fail("--benchmark_out=" + output + ": cannot write");
-  benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
-  bool all_ok = true;
+/// The rows' names, or their identities in the format asked for, and nothing run.
+template <class Row>
+int list_rows(const std::vector<Row>& rows, const std::string& format) {
+  const auto named = [](const Row& row) {
+    Columns columns{{"name", row.name}};
+    const Columns identity = row.identity();
+    columns.insert(columns.end(), identity.begin(), identity.end());
+    return columns;
+  };
+  if (format == "csv") std::cout << csv_header(named(rows.front()));
   for (const Row& row : rows) {
-    benchmark::RegisterBenchmark(row.name.c_str(),
-                                 [&](benchmark::State& state) {
-                                   log.row = row.name;
-                                   if (!row.refusal.empty()) log(row.refusal);
-                                   const auto result = run(row);
-                                   all_ok = all_ok && result.ok;
-                                   for (auto _ : state) state.SetIterationTime(result.timing.cold.median * 1e-6);
-                                   for (const auto& [name, value] : result.counters()) state.counters[name] = value;
-                                   state.SetLabel(row.label());
-                                 })
+    if (format == "csv") {
+      std::cout << csv_line(named(row));
+    } else if (format == "json") {
+      std::cout << json_of(named(row)) << "\n";
+    } else {
+      std::cout << row.name << "\n";
+    }
+  }
+  write_whole(std::cout, "", "stdout");
+  return 0;
+}
+
+/// All columns of a row: its name, what tells it from others, what was measured, where it comes from.
+template <class Row>
+Columns columns_of(const Row& row, const Measurement& measured) {
+  Columns all{{"name", row.name}};
+  for (const Columns& part : {row.identity(), measured.columns()}) all.insert(all.end(), part.begin(), part.end());
+  ColumnWriter visit{std::move(all)};
+  visit("entry", row.entry_name());
+  visit("config_id", row.config_id);
+  visit("emulated", emulated_device);
+  visit("schema_version", schema_version);
+  return visit.columns;
+}
+
+/// Run the rows in order and report them in the format asked for. A row has a name, identity() columns, a config_id, an
+/// entry_name() and a refusal; run(row) is its Measurement. Returns the exit status.
+template <class Row, class Run>
+int run_rows(const std::vector<Row>& rows, ArchId arch, const GoogleOptions& google, RowLog& log, const Run& run) {
+  check_identities(rows);
+  if (google.list) return list_rows(rows, google.format);
+  if (!google.out.empty() && !writable(google.out)) return fail("--benchmark_out=" + google.out + ": cannot write");
+  benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
+  Report report{columns_of(rows.front(), {}), {}};
+  Progress progress(rows.size());
+  log.progress = &progress;
+  bool all_ok = true;
+  const auto run_row = [&](const Row& row, benchmark::State& state) {
+    if (&row == rows.data() && google.format != "json") ConsoleReporter::print_context();
+    report.row.clear();
+    if (Interrupt::received() != 0) return state.SkipWithError("interrupted");  // left out, as all behind it
+    log.row = row.name;
+    progress.begin(row.name);
+    if (!row.refusal.empty()) log(row.refusal);
+    const Measurement measured = run(row);
+    all_ok = all_ok && measured.ok;
+    report.row = columns_of(row, measured);
+    for (auto _ : state) state.SetIterationTime(measured.timing.cold.median * 1e-6);
+    for (const auto& [name, value] : measured.console()) state.counters[name] = value;
+    state.SetLabel(row.entry_name());
+    progress.end();
+  };
+  for (const Row& row : rows) {
+    benchmark::RegisterBenchmark(row.name.c_str(), [&](benchmark::State& state) { run_row(row, state); })
         ->UseManualTime()
         ->Iterations(1)
         ->Unit(benchmark::kMicrosecond);
   }
-  benchmark::RunSpecifiedBenchmarks(".");  // the rows are filtered already
-  if (!std::cout.flush()) return fail("cannot write to stdout");
+  const auto display = reporter_for(google.format, report, "stdout");
+  const auto file = reporter_for(google.out_format, report, "--benchmark_out=" + google.out);
+  Interrupt::watch();
+  benchmark::RunSpecifiedBenchmarks(display.get(), google.out.empty() ? nullptr : file.get(), ".");  // filtered already
+  log.progress = nullptr;
+  if (const int signal = Interrupt::received(); signal != 0) {
+    std::cerr << tool_name << ": interrupted, " << progress.done() << " of " << rows.size() << " rows are done\n";
+    return exit_signal + signal;
+  }
   return all_ok ? 0 : exit_wrong;
 }
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import common
 
-ARCHS = ["gfx942", "gfx950", "sm90"]  # by number, as in the CSV
 KEY = re.compile(r"pa_decode/(?P<kv>f16|bf16|fp8)(?:\.(?P<quant>\w+))?/bs(?P<block_size>\d+)/mtp(?P<mtp>\d+)"
                  r"/h(?P<head_size>\d+)/b(?P<batch>\d+)/c(?P<context>\d+)/hq(?P<q_heads>\d+)/hkv(?P<kv_heads>\d+)"
                  r"/vt[01]/vl(?P<varlen>[01])/sw(?P<window>\d+)(?P<rest>(?:/[^/]+)*)")
@@ -36,6 +35,7 @@ class Call:
 class Config:
     call: Call
     block_size: int
+    ends: frozenset = frozenset()  # of the name: where the cache lies and what it holds
     left_out: str = ""  # why PyTorch is not asked to do this
 
     def bytes_ideal(self):
@@ -58,28 +58,29 @@ def config_of(key):
                 "a sliding window" if named["window"] != "0" else
                 f"'{unknown[0]}'" if unknown else "")
     call = Call(dtype, *(int(named[field]) for field in "mtp head_size batch context q_heads kv_heads".split()))
-    return Config(call, int(named["block_size"]), left_out)
+    return Config(call, int(named["block_size"]), frozenset(ends & PAGES), left_out)
 
 
-# Those of bench_pa, in its order: Google Benchmark's, then the counters by name.
-COLUMNS = """name iterations real_time cpu_time time_unit bytes_per_second items_per_second label error_occurred error_message
-arch batch_size block_size bytes_ideal config_id context_length cv_pct emulated err flops gbps head_size kv_dtype kv_varlen
-max_abs_err max_rel_err mtp num_kv_heads num_q_heads num_splits ok quant_mode roof_pct roof_us samples schema_version seed
-sliding_window stages tflops tile trans_v us us_cold us_hot us_min us_q1 us_q3 waves""".split()
+# Those of bench_pa, in its order, and the peer.
+COLUMNS = """name peer kind arch q_dtype kv_dtype quant_mode block_size mtp head_size batch_size context_length num_q_heads
+num_kv_heads k_layout v_layout any_block_size native kv_varlen sliding_window distinct inputs seed num_splits tile row_tiles
+wave_rows wave_tokens slices stages stage_tokens fetch_waves groups q_shared balanced waves_per_simd ok err max_abs_err
+max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal flops roof_us roof_pct entry config_id
+emulated schema_version""".split()
 
 
-def row_of(key, config, arch, peer, label, cold, hot, verdict):
+def row_of(key, config, arch, peer, entry, cold, hot, verdict):
     """A row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_abs_err, max_rel_err). Empty is
-    what a peer does not have: a plan, a shuffled V, a roof, a number in our sweep."""
+    what a peer does not have: a plan, a layout, a roof, a number in our sweep."""
     c, (ok, max_abs_err, max_rel_err) = config.call, verdict
-    values = common.times_of(cold, hot, float(config.bytes_ideal()))
-    values |= {"name": f"peer_decode/{arch}/{key.split('/', 1)[1]}/{peer}", "iterations": 1, "real_time": values["us"],
-               "time_unit": "us", "label": label, "batch_size": c.batch, "block_size": config.block_size,
-               "context_length": c.context, "emulated": 0, "err": int(not ok), "flops": float(c.flops()),
-               "head_size": c.head_size, "kv_dtype": common.DTYPES.index(c.dtype), "kv_varlen": 0,
+    values = common.times_of(cold, hot, config.bytes_ideal())
+    values |= {"name": f"peer_decode/{arch}/{key.split('/', 1)[1]}/{peer}", "peer": peer, "kind": "pa_decode", "arch": arch,
+               "entry": entry, "batch_size": c.batch, "block_size": config.block_size,
+               "context_length": c.context, "emulated": 0, "err": int(not ok), "flops": c.flops(),
+               "head_size": c.head_size, "q_dtype": c.dtype, "kv_dtype": c.dtype, "kv_varlen": 0,
+               "any_block_size": int("any" in config.ends), "native": 0, "distinct": int("distinct" in config.ends),
+               "inputs": "varied" if "varied" in config.ends else "uniform",
                "max_abs_err": max_abs_err, "max_rel_err": max_rel_err, "mtp": c.mtp, "num_kv_heads": c.kv_heads,
-               "num_q_heads": c.q_heads, "ok": int(ok), "quant_mode": 0, "schema_version": 1, "seed": common.SEED,
-               "sliding_window": 0, "tflops": c.flops() / values["us"] * 1e-6}
-    if arch in ARCHS:
-        values["arch"] = ARCHS.index(arch)
+               "num_q_heads": c.q_heads, "ok": int(ok), "quant_mode": "none", "schema_version": common.SCHEMA,
+               "seed": common.SEED, "sliding_window": 0, "tflops": c.flops() / values["us"] * 1e-6}
     return common.line_of(values, COLUMNS)

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import time
 
-DTYPES = ["f32", "f16", "bf16", "fp8_e4m3fn", "fp8_e4m3fnuz", "i8"]  # by number, as in the CSV
 SEED = 123  # of the inputs
-GOOGLE = "/iterations:1/manual_time"  # what Google Benchmark appends to a name
+SCHEMA = 2  # of the CSV: docs/benchmarking.md
 
 
 def fail(tool, message):
@@ -53,7 +52,7 @@ def parse(tool, description, arguments, peers, default):
 def key_of(name):
     """A row's config as a string: its name without the architecture, the policy and what the emulated device leaves out.
     A row of a peer has the peer in place of the policy, and `peer_` in place of `pa_` if it is attention."""
-    parts = name.removesuffix(GOOGLE).split("/")
+    parts = name.split("/")
     if len(parts) < 4:
         raise ValueError(f"'{name}' is no row of a benchmark")
     del parts[-1], parts[1]
@@ -62,7 +61,7 @@ def key_of(name):
 
 def policy_of(name):
     """The policy of a row of ours, the peer of a row of a peer."""
-    return name.removesuffix(GOOGLE).split("/")[-1]
+    return name.split("/")[-1]
 
 
 def names_from(source, stdin, *listing):

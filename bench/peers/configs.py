@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import common
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8": 1, "i8": 1}
-SCALE_MODES = ["none", "per_tensor", "per_token", "per_group"]  # by number, as in the CSV
 GROUP = 128  # columns of one per_group scale
 EXTENT = r"(?P<x>f32|f16|bf16|fp8|i8)/c(?P<columns>\d+)/r(?P<rows>\d+)/"
 OUT = r"(?P<out>f32|f16|bf16|fp8|i8)(?:\.(?P<scale>per_tensor|per_token|per_group))?/"
@@ -49,17 +48,26 @@ def config_of(key):
     raise ValueError(f"'{key}' is no config of bench_norm, bench_softmax or bench_quant")
 
 
-COLUMNS = """name peer us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps bytes_ideal rows columns x_dtype out_dtype
-scale_mode residual""".split()
+COLUMNS = """name peer kind arch x_dtype weight_dtype out_dtype scale_mode residual given causal columns rows config_rows seed us
+us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps bytes_ideal schema_version""".split()
+NORMS, QUANTS, SOFTMAXES = ("rmsnorm", "layernorm"), ("quant", "dequant"), ("softmax", "log_softmax")
 
 
 def row_of(key, config, arch, peer, cold, hot):
-    """A row of the CSV, from the microseconds of cold and hot samples."""
+    """A row of the CSV, from the microseconds of cold and hot samples. Empty is what our row of such a config lacks as well."""
     op, rest = key.split("/", 1)
     fp8 = "fp8_e4m3fnuz" if arch == "gfx942" else "fp8_e4m3fn"
-    dtype = {name: common.DTYPES.index(fp8 if name == "fp8" else name) for name in BYTES}
+    x, out = (fp8 if dtype == "fp8" else dtype for dtype in (config.x, config.out))
     values = common.times_of(cold, hot, config.bytes_ideal())
-    values |= {"name": f"{op}/{arch}/{rest}/{peer}", "peer": peer, "rows": config.rows, "columns": config.columns,
-               "x_dtype": dtype[config.x], "out_dtype": dtype[config.out],
-               "scale_mode": SCALE_MODES.index(config.scale), "residual": int(config.residual)}
+    values |= {"name": f"{op}/{arch}/{rest}/{peer}", "peer": peer, "kind": op, "arch": arch, "rows": config.rows,
+               "config_rows": config.rows, "columns": config.columns, "x_dtype": x, "seed": common.SEED,
+               "schema_version": common.SCHEMA}
+    if op in SOFTMAXES:
+        values |= {"causal": config.causal}
+    else:
+        values |= {"out_dtype": out, "scale_mode": config.scale}
+    if op in NORMS:
+        values |= {"weight_dtype": x, "residual": int(config.residual)}
+    if op in QUANTS:
+        values |= {"given": int(config.given)}
     return common.line_of(values, COLUMNS)

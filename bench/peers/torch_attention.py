@@ -132,9 +132,9 @@ def main(arguments):
                     tell(first, peer, "wrong: max_abs_err {1:.3g}, max_rel_err {2:.3g}".format(*verdict))
                     failed = True
                 name = peer + (".graph" if options.graph else "")
-                label = f"{PEERS[peer]}/torch {torch.__version__}"
+                entry = f"{PEERS[peer]}/torch {torch.__version__}"
                 for key, config in configs.items():
-                    out.writerow(attention_configs.row_of(key, config, arch, name, label, cold, hot, verdict))
+                    out.writerow(attention_configs.row_of(key, config, arch, name, entry, cold, hot, verdict))
                 sys.stdout.flush()
     return 1 if failed else 0
 

@@ -40,7 +40,7 @@ constexpr std::optional<Sweep> sweep_named(std::string_view name) {
   return std::nullopt;
 }
 
-/// config_id of a sweep's first config; later ones count up. Six digits, as many as Google Benchmark prints.
+/// config_id of a sweep's first config; later ones count up.
 constexpr int first_config_id(Sweep sweep) { return static_cast<int>(sweep) * 10000; }
 
 struct Heads {

@@ -14,21 +14,21 @@ using test::Approx;
 
 TEST_CASE("a roof is that of a copy for what can be paired and of a read or a write for the rest") {
   const Ceilings c{.read = 5e12, .copy = 4e12, .write = 2e12};
-  CHECK(c.seconds({.bytes = 5e9}) == Approx(1e-3));                  // reads only
-  CHECK(c.seconds({.bytes = 2e9, .written = 2e9}) == Approx(1e-3));  // writes only
-  CHECK(c.seconds({.bytes = 4e9, .written = 2e9}) == Approx(1e-3));  // as much of both
-  CHECK(c.seconds({.bytes = 9e9, .written = 2e9}) == Approx(2e-3));  // reads 7, writes 2
-  CHECK(c.seconds({.bytes = 6e9, .written = 4e9}) == Approx(2e-3));  // reads 2, writes 4
+  CHECK(c.seconds({.bytes = 5'000'000'000}) == Approx(1e-3));                            // reads only
+  CHECK(c.seconds({.bytes = 2'000'000'000, .written = 2'000'000'000}) == Approx(1e-3));  // writes only
+  CHECK(c.seconds({.bytes = 4'000'000'000, .written = 2'000'000'000}) == Approx(1e-3));  // as much of both
+  CHECK(c.seconds({.bytes = 9'000'000'000, .written = 2'000'000'000}) == Approx(2e-3));  // reads 7, writes 2
+  CHECK(c.seconds({.bytes = 6'000'000'000, .written = 4'000'000'000}) == Approx(2e-3));  // reads 2, writes 4
   CHECK(c.seconds({}) == 0);
   CHECK(std::isnan(Ceilings{}.seconds({.bytes = 1})));
   const Ceilings same = Ceilings::all(1e12);
-  CHECK(same.seconds({.bytes = 7e12, .written = 3e12}) == Approx(7));
+  CHECK(same.seconds({.bytes = 7'000'000'000'000, .written = 3'000'000'000'000}) == Approx(7));
 }
 
 TEST_CASE("configs of bench_ceiling say what they move") {
   for (const CeilingCase& c : ceiling_sweep(ArchId::sm90)) {
     const Work w = work_of(c);
-    const auto bytes = static_cast<double>(c.bytes);
+    const std::int64_t bytes = c.bytes;
     switch (c.kind) {
       case CeilingKind::nothing: CHECK((w.bytes == 0 && w.written == 0)); break;
       case CeilingKind::read: CHECK((w.bytes == bytes && w.written == 0)); break;

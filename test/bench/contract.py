@@ -2,18 +2,26 @@
 """What the CSV contracts of all benchmarks on the emulated device have in common."""
 import csv
 import io
+import json
 import math
 import os
+import pty
+import re
+import resource
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
-TIMING = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
-flops roof_us roof_pct config_id emulated arch seed schema_version""".split()
-GOOGLE = ["name", "iterations", "real_time", "cpu_time", "time_unit", "bytes_per_second", "items_per_second", "label",
-          "error_occurred", "error_message"]
+MEASURED = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
+flops roof_us roof_pct""".split()
+ORIGIN = ["entry", "config_id", "emulated", "schema_version"]  # tells where a row comes from, but not what it is
 NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct"}
-FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "bytes_ideal", "flops", "roof_us"}
+FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
+WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "out_dtype", "quant_mode", "scale_mode",
+         "k_layout", "v_layout", "inputs"}
 ARCHS = ["gfx942", "gfx950", "sm90"]
 bench = ""  # path of the benchmark
 
@@ -27,9 +35,10 @@ def run(*arguments, **environment):
                           env=os.environ | environment)
 
 
-def run_to_full_disk(*arguments):
-    with open("/dev/full", "w", encoding="utf-8") as full:
-        return subprocess.run([bench, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+def identities(*arguments):
+    """The columns that rows consist of, by name: none is run."""
+    lines = list(csv.reader(io.StringIO(run("--benchmark_list_tests", "--benchmark_format=csv", *arguments).stdout)))
+    return lines[0][1:], {line[0]: tuple(line[1:]) for line in lines[1:]}
 
 
 def rows_of(done):
@@ -37,29 +46,32 @@ def rows_of(done):
     return lines[0], [dict(zip(lines[0], line)) for line in lines[1:]], lines
 
 
+def lines_of(path):
+    with open(path, "rb") as file:
+        return file.read().count(b"\n")
+
+
 class Contract(unittest.TestCase):
-    def check_layout(self, done, name, own):
-        """Rows with a name of the pattern, and the common counters and `own`; pairs of a row and its name's match."""
+    def check_layout(self, done, name, identity):
+        """Rows with a name of the pattern, the columns `identity` and the common ones; pairs of a row and its name's match."""
         header, rows, lines = rows_of(done)
-        counters = TIMING + own
-        self.assertEqual(header, GOOGLE + sorted(counters))
+        self.assertEqual(header, ["name"] + identity + MEASURED + ORIGIN)
         for line in lines:
             self.assertEqual(len(line), len(header))
         matched = []
         for row in rows:
             match = name.fullmatch(row["name"])
             self.assertTrue(match, row["name"])
-            self.assertEqual(row["error_occurred"], "")
-            self.assertEqual(row["time_unit"], "us")
-            self.assertTrue(math.isnan(float(row["real_time"])))
-            for counter in counters:
-                value = float(row[counter])
-                self.assertEqual(math.isnan(value), counter in NOT_A_NUMBER, counter)
-                if counter not in FRACTIONS:
-                    self.assertEqual(value, int(value), counter)
-            self.assertEqual((row["emulated"], row["seed"], row["schema_version"]), ("1", "123", "1"))
+            for column in header[1:]:
+                if column in WORDS or column == "entry":
+                    self.assertRegex(row[column], r"\A[a-z][a-z0-9_./]*\Z", column)
+                elif column in FRACTIONS:
+                    self.assertEqual(math.isnan(float(row[column])), column in NOT_A_NUMBER, column)
+                else:
+                    self.assertRegex(row[column], r"\A\d+\Z", column)
+            self.assertEqual((row["emulated"], row["seed"], row["schema_version"]), ("1", "123", "2"))
             self.assertEqual(int(row["ok"]) + int(row["err"]), 1)
-            self.assertEqual(float(row["roof_us"]) > 0, float(row["bytes_ideal"]) > 0)
+            self.assertEqual(float(row["roof_us"]) > 0, int(row["bytes_ideal"]) > 0)
             matched.append((row, match))
         return matched
 
@@ -69,6 +81,87 @@ class Contract(unittest.TestCase):
         self.assertEqual(done.stdout, "", arguments)
         self.assertRegex(done.stderr, rf"\A{tool()}: [^\n]+\n\Z", arguments)
         return done.stderr
+
+    def check_identities(self, identity, *arguments):
+        """No two rows have equal columns, of every architecture and with all policies."""
+        for arch in ARCHS:
+            counts = []
+            for policies in ("selected", "all"):
+                columns, rows = identities(f"--arch={arch}", f"--policies={policies}", *arguments)
+                self.assertEqual(columns, identity)
+                self.assertEqual(len(set(rows.values())), len(rows), (arch, policies))
+                counts.append(len(rows))
+            self.assertGreaterEqual(counts[1], counts[0])
+
+    def check_ends(self, *arguments):
+        """Files that take nothing or not enough, readers that are gone, Ctrl-C, a bad environment. `arguments`: a few rows."""
+        def failing(stdout, *more, **options):
+            done = subprocess.run([bench, *arguments, *more], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=600,
+                                  check=False, **options)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            return done.stderr
+
+        at_once = re.compile(rf"\A{tool()}: cannot write to [^\n]+\n\Z")
+        with open("/dev/full", "w", encoding="utf-8") as full, open(os.devnull, "w", encoding="utf-8") as null:
+            for form in ("csv", "json"):
+                self.assertRegex(failing(full, f"--benchmark_format={form}"), at_once)
+                self.assertRegex(failing(null, "--benchmark_out=/dev/full", f"--benchmark_out_format={form}",
+                                         "--benchmark_format=json"), at_once)
+            self.assertIn("cannot write to stdout", failing(full))
+            self.assertRegex(failing(full, "--benchmark_list_tests"), at_once)
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.assertRegex(failing(writer, "--benchmark_format=csv"), at_once)
+        os.close(writer)
+        with tempfile.TemporaryDirectory() as scratch:
+            path, out = os.path.join(scratch, "rows.csv"), os.path.join(scratch, "rows.json")
+            room = len(run("--benchmark_format=csv", *arguments).stdout) - 50  # the last row does not fit
+            with open(path, "w", encoding="utf-8") as file:
+                complaint = failing(file, "--benchmark_format=csv",
+                                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)))
+            self.assertIn(f"\n{tool()}: cannot write to stdout\n", complaint)
+            self.assertEqual(os.path.getsize(path), room)
+            for how, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+                with open(path, "w", encoding="utf-8") as file:
+                    process = subprocess.Popen([bench, "--benchmark_format=csv", f"--benchmark_out={out}"], stdout=file,
+                                               stderr=subprocess.PIPE, text=True)
+                    while process.poll() is None and lines_of(path) < 3:
+                        time.sleep(0.01)
+                    process.send_signal(how)
+                    complaint = process.communicate(timeout=600)[1]
+                self.assertEqual(process.returncode, status, complaint)
+                with open(path, encoding="utf-8", newline="") as file:
+                    text = file.read()
+                rows = list(csv.reader(io.StringIO(text)))
+                self.assertTrue(text.endswith("\n"))
+                self.assertEqual({len(row) for row in rows}, {len(rows[0])})
+                with open(out, encoding="utf-8") as file:
+                    self.assertEqual([row["name"] for row in json.load(file)["benchmarks"]], [row[0] for row in rows[1:]])
+                every = len(run("--benchmark_list_tests").stdout.splitlines())
+                self.assertIn(f"{tool()}: interrupted, {len(rows) - 1} of {every} rows are done\n", complaint)
+                self.assertLess(len(rows) - 1, every)
+        for variable, value in (("THREADS", "many"), ("SCHEDULE", "sideways"), ("SEED", "-1")):
+            self.assertIn(f"TILEWAVE_HOST_{variable}", self.refuses(**{f"TILEWAVE_HOST_{variable}": value}))
+
+    def check_progress(self, *arguments):
+        """On a terminal, and on nothing else, stderr tells how many rows are done and what is left."""
+        terminal, end = pty.openpty()
+        done = subprocess.run([bench, "--benchmark_format=csv", *arguments], stdout=subprocess.PIPE, stderr=end, text=True,
+                              timeout=600, check=False)
+        os.close(end)
+        told = b""
+        try:
+            while part := os.read(terminal, 65536):
+                told += part
+        except OSError:  # how a terminal ends
+            pass
+        os.close(terminal)
+        names = [row["name"] for row in rows_of(done)[1]]
+        self.assertGreater(len(names), 1)
+        for i, name in enumerate(names, 1):
+            self.assertRegex(told.decode(), rf"\r\[{i}/{len(names)}\] [-\d]+:[-\d]+ left  {re.escape(name[:30])}")
+        self.assertRegex(told.decode(), rf"\[{len(names)}/{len(names)}\] \d+:\d\d left")
+        self.assertNotIn(" left", run("--benchmark_format=csv", *arguments).stderr)
 
     def check_help(self, *options):
         done = run("--help")

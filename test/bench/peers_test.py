@@ -15,21 +15,21 @@ import attention_configs  # noqa: E402
 import common  # noqa: E402
 import configs  # noqa: E402
 
-HEADER = "name,iterations,label,us,us_hot,us_min,gbps,err"
+HEADER = "name,columns,kind,us,us_hot,us_min,gbps,err"
 OURS = [HEADER,
-        '"softmax/sm90/bf16/c8192/r8192/causal0/l256.r1.c4.v16/iterations:1/manual_time",1,"x",66.0,60,65,4067,0',
-        '"softmax/sm90/bf16/c8192/r8192/causal0/l512.r1.c2.v16/iterations:1/manual_time",1,"x",64.0,62,63,4194,0',
-        '"softmax/sm90/bf16/c8192/r8192/causal0/l64.r1.c2.v16/iterations:1/manual_time",1,"x",1.0,1,1,9999,1',
+        '"softmax/sm90/bf16/c8192/r8192/causal0/l256.r1.c4.v16",1,x,66.0,60,65,4067,0',
+        '"softmax/sm90/bf16/c8192/r8192/causal0/l512.r1.c2.v16",1,x,64.0,62,63,4194,0',
+        '"softmax/sm90/bf16/c8192/r8192/causal0/l64.r1.c2.v16",1,x,1.0,1,1,9999,1',
         HEADER,
-        '"rmsnorm/sm90/bf16/c5120/r32/bf16/res1/l256.r1.c4.v16/iterations:1/manual_time",1,"x",4.0,3,4,200,0',
-        '"rmsnorm/sm90/bf16/c128/r4096/bf16/res0/l256.r1.c4.v16/iterations:1/manual_time",1,"x",4.0,3,4,200,0']
+        '"rmsnorm/sm90/bf16/c5120/r32/bf16/res1/l256.r1.c4.v16",1,x,4.0,3,4,200,0',
+        '"rmsnorm/sm90/bf16/c128/r4096/bf16/res0/l256.r1.c4.v16",1,x,4.0,3,4,200,0']
 PEERS = ["name,peer,us,us_hot,us_min",
          "softmax/sm90/bf16/c8192/r8192/causal0/torch.compile,torch.compile,128.0,124,126",
          "rmsnorm/sm90/bf16/c5120/r32/bf16/res1/torch.eager,torch.eager,36.0,30,30",
          "rmsnorm/sm90/bf16/c5120/r32/bf16/res1/torch.compile,torch.compile,32.0,30,30"]
 DECODE = "bf16/bs64/mtp2/h128/b3/c1027/hq16/hkv1/vt1/vl0/sw0/distinct"
 ATTENTION = ["name,label,us,us_hot,us_min,gbps,err,block_size",
-             f"pa_decode/sm90/{DECODE}/t128.r2.w1x4.p2x4.s9/iterations:1/manual_time,x,8.0,6,7,203,0,64"]
+             f"pa_decode/sm90/{DECODE}/t128.r2.w1x4.p2x4.s9,x,8.0,6,7,203,0,64"]
 ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
                    f"peer_decode/sm90/{DECODE}/flash,x,12.0,9,11,0", f"peer_decode/sm90/{DECODE}/cudnn,x,4.0,3,3,1"]
 
@@ -57,7 +57,7 @@ class Peers(unittest.TestCase):
         self.assertRegex(done.stderr, rf"\A{script.removesuffix('.py')}: [^\n]*{word}[^\n]*\n\Z")
 
     def test_keys_and_configs(self):
-        fused = "rmsnorm/gfx950/bf16/c8192/r128of32768/fp8.per_token/res1/l256.r1.c4.v16.s2/iterations:1/manual_time"
+        fused = "rmsnorm/gfx950/bf16/c8192/r128of32768/fp8.per_token/res1/l256.r1.c4.v16.s2"
         self.assertEqual(common.key_of(fused), "rmsnorm/bf16/c8192/r32768/fp8.per_token/res1")
         self.assertEqual(common.key_of("rmsnorm/sm90/bf16/c8192/r32768/fp8.per_token/res1/torch.compile"),
                          common.key_of(fused))
@@ -79,12 +79,13 @@ class Peers(unittest.TestCase):
             common.key_of("softmax")
 
     def test_keys_and_configs_of_attention(self):
-        self.assertEqual(common.key_of(f"pa_decode/gfx950/{DECODE}/t128.r2.w1x4.p2x4.s9{common.GOOGLE}"), "pa_decode/" + DECODE)
+        self.assertEqual(common.key_of(f"pa_decode/gfx950/{DECODE}/t128.r2.w1x4.p2x4.s9"), "pa_decode/" + DECODE)
         self.assertEqual(common.key_of(f"peer_decode/sm90/{DECODE}/cudnn.graph"), "pa_decode/" + DECODE)
         c = attention_configs.config_of("pa_decode/" + DECODE)
-        self.assertEqual(c, attention_configs.Config(attention_configs.Call("bf16", 2, 128, 3, 1027, 16, 1), 64))
+        self.assertEqual(c, attention_configs.Config(attention_configs.Call("bf16", 2, 128, 3, 1027, 16, 1), 64, {"distinct"}))
         for end in ("/hnd", "/nhd/any", "/varied"):
-            self.assertEqual(attention_configs.config_of("pa_decode/" + DECODE + end), c)
+            other = attention_configs.config_of("pa_decode/" + DECODE + end)
+            self.assertEqual((other.call, other.ends, other.left_out), (c.call, c.ends | set(end.split("/")[1:]), ""))
         half = attention_configs.config_of("pa_decode/" + DECODE.replace("bf16", "f16").replace("/distinct", "/f16/distinct"))
         self.assertEqual((half.call.dtype, half.left_out), ("f16", ""))
         for ours, other, reason in (("bf16/", "fp8.per_token/", "a cache of another type"), ("vl0", "vl1", "lengths that vary"),
@@ -108,26 +109,27 @@ class Peers(unittest.TestCase):
         done = subprocess.run([bench_pa, "--sweep=decode", f"--benchmark_filter={DECODE}", "--benchmark_format=csv",
                                "--arch=sm90"], capture_output=True, text=True, check=True, timeout=120)
         columns, cells = csv.reader(done.stdout.splitlines())
-        self.assertEqual(columns, attention_configs.COLUMNS)
+        self.assertEqual(columns, [column for column in attention_configs.COLUMNS if column != "peer"])
         ours, key = dict(zip(columns, cells)), common.key_of(cells[0])
         line = attention_configs.row_of(key, attention_configs.config_of(key), "sm90", "flash", "x", [12.0, 10.0, 14.0],
                                         [9.0, 8.0, 7.0], (True, 1e-4, 2e-3))
-        row = dict(zip(columns, map(str, line)))
-        for column in """iterations time_unit arch batch_size block_size bytes_ideal context_length err flops head_size kv_dtype
-                         kv_varlen mtp num_kv_heads num_q_heads ok quant_mode schema_version seed sliding_window""".split():
+        row = dict(zip(attention_configs.COLUMNS, map(str, line)))
+        for column in """kind arch any_block_size batch_size block_size bytes_ideal context_length distinct err flops head_size
+                         inputs kv_dtype kv_varlen mtp native num_kv_heads num_q_heads ok q_dtype quant_mode schema_version seed
+                         sliding_window""".split():
             self.assertEqual(row[column], ours[column], column)
-        self.assertEqual(row["name"], f"peer_decode/sm90/{DECODE}/flash")
-        self.assertEqual((row["us"], row["real_time"], row["us_hot"], row["samples"]), ("12", "12", "8", "3"))
+        self.assertEqual((row["name"], row["peer"], row["entry"]), (f"peer_decode/sm90/{DECODE}/flash", "flash", "x"))
+        self.assertEqual((row["us"], row["us_hot"], row["samples"]), ("12", "8", "3"))
         self.assertEqual((row["max_abs_err"], row["max_rel_err"], row["emulated"]), ("0.0001", "0.002", "0"))
         self.assertAlmostEqual(float(row["gbps"]), float(ours["bytes_ideal"]) / 12e3, places=2)
         self.assertAlmostEqual(float(row["tflops"]), float(ours["flops"]) / 12e6, places=4)
         self.assertEqual({column for column in columns if row[column] == ""},
-                         set("""cpu_time bytes_per_second items_per_second error_occurred error_message config_id num_splits
-                                roof_pct roof_us stages tile trans_v waves""".split()))
+                         set("""k_layout v_layout num_splits tile row_tiles wave_rows wave_tokens slices stages stage_tokens
+                                fetch_waves groups q_shared balanced waves_per_simd roof_pct roof_us config_id""".split()))
         wrong = attention_configs.row_of(key, attention_configs.config_of(key), "sm86", "flash", "x", [1.0], [1.0],
                                          (False, math.inf, math.inf))
-        row = dict(zip(columns, map(str, wrong)))
-        self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", ""))
+        row = dict(zip(attention_configs.COLUMNS, map(str, wrong)))
+        self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", "sm86"))
 
     def test_every_row_of_the_benchmarks_is_a_config(self):
         for bench in benches:
@@ -138,6 +140,18 @@ class Peers(unittest.TestCase):
             for key in keys:
                 self.assertGreater(configs.config_of(key).rows, 0)
         self.assertGreater(len(benches), 0)
+
+    def test_columns_of_a_row_are_ours(self):
+        for bench in benches:
+            listed = subprocess.run([bench, "--benchmark_list_tests", "--benchmark_format=csv", "--arch=sm90"],
+                                    capture_output=True, text=True, check=True, timeout=120).stdout
+            for ours in csv.DictReader(listed.splitlines()):
+                key = common.key_of(ours["name"])
+                row = dict(zip(configs.COLUMNS, configs.row_of(key, configs.config_of(key), "sm90", "x", [1.0], [1.0])))
+                for column in (set(ours) & set(configs.COLUMNS)) - {"name", "rows"}:  # emulated, ours launches fewer
+                    self.assertEqual(str(row[column]), ours[column], (key, column))
+                self.assertEqual({column for column in configs.COLUMNS[4:14] if row[column] == ""},
+                                 set(configs.COLUMNS[4:14]) - set(ours))
 
     def test_names_of_a_csv_and_of_a_list(self):
         names = common.names_from(self.file("ours.csv", OURS), None)
@@ -164,7 +178,8 @@ class Peers(unittest.TestCase):
         self.assertEqual((row["us"], row["us_min"], row["us_q1"], row["us_q3"], row["us_cold"], row["us_hot"]),
                          ("12", "10", "11", "13", "12", "8"))
         self.assertEqual((row["samples"], row["rows"], row["columns"], row["x_dtype"], row["out_dtype"],
-                          row["scale_mode"], row["residual"]), (3, 16, 4096, 2, 4, 2, 0))
+                          row["scale_mode"], row["residual"], row["causal"]),
+                         (3, 16, 4096, "bf16", "fp8_e4m3fnuz", "per_token", 0, ""))
         self.assertAlmostEqual(float(row["gbps"]), (16 * 4096 * 3 + 2 * 4096 + 4 * 16) / 12e3, places=3)
         self.assertAlmostEqual(float(row["cv_pct"]), 100 * 2 / 12, places=3)
         self.assertEqual(common.key_of(row["name"]), key)

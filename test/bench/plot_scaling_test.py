@@ -16,23 +16,26 @@ BATCHES, CONTEXTS = [1, 2, 3, 16, 17, 32], [128, 1000, 1024, 1025, 8192]
 RATE = 4e6  # bytes a microsecond
 
 
-def row_of(batch, context, kv_dtype, us=None):
+KINDS = {2: ("bf16", "none"), 3: ("fp8_e4m3fn", "per_tensor")}
+
+
+def row_of(batch, context, kind, us=None):
     """A row of the CSV; without a time, one of a device with a launch of 8 us that then reads at RATE."""
-    bytes_ideal = batch * context * 4096 // (kv_dtype - 1)
-    return {"name": f"pa_decode/kv{kv_dtype}/b{batch}/c{context}", "err": 0, "us": us or 8 + bytes_ideal / RATE,
+    bytes_ideal = batch * context * 4096 // (kind - 1)
+    kv_dtype, quant_mode = KINDS[kind]
+    return {"name": f"pa_decode/{kv_dtype}/b{batch}/c{context}", "err": 0, "us": us or 8 + bytes_ideal / RATE,
             "roof_us": bytes_ideal / (1.1 * RATE), "bytes_ideal": bytes_ideal, "batch_size": batch,
-            "context_length": context, "kv_dtype": kv_dtype, "quant_mode": kv_dtype - 2, "arch": 2, "block_size": 64,
-            "mtp": 1, "head_size": 128, "num_q_heads": 32, "num_kv_heads": 8, "trans_v": 1, "kv_varlen": 0,
-            "sliding_window": 0}
+            "context_length": context, "kv_dtype": kv_dtype, "quant_mode": quant_mode, "arch": "sm90", "q_dtype": "bf16",
+            "block_size": 64, "mtp": 1, "head_size": 128, "num_q_heads": 32, "num_kv_heads": 8, "k_layout": "units",
+            "v_layout": "shuffled", "native": 0, "kv_varlen": 0, "sliding_window": 0, "distinct": 1, "inputs": "uniform"}
 
 
-def grid(kv_dtypes=(2, 3)):
-    return [row_of(batch, context, kv_dtype)
-            for kv_dtype, batch, context in itertools.product(kv_dtypes, BATCHES, CONTEXTS)]
+def grid(kinds=(2, 3)):
+    return [row_of(batch, context, kind) for kind, batch, context in itertools.product(kinds, BATCHES, CONTEXTS)]
 
 
 def changed(rows, kv, batch, context, **values):
-    return [row | values if (row["kv_dtype"], row["batch_size"], row["context_length"]) == (kv, batch, context)
+    return [row | values if (row["kv_dtype"], row["batch_size"], row["context_length"]) == (KINDS[kv][0], batch, context)
             else row for row in rows]
 
 
@@ -116,7 +119,7 @@ class PlotScaling(unittest.TestCase):
                             ("not above 0", changed(rows, 3, 1, 128, us=0)),
                             ("not above 0", changed(rows, 3, 1, 128, roof_us="inf")),
                             ("could not convert", changed(rows, 3, 1, 128, us="fast")),
-                            ("not the CSV", changed(rows, 3, 1, 128, kv_dtype=7)),
+                            ("not the CSV", changed(rows, 3, 1, 128, kv_dtype="i8")),
                             ("differs from the first", changed(rows, 3, 1, 128, mtp=2)),
                             ("such a row already", rows + rows[-1:]),
                             ("'us'", [{key: row[key] for key in row if key != "us"} for row in rows])):

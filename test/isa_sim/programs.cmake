@@ -25,6 +25,11 @@ foreach(arch gfx942 gfx950)
     compile_kernels(${name}_${arch}.co ${name}.hip --offload-arch=${arch})
   endforeach()
 endforeach()
+add_custom_command(OUTPUT ${kernels}/toys.hipfb
+  COMMAND ${TILEWAVE_AMD_CLANG} -x hip --cuda-device-only --gpu-bundle-output -nogpuinc -nogpulib -std=c++20 -O1
+          --offload-arch=gfx942 --offload-arch=gfx950 ${CMAKE_CURRENT_SOURCE_DIR}/kernels/toys.hip -o ${kernels}/toys.hipfb
+  DEPENDS kernels/toys.hip kernels/arithmetic.hpp COMMENT "Compiling toys.hipfb" VERBATIM)
+list(APPEND outputs ${kernels}/toys.hipfb)
 add_custom_target(isa_sim_kernels DEPENDS ${outputs})
 
 add_executable(test_isa_sim ${cases})

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
-# cmake -D BUILD=... -D SOURCE=... -D SCRATCH=... -D GENERATOR=... -D VERSION=... -P install.cmake
-# Installs BUILD into a fresh prefix, then builds and runs the consumer SOURCE against that prefix alone.
+# cmake -D BUILD=... -D SOURCE=... -D SCRATCH=... -D GENERATOR=... -D VERSION=... [-D "OPTIONS=-D..."] -P install.cmake
+# Installs BUILD into a fresh prefix, then builds and runs the project SOURCE against that prefix alone.
+cmake_minimum_required(VERSION 3.25)
+separate_arguments(OPTIONS)
+cmake_path(GET SOURCE FILENAME program)
 
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result)
@@ -12,9 +15,22 @@ endfunction()
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
 run(${CMAKE_COMMAND} -S ${SOURCE} -B ${SCRATCH}/build -G ${GENERATOR} -D CMAKE_PREFIX_PATH=${SCRATCH}/prefix
-    -D CMAKE_BUILD_TYPE=Release)
+    -D CMAKE_BUILD_TYPE=Release ${OPTIONS})
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
-run(${SCRATCH}/build/consumer)
+run(${SCRATCH}/build/${program})
+if(OPTIONS)
+  return()  # the rest is the same for all
+endif()
+
+# The page that README links to is where it says, and nothing but headers is among the headers.
+if(NOT EXISTS ${SCRATCH}/prefix/share/doc/tilewave/README.md OR NOT EXISTS ${SCRATCH}/prefix/share/doc/tilewave/docs/design.md)
+  message(FATAL_ERROR "the documentation is not installed")
+endif()
+file(GLOB_RECURSE others ${SCRATCH}/prefix/include/*)
+list(FILTER others EXCLUDE REGEX "\\.hpp$")
+if(others)
+  message(FATAL_ERROR "not a header: ${others}")
+endif()
 
 # The prefix works when it is moved, and another minor version is refused.
 file(RENAME ${SCRATCH}/prefix ${SCRATCH}/moved)

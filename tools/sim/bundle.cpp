@@ -196,22 +196,22 @@ bool BundleReport::pass() const {
                      [](const auto& o) { return o.outside == 0 && o.rows_outside == 0; });
 }
 
+nlohmann::ordered_json to_json(const Counts& counts) {
+  nlohmann::ordered_json classes, loaded;
+  for (int i = 0; i < class_count; ++i) classes[std::string(class_names[i])] = counts.instructions[i];
+  for (const auto& [width, bytes] : counts.loaded) loaded[std::to_string(width)] = bytes;
+  return {{"waves", counts.waves},           {"wave_instructions", counts.total()}, {"instructions", classes},
+          {"loaded_bytes_by_width", loaded}, {"stored_bytes", counts.stored},       {"lds_bytes", counts.lds_bytes},
+          {"barriers", counts.barriers}};
+}
+
 nlohmann::ordered_json BundleReport::to_json() const {
   nlohmann::ordered_json out{{"arch", arch}, {"pass", pass()}};
   for (const LaunchReport& l : launches) {
-    nlohmann::ordered_json classes, loaded;
-    for (int i = 0; i < class_count; ++i) classes[std::string(class_names[i])] = l.counts.instructions[i];
-    for (const auto& [width, bytes] : l.counts.loaded) loaded[std::to_string(width)] = bytes;
-    out["launches"].push_back({{"name", l.name},
-                               {"kernel", l.kernel},
-                               {"waves", l.counts.waves},
-                               {"wave_instructions", l.counts.total()},
-                               {"instructions", classes},
-                               {"loaded_bytes_by_width", loaded},
-                               {"stored_bytes", l.counts.stored},
-                               {"lds_bytes", l.counts.lds_bytes},
-                               {"barriers", l.counts.barriers},
-                               {"seconds", l.seconds}});
+    nlohmann::ordered_json entry{{"name", l.name}, {"kernel", l.kernel}};
+    entry.update(isa_sim::to_json(l.counts));
+    entry["seconds"] = l.seconds;
+    out["launches"].push_back(std::move(entry));
   }
   for (const OutputReport& o : outputs)
     out["outputs"].push_back({{"file", o.file},

@@ -13,6 +13,8 @@
 
 namespace isa_sim {
 
+nlohmann::ordered_json to_json(const Counts& counts);
+
 struct LaunchReport {
   std::string name, kernel;
   Counts counts;

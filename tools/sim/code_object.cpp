@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "code_object.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -84,7 +87,8 @@ void read_metadata(const std::vector<std::uint8_t>& file, std::uint64_t at, std:
       for (const auto& kernel : note.at("amdhsa.kernels")) {
         auto& arguments = object.arguments[kernel.at(".symbol")];
         for (const auto& argument : kernel.value(".args", nlohmann::json::array()))
-          arguments.push_back({argument.at(".value_kind"), argument.at(".offset"), argument.at(".size")});
+          arguments.push_back(
+              {argument.value(".name", ""), argument.at(".value_kind"), argument.at(".offset"), argument.at(".size")});
       }
     }
     at = content + padded(size);
@@ -202,6 +206,59 @@ std::size_t Program::at(std::uint64_t address) const {
   const auto found = index.find(address);
   if (found == index.end()) throw Error("jump to " + hex(address) + ", where no instruction starts");
   return static_cast<std::size_t>(found->second);
+}
+
+namespace {
+constexpr std::string_view bundle_magic = "__CLANG_OFFLOAD_BUNDLE__";
+}
+
+/// Magic, count, then {offset, size, id} each.
+std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle) {
+  if (std::memcmp(bundle, bundle_magic.data(), bundle_magic.size()) != 0)
+    throw Error("the program's code objects are compressed: compile with --no-offload-compress");
+  std::vector<DeviceImage> images;
+  const auto count = load_bytes<std::uint64_t>(bundle + 24);
+  const std::uint8_t* at = bundle + 32;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const auto offset = load_bytes<std::uint64_t>(at), size = load_bytes<std::uint64_t>(at + 8);
+    const auto length = load_bytes<std::uint64_t>(at + 16);
+    const std::string id(reinterpret_cast<const char*>(at + 24), length);
+    at += 24 + length;
+    for (const char* arch : {"gfx942", "gfx950"})
+      if (id.find(arch) != std::string::npos) images.push_back({arch, {bundle + offset, bundle + offset + size}});
+  }
+  return images;
+}
+
+CodeObject load_image(const DeviceImage& image, const std::string& objdump) {
+  std::string path = (std::filesystem::temp_directory_path() / "tilewave_sim_XXXXXX").string();
+  const int file = mkstemp(path.data());
+  if (file < 0) throw Error("cannot create " + path);
+  close(file);
+  const std::unique_ptr<const std::string, void (*)(const std::string*)> removed(
+      &path, [](const std::string* p) { unlink(p->c_str()); });
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(image.bytes.data()), static_cast<std::streamsize>(image.bytes.size()));
+  return load_code_object(path, objdump);
+}
+
+CodeObject load_any_object(const std::string& path, const std::string& arch, const std::string& objdump) {
+  const std::vector<std::uint8_t> file = read_file(path);
+  constexpr std::uint8_t amdgpu = 224;
+  if (file.size() > 64 && std::memcmp(file.data(), "\177ELF", 4) == 0 && file[18] == amdgpu) {
+    CodeObject object = load_code_object(path, objdump);
+    if (!arch.empty() && arch != (object.arch == Arch::gfx942 ? "gfx942" : "gfx950"))
+      throw Error(path + " was compiled for another chip than " + arch);
+    return object;
+  }
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  for (std::size_t at = text.find(bundle_magic); at != text.npos; at = text.find(bundle_magic, at + 1)) {
+    if (at + 40 > file.size() || load_bytes<std::uint64_t>(&file[at + 24]) > 64)
+      continue;  // the words in a program's text
+    for (const DeviceImage& image : images_of_bundle(&file[at]))
+      if (arch.empty() || image.arch == arch) return load_image(image, objdump);
+  }
+  throw Error(path + " holds no uncompressed code for " + (arch.empty() ? "gfx942 or gfx950" : arch));
 }
 
 CodeObject load_code_object(const std::string& path, const std::string& objdump) {

@@ -28,7 +28,8 @@ struct KernelDescriptor {
 
 /// One entry of the kernel argument segment, as the metadata note lists it.
 struct KernelArgument {
-  std::string kind;  // by_value, global_buffer, hidden_block_count_x, ...
+  std::string name{};  // empty if the note has none
+  std::string kind{};  // by_value, global_buffer, hidden_block_count_x, ...
   std::size_t offset = 0, bytes = 0;
 };
 
@@ -51,5 +52,16 @@ struct CodeObject {
 /// Read and disassemble a code object; `objdump` is the llvm-objdump to run. Lines that cannot be decoded become ops
 /// that raise their Error when they are executed, so code that never runs needs no support.
 CodeObject load_code_object(const std::string& path, const std::string& objdump);
+
+/// The code objects for gfx942 and gfx950 that a clang offload bundle holds.
+struct DeviceImage {
+  std::string arch;
+  std::vector<std::uint8_t> bytes;
+};
+std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle);
+CodeObject load_image(const DeviceImage& image, const std::string& objdump);
+
+/// Of a code object, a fat binary or an executable: the first code object for `arch`, or with "" the first of all.
+CodeObject load_any_object(const std::string& path, const std::string& arch, const std::string& objdump);
 
 }  // namespace isa_sim

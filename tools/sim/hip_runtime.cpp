@@ -7,21 +7,18 @@
 //   ISA_SIM_THREADS   blocks simulated at a time (default 2)
 #include <hip/hip_runtime_api.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
 
-#include "machine.hpp"
+#include "launch_file.hpp"
 
 namespace {
 
@@ -33,8 +30,7 @@ struct Stream {
   std::unique_ptr<Steps> captured;  // while capturing
 };
 struct Module {
-  std::string arch;
-  std::vector<std::uint8_t> image;
+  DeviceImage image;
   std::unique_ptr<CodeObject> object;  // disassembled at the first launch
 };
 struct Kernel {
@@ -74,66 +70,26 @@ hipError_t submit(hipStream_t stream, Step step) {
   return answer(step());
 }
 
-/// The wanted architecture's code object in a clang offload bundle: magic, count, then {offset, size, id} each.
+/// The code object of the wanted architecture.
 void read_bundle(const std::uint8_t* bundle, Module& module) {
-  constexpr char magic[] = "__CLANG_OFFLOAD_BUNDLE__";
-  if (std::memcmp(bundle, magic, sizeof magic - 1) != 0)
-    throw Error("the program's code objects are compressed: compile with --no-offload-compress");
   const std::string wanted = environment("ISA_SIM_ARCH", "");
-  const auto count = load_bytes<std::uint64_t>(bundle + 24);
-  const std::uint8_t* at = bundle + 32;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const auto offset = load_bytes<std::uint64_t>(at), size = load_bytes<std::uint64_t>(at + 8);
-    const auto length = load_bytes<std::uint64_t>(at + 16);
-    const std::string id(reinterpret_cast<const char*>(at + 24), length);
-    at += 24 + length;
-    for (const std::string arch : {"gfx942", "gfx950"}) {
-      if (id.find(arch) == std::string::npos || (!wanted.empty() && arch != wanted) || !module.image.empty()) continue;
-      module.arch = arch;
-      module.image.assign(bundle + offset, bundle + offset + size);
-    }
-  }
+  for (DeviceImage& image : images_of_bundle(bundle))
+    if (module.image.bytes.empty() && (wanted.empty() || image.arch == wanted)) module.image = std::move(image);
 }
 
 const CodeObject& object_of(Module& module) {
   if (module.object) return *module.object;
-  if (module.image.empty()) throw Error("the program holds no code for the simulated chip");
-  std::string path = (std::filesystem::temp_directory_path() / "isa_sim_XXXXXX").string();
-  const int file = mkstemp(path.data());
-  if (file < 0) throw Error("cannot create " + path);
-  close(file);
-  std::ofstream(path, std::ios::binary)
-      .write(reinterpret_cast<const char*>(module.image.data()), static_cast<std::streamsize>(module.image.size()));
-  try {
-    module.object =
-        std::make_unique<CodeObject>(load_code_object(path, environment("ISA_SIM_OBJDUMP", "llvm-objdump")));
-  } catch (...) {
-    unlink(path.c_str());
-    throw;
-  }
-  unlink(path.c_str());
+  if (module.image.bytes.empty()) throw Error("the program holds no code for the simulated chip");
+  module.object =
+      std::make_unique<CodeObject>(load_image(module.image, environment("ISA_SIM_OBJDUMP", "llvm-objdump")));
   return *module.object;
 }
 
 /// The kernel argument segment: the caller's values, and the hidden ones that describe the launch.
-std::vector<std::uint8_t> kernarg_of(const CodeObject& object, const std::string& symbol, const Launch& launch,
-                                     void** values) {
-  std::vector<std::uint8_t> segment(object.kernels.at(symbol).kernarg_bytes, 0);
-  for (const KernelArgument& argument : object.arguments.at(symbol)) {
-    std::uint64_t value = 0;
-    const void* from = &value;
-    const int axis = argument.kind.back() - 'x';
-    if (!argument.kind.starts_with("hidden_"))
-      from = *values++;
-    else if (argument.kind.starts_with("hidden_block_count_"))
-      value = launch.grid_blocks[axis];
-    else if (argument.kind.starts_with("hidden_group_size_"))
-      value = launch.block[axis];
-    else if (argument.kind == "hidden_grid_dims")
-      value = launch.grid_blocks[2] > 1 ? 3 : launch.grid_blocks[1] > 1 ? 2 : 1;
-    if (argument.offset + argument.bytes > segment.size()) segment.resize(argument.offset + argument.bytes);
-    std::memcpy(segment.data() + argument.offset, from, argument.bytes);
-  }
+std::vector<std::uint8_t> kernarg_of(const CodeObject& object, const Launch& launch, void** values) {
+  std::vector<std::uint8_t> segment = hidden_arguments(object, launch);
+  for (const KernelArgument& argument : object.arguments.at(launch.symbol))
+    if (!argument.kind.starts_with("hidden_")) std::memcpy(segment.data() + argument.offset, *values++, argument.bytes);
   return segment;
 }
 
@@ -206,7 +162,7 @@ hipError_t hipLaunchKernel(const void* stub, dim3 grid, dim3 block, void** value
                   .block = {block.x, block.y, block.z},
                   .dynamic_lds_bytes = static_cast<std::uint32_t>(shared),
                   .kernarg = {}};
-    launch.kernarg = kernarg_of(object, launch.symbol, launch, values);
+    launch.kernarg = kernarg_of(object, launch, values);
     return submit(stream, [&object, launch] { return execute(object, launch); });
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tilewave-sim: %s: %s\n", kernel->second.name.c_str(), error.what());
@@ -229,7 +185,7 @@ hipError_t hipGetDevice(int* id) { return *id = 0, hipSuccess; }
 hipError_t hipSetDevice(int id) { return answer(id == 0 ? hipSuccess : hipErrorInvalidDevice); }
 hipError_t hipDeviceSynchronize() { return hipSuccess; }
 hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t attribute, int) {
-  const bool gfx950 = !device().modules.empty() && device().modules.front()->arch == "gfx950";
+  const bool gfx950 = !device().modules.empty() && device().modules.front()->image.arch == "gfx950";
   switch (attribute) {
     case hipDeviceAttributeMultiprocessorCount: return *value = gfx950 ? 256 : 304, hipSuccess;
     case hipDeviceAttributeWarpSize: return *value = wave_lanes, hipSuccess;

@@ -1,42 +1,47 @@
 // SPDX-License-Identifier: MIT
 // tilewave-sim DIR: execute a repro bundle's AMD machine code on the CPU and compare with its expected outputs.
-// tilewave-sim --decode FILE.co: list what in it the simulator does not know.
+// tilewave-sim --launch FILE.json, or --kernel NAME FILE: execute any kernel of a code object, fat binary or executable.
+// tilewave-sim --decode FILE: list what in it the simulator does not know. --list FILE: its kernels and their arguments.
 // Exit status: 0 all outputs inside the tolerance, 1 outside, 2 the bundle or the machine code is at fault.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <set>
 
 #include "bundle.hpp"
+#include "launch_file.hpp"
 
 namespace {
 
+using isa_sim::Counts;
+
+unsigned long long number(std::uint64_t x) { return x; }
+
+void print(const std::string& name, const Counts& counts, double seconds) {
+  std::printf("%s: %llu waves, %llu wave-instructions in %.2f s (%.2f M/s)\n ", name.c_str(), number(counts.waves),
+              number(counts.total()), seconds, static_cast<double>(counts.total()) / seconds * 1e-6);
+  for (int i = 0; i < isa_sim::class_count; ++i)
+    std::printf(" %s %llu", std::string(isa_sim::class_names[i]).c_str(), number(counts.instructions[i]));
+  std::printf("\n  loaded bytes by bytes per lane:");
+  for (const auto& [width, bytes] : counts.loaded) std::printf(" %d: %llu", width, number(bytes));
+  std::printf("; stored %llu; lds %llu; barriers %llu\n", number(counts.stored), number(counts.lds_bytes),
+              number(counts.barriers));
+}
+
 void print(const isa_sim::BundleReport& report) {
-  for (const auto& launch : report.launches) {
-    const auto& counts = launch.counts;
-    std::printf("%s: %llu waves, %llu wave-instructions in %.2f s (%.2f M/s)\n ", launch.name.c_str(),
-                static_cast<unsigned long long>(counts.waves), static_cast<unsigned long long>(counts.total()),
-                launch.seconds, static_cast<double>(counts.total()) / launch.seconds * 1e-6);
-    for (int i = 0; i < isa_sim::class_count; ++i)
-      std::printf(" %s %llu", std::string(isa_sim::class_names[i]).c_str(),
-                  static_cast<unsigned long long>(counts.instructions[i]));
-    std::printf("\n  loaded bytes by bytes per lane:");
-    for (const auto& [width, bytes] : counts.loaded)
-      std::printf(" %d: %llu", width, static_cast<unsigned long long>(bytes));
-    std::printf("; stored %llu; lds %llu; barriers %llu\n", static_cast<unsigned long long>(counts.stored),
-                static_cast<unsigned long long>(counts.lds_bytes), static_cast<unsigned long long>(counts.barriers));
-  }
+  for (const auto& launch : report.launches) print(launch.name, launch.counts, launch.seconds);
   for (const auto& output : report.outputs)
     std::printf("%s: %llu of %llu elements and %llu rows outside, max_abs_err %.3g, max_row_err %.3g%s%s\n",
-                output.file.c_str(), static_cast<unsigned long long>(output.outside),
-                static_cast<unsigned long long>(output.elements), static_cast<unsigned long long>(output.rows_outside),
+                output.file.c_str(), number(output.outside), number(output.elements), number(output.rows_outside),
                 output.max_abs_err, output.max_row_err, output.first.empty() ? "" : "; ", output.first.c_str());
 }
 
 /// Instructions of a code object that would stop a run, each once. Exit status 1 if there are any.
 int list_unknown(const std::string& path, const std::string& objdump) {
-  const isa_sim::CodeObject object = isa_sim::load_code_object(path, objdump);
+  const isa_sim::CodeObject object = isa_sim::load_any_object(path, "", objdump);
   std::set<std::string> unknown;
   for (const isa_sim::Op& op : object.program.ops)
     if (op.undecodable) unknown.insert(op.text);
@@ -45,29 +50,94 @@ int list_unknown(const std::string& path, const std::string& objdump) {
   return unknown.empty() ? 0 : 1;
 }
 
+struct Command {
+  std::string path, launch_file, kernel, arch;
+  std::vector<std::uint32_t> grid{1}, block{64};
+  std::uint32_t dynamic_lds = 0;
+  std::vector<std::string> arguments;
+  bool as_json = false;
+  isa_sim::BundleOptions options{.objdump = "llvm-objdump-22", .write_outputs = {}, .machine = {.threads = 2}};
+};
+
+int run_any(const Command& c) {
+  nlohmann::json description;
+  std::string directory = ".";
+  if (!c.launch_file.empty()) {
+    std::ifstream in(c.launch_file);
+    if (!in) throw isa_sim::Error("cannot read " + c.launch_file);
+    description = nlohmann::json::parse(in);
+    directory = std::filesystem::path(c.launch_file).parent_path().string();
+    if (!c.path.empty()) description["file"] = std::filesystem::absolute(c.path).string();
+  } else {
+    description = {{"file", c.path},
+                   {"kernel", c.kernel},
+                   {"arch", c.arch},
+                   {"grid", c.grid},
+                   {"block", c.block},
+                   {"dynamic_lds", c.dynamic_lds},
+                   {"args", nlohmann::json::array()}};
+    for (const std::string& text : c.arguments) description["args"].push_back(isa_sim::argument_from_text(text));
+  }
+  isa_sim::FileLaunch run = isa_sim::read_launch(description, directory.empty() ? "." : directory, c.options.objdump);
+  const auto start = std::chrono::steady_clock::now();
+  const Counts counts = isa_sim::run_launch(run.object, run.launch, run.memory, c.options.machine);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  nlohmann::ordered_json out{{"kernel", run.launch.symbol.substr(0, run.launch.symbol.size() - 3)},
+                             {"counts", isa_sim::to_json(counts)},
+                             {"seconds", seconds}};
+  if (!c.as_json) print(out["kernel"], counts, seconds);
+  for (std::size_t i = 0; i < run.buffers.size(); ++i) {
+    const auto& [name, pages] = run.buffers[i];
+    const std::string hash = isa_sim::hex(run.hash(i));
+    if (!c.as_json) std::printf("%s: %zu bytes, hash %s\n", name.c_str(), pages->size(), hash.c_str());
+    out["buffers"].push_back({{"name", name}, {"bytes", pages->size()}, {"hash", hash}});
+    if (c.options.write_outputs.empty()) continue;
+    std::filesystem::create_directories(c.options.write_outputs);
+    run.write(i, c.options.write_outputs + "/" + name);
+  }
+  if (c.as_json) std::cout << out.dump(1) << "\n";
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Executes the AMD machine code of a repro bundle and compares the outputs.");
-  std::string directory;
-  isa_sim::BundleOptions options{.objdump = "llvm-objdump-22", .write_outputs = {}, .machine = {.threads = 2}};
-  bool as_json = false, only_decode = false;
-  app.add_option("bundle", directory, "directory with bundle.json, or with --decode a code object")->required();
-  app.add_flag("--decode", only_decode, "run nothing: list the instructions of a code object that are not simulated");
-  app.add_flag("--json", as_json, "print one JSON object instead of text");
-  app.add_option("--objdump", options.objdump, "llvm-objdump to disassemble with")->capture_default_str();
-  app.add_option("--threads", options.machine.threads, "blocks simulated at a time")
+  CLI::App app("Executes AMD machine code on the CPU: repro bundles, or any kernel of a file.");
+  Command c;
+  auto& machine = c.options.machine;
+  bool only_decode = false, only_list = false;
+  app.add_option("path", c.path, "a repro bundle, or with another mode a code object, fat binary or executable");
+  app.add_flag("--decode", only_decode, "run nothing: list the instructions of the file that are not simulated");
+  app.add_flag("--list", only_list, "run nothing: list the kernels of the file and their arguments");
+  app.add_option("--launch", c.launch_file, "JSON with file, kernel, grid, block, dynamic_lds, buffers, args");
+  auto* kernel = app.add_option("--kernel", c.kernel, "run this kernel of the file");
+  app.add_option("--arch", c.arch, "gfx942 or gfx950, of a file with code for both")->needs(kernel);
+  app.add_option("--grid", c.grid, "blocks, one to three numbers")->delimiter(',')->needs(kernel);
+  app.add_option("--block", c.block, "work-items, one to three numbers")->delimiter(',')->needs(kernel);
+  app.add_option("--lds", c.dynamic_lds, "bytes of LDS beyond the kernel's own")->needs(kernel);
+  app.add_option("--arg", c.arguments,
+                 "in order: 7, 1.5, f32:1, buffer:BYTES[:FILL], hex:00ff; or NAME=..., @OFFSET=...")
+      ->needs(kernel);
+  app.add_flag("--json", c.as_json, "print one JSON object instead of text");
+  app.add_option("--objdump", c.options.objdump, "llvm-objdump to disassemble with")->capture_default_str();
+  app.add_option("--threads", machine.threads, "blocks simulated at a time")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
-  app.add_flag("--reverse", options.machine.reverse, "run blocks, and waves between barriers, from last to first");
-  app.add_option("--max-wave-instructions", options.machine.max_wave_instructions, "give a wave up after this many")
+  app.add_flag("--reverse", machine.reverse, "run blocks, and waves between barriers, from last to first");
+  app.add_option("--max-wave-instructions", machine.max_wave_instructions, "give a wave up after this many")
       ->capture_default_str();
-  app.add_option("--write-outputs", options.write_outputs, "directory for what the kernels wrote");
+  app.add_option("--write-outputs", c.options.write_outputs, "directory for what the kernels wrote");
   CLI11_PARSE(app, argc, argv);
   try {
-    if (only_decode) return list_unknown(directory, options.objdump);
-    const isa_sim::BundleReport report = isa_sim::run_bundle(directory, options);
-    if (as_json)
+    if (c.path.empty() && c.launch_file.empty()) throw isa_sim::Error("nothing to run: give a path or --launch");
+    if (only_decode) return list_unknown(c.path, c.options.objdump);
+    if (only_list) {
+      std::cout << isa_sim::list_kernels(isa_sim::load_any_object(c.path, c.arch, c.options.objdump));
+      return 0;
+    }
+    if (!c.launch_file.empty() || !c.kernel.empty()) return run_any(c);
+    const isa_sim::BundleReport report = isa_sim::run_bundle(c.path, c.options);
+    if (c.as_json)
       std::cout << report.to_json().dump(1) << "\n";
     else
       print(report);

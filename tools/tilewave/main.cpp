@@ -9,5 +9,8 @@ int main(int argc, char** argv) {
     add_specs(tilewave);
     add_roofline(tilewave);
     add_gpu(tilewave);
+    add_campaign(tilewave);
+    add_trace(tilewave);
+    add_report(tilewave);
   });
 }

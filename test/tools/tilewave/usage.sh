@@ -98,9 +98,10 @@ if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
   unset BUSY
   CUDA_VISIBLE_DEVICES=1 expect 20 "of its memory" gpu wait --retry 1 --limit 0 --gap 0 -- true
   # What runs keeps the GPU to itself, until it ends.
-  "$tilewave" gpu wait --gap 0 -- sleep 2 2>/dev/null & holder=$!
-  for _ in $(seq 100); do flock -n tilewave-nvidia-smi-0.lock true 2>/dev/null || [[ ! -e tilewave-nvidia-smi-0.lock ]] || { sleep 0.05; continue; }; [[ -e tilewave-nvidia-smi-0.lock ]] && break; sleep 0.05; done
+  "$tilewave" gpu wait --gap 0 -- sh -c 'touch held; while [ -e held ]; do sleep 0.05; done' 2>/dev/null & holder=$!
+  for _ in $(seq 200); do [[ -e held ]] && break; sleep 0.05; done
   expect 20 "taken" gpu wait --retry 1 --limit 0 --gap 0 -- true
+  rm -f held
   wait $holder
   expect 0 "" gpu wait --gap 0 -- true
   "$tilewave" gpu --json | json gpu
@@ -108,6 +109,53 @@ if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
   expect 20 "no GPU" gpu
 fi
 export PATH=$path
+
+# --- trace
+expect 0 "Example" trace report --help
+mkdir -p profile nothing
+printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count\nKERNEL_DISPATCH,decode,0,5000,128\n' >profile/out_kernel_trace.csv
+expect 0 "| decode | 1 | 5.000 |" trace report profile
+expect 0 "registers" trace report profile --arch gfx950
+expect 2 "holds no" trace report nothing
+expect 2 "cannot read" trace report nowhere
+"$tilewave" trace report profile --json | json trace
+expect 0 "rocprofv3 --kernel-trace --stats -f csv -d cap -o out -- bench '--benchmark_filter=a b'" trace capture cap -- bench '--benchmark_filter=a b'
+expect 0 "rocprofv3 -i cap/att.yaml" trace capture cap --what att --kernel 'a"b' -- bench
+python3 -c 'import sys; sys.exit("advanced_thread_trace: true" not in open("cap/att.yaml").read())' || failed "att.yaml"
+expect 0 "gpu__time_duration.sum" trace capture cap --profiler ncu -- bench
+sh -n cap/capture.sh || failed "capture.sh is no script"
+
+# --- report
+expect 0 "Example" report --help
+printf 'name,mtp,us,err,flops,bytes_ideal\na,1,10,0,1e9,1e7\nb,2,20,0,1e9,1e7\n' >timed.csv
+printf 'kernel,model,speedup\nsoftmax,llama,1.5\n' >ledger.csv
+expect 2 "nothing to show" report --out page.html
+expect 2 "cannot read" report --out page.html --csv nothing.csv
+expect 0 "" report --out page.html --csv timed.csv --arch H200 --compare base.csv keep.csv --ledger ledger.csv --table split.csv
+python3 - <<'EOF' || failed "page.html"
+import html.parser, sys
+class Page(html.parser.HTMLParser):
+    void, open, seen = {"meta"}, [], set()
+    def handle_starttag(self, tag, attributes):
+        self.seen.add(tag)
+        if tag not in self.void:
+            self.open.append(tag)
+        assert tag != "script" and not any(k in ("src", "href") for k, _ in attributes), "the page needs something else"
+    def handle_startendtag(self, tag, attributes):
+        self.seen.add(tag)
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+page = Page()
+page.feed(open("page.html").read())
+assert not page.open and {"table", "svg", "title"} <= page.seen, page.seen
+EOF
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+if [[ -n $browser ]]; then  # a phone's width; a picture of nothing is a few kilobytes
+  "$browser" --headless --no-sandbox --disable-gpu --window-size=390,1600 --screenshot="$scratch/page.png" "file://$scratch/page.html" >/dev/null 2>&1
+  [[ $(stat -c %s page.png 2>/dev/null || echo 0) -gt 20000 ]] || failed "the browser shows nothing"
+else
+  echo "no Chromium here: the page was parsed, not seen"
+fi
 
 echo "$failures failures"
 exit $((failures > 0))

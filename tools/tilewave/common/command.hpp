@@ -49,10 +49,13 @@ class Command {
 };
 
 // One for each folder.
+void add_campaign(Command& tilewave);
 void add_compare(Command& tilewave);
 void add_gpu(Command& tilewave);
+void add_report(Command& tilewave);
 void add_roofline(Command& tilewave);
 void add_specs(Command& tilewave);
+void add_trace(Command& tilewave);
 
 /// Of main(): parses, runs one command, turns what it throws into one line on stderr.
 int run_commands(int argc, char** argv, const std::function<void(Command&)>& add);

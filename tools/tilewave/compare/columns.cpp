@@ -13,9 +13,13 @@ Role role_of(std::string_view column) {
                                                "cu_num", "gpu",    "backend",  "clock_model"};
   static const std::vector<std::string> inputs{"seed", "inputs"};
   static const std::vector<std::string> work{"bytes_ideal", "flops", "rows_launched"};
-  static const std::vector<std::string> policy{"policy", "entry",    "num_splits", "tile",  "waves",
-                                               "stages", "lanes",    "chunks",     "vec",   "stream",
-                                               "splitK", "kernelId", "kernelName", "label", "native_products"};
+  static const std::vector<std::string> policy{
+      "policy",         "entry",     "num_splits",  "tile",     "waves",
+      "stages",         "lanes",     "chunks",      "vec",      "stream",
+      "splitK",         "kernelId",  "kernelName",  "label",    "native_products",
+      "row_tiles",      "wave_rows", "wave_tokens", "slices",   "stage_tokens",
+      "fetch_waves",    "groups",    "q_shared",    "balanced", "waves_per_simd",
+      "rows_per_block", "span",      "cluster",     "held"};
   static const std::vector<std::string> measured{"name",
                                                  "iterations",
                                                  "real_time",

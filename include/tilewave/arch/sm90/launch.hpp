@@ -13,6 +13,11 @@
 
 namespace tilewave::sm90 {
 
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// -arch=sm_90a compiles for compute_90 as well, to embed PTX.
+#error "tilewave's room sm90 is wgmma and other features of sm_90a alone: nvcc -gencode=arch=compute_90a,code=sm_90a"
+#endif
+
 #if defined(__CUDA_ARCH__)
 inline constexpr bool this_pass = true;
 #else

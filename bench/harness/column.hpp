@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Cells of the CSV and of the JSON: counts, numbers and words, each under the name of its column.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+namespace tilewave::bench {
+
+/// The layout that docs/benchmarking.md describes. Columns may be added to it; none is renamed.
+inline constexpr int schema_version = 2;
+
+using Cell = std::variant<std::int64_t, double, std::string>;
+
+struct Column {
+  std::string name;  // a number's carries its unit
+  Cell value;
+};
+using Columns = std::vector<Column>;
+
+/// Truth is 0 or 1; an enumerator is its word.
+template <class T>
+Cell cell_of(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return std::string(name_of(value));
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<std::int64_t>(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<double>(value);
+  } else {
+    return std::string(value);
+  }
+}
+
+/// Collects what each_column() of a config or a policy declares, in that order: visit(name, field), and
+/// visit.derived(name, value) for what follows from other fields or is chosen by the harness.
+struct ColumnWriter {
+  Columns columns;
+
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    columns.push_back({name, cell_of(value)});
+  }
+  template <class T>
+  void derived(const char* name, const T& value) {
+    (*this)(name, value);
+  }
+  /// A truth that has words.
+  void words(const char* name, bool value, const char* no, const char* yes) { (*this)(name, value ? yes : no); }
+};
+
+/// Six digits, as many as a measurement has; counts are exact.
+inline std::string text_of(const Cell& cell) {
+  if (const auto* number = std::get_if<double>(&cell)) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%.6g", std::isnan(*number) ? std::abs(*number) : *number);
+    return text;
+  }
+  const auto* count = std::get_if<std::int64_t>(&cell);
+  return count != nullptr ? std::to_string(*count) : std::get<std::string>(cell);
+}
+
+/// A field of CSV (RFC 4180): quoted where it has to be.
+inline std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == text.npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
+inline std::string csv_header(const Columns& row) {
+  std::string line;
+  for (const Column& column : row) line += (line.empty() ? "" : ",") + csv_field(column.name);
+  return line + "\n";
+}
+inline std::string csv_line(const Columns& row) {
+  std::string line;
+  for (const Column& column : row) line += (&column == row.data() ? "" : ",") + csv_field(text_of(column.value));
+  return line + "\n";
+}
+
+/// Throws if two rows have equal columns: nobody could tell them apart. A row has a name and identity(), its Columns.
+template <class Rows>
+void check_identities(const Rows& rows) {
+  std::map<std::string, std::string> seen;
+  for (const auto& row : rows) {
+    const auto [first, fresh] = seen.emplace(csv_line(row.identity()), row.name);
+    if (!fresh) throw std::logic_error("rows " + first->second + " and " + row.name + " differ in no column");
+  }
+}
+
+}  // namespace tilewave::bench

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// The choice of rows and the main of a benchmark of a row operation.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/harness/row_op.hpp"
+#include "bench/harness/tool.hpp"
+
+namespace tilewave::bench {
+
+/// The rows of the default sweep, in the order of its configs, then of the entries.
+template <class Op>
+std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o) {
+  using Entry = typename Op::Entry;
+  const std::span<const Entry* const> entries = Op::entries();
+  std::vector<RowOpPlan<Op>> plans;
+  int config_id = 0;
+  for (typename Op::Case c : Op::default_sweep(arch)) {
+    c.seed = o.seed;
+    // The library chooses for the whole config. It looks at shapes only, but wants to see tensors.
+    alignas(16) static std::byte somewhere[16];
+    const auto problem = Op::problem_of(c, {}, [](const TwinBuffer&) -> void* { return somewhere; });
+    c.rows = launched_rows(c.config_rows, c.columns);
+    std::vector<const Entry*> chosen;
+    std::string refusal;
+    const auto select = [&](std::span<const Entry* const> candidates) {
+      const Entry* entry = nullptr;
+      const Status status = Op::select(problem, candidates, facts_of(arch), entry);
+      if (status.ok()) {
+        chosen.push_back(entry);
+      } else {
+        refusal = std::string(name_of(status.code)) + ": " + status.reason;
+      }
+    };
+    if (o.policies == "all") {
+      for (std::size_t i = 0; i < entries.size(); ++i) select(entries.subspan(i, 1));
+    } else {
+      select(entries);
+    }
+    if (chosen.empty()) chosen.push_back(nullptr);
+    for (const Entry* entry : chosen) {
+      const std::string policy = entry != nullptr ? name_of(entry->policy) : "none";
+      plans.push_back({c, entry, config_id, name_of(c) + "/" + policy, entry != nullptr ? "" : refusal});
+    }
+    ++config_id;
+  }
+  return plans;
+}
+
+/// main of the benchmark of a row operation.
+template <class Op>
+int row_op_main(const char* about, int argc, char** argv) {
+  ToolOptions o;
+  MeasureOptions measure;
+  CLI::App app(about, tool_name);
+  declare(app, o, measure);
+  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+  const GoogleOptions google = initialize_google(app.remaining());
+  const ArchId arch = choose_arch(o.arch, Op::entries());
+  const std::string filter = benchmark::GetBenchmarkFilter();
+  const auto wanted = row_filter(filter);
+  std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o);
+  std::erase_if(rows, [&](const RowOpPlan<Op>& row) { return !wanted(row.name); });
+  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  RowLog log;
+  RowOpRunner<Op> runner(measure, std::ref(log));
+  return run_rows(rows, arch, google, log, [&](const RowOpPlan<Op>& row) { return runner.run(row); });
+}
+
+}  // namespace tilewave::bench

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Any kernel of any file: arguments by order, name and offset, buffers by pattern, and one clear error for a bad launch.
+#include "sim/launch_file.hpp"
+#include "test/catch_compat.hpp"
+
+namespace {
+
+using namespace isa_sim;
+using nlohmann::json;
+
+FileLaunch read(const json& description) { return read_launch(description, ISA_SIM_KERNELS, ISA_SIM_OBJDUMP); }
+
+json vector_add() {
+  return {{"file", "toys_gfx942.co"},
+          {"kernel", "vector_add"},
+          {"grid", 4},
+          {"block", json::array({256})},
+          {"buffers", {{"a", {{"bytes", 4000}, {"fill", "f32"}, {"write", false}}}}},
+          {"args", json::array({{{"buffer", "a"}}, {{"buffer", "a"}, {"offset", 0}}, {{"bytes", 4000}}, 1000})}};
+}
+
+std::string error_of(const json& description) {
+  try {
+    FileLaunch launch = read(description);
+    run_launch(launch.object, launch.launch, launch.memory, {});
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a launch file runs a kernel of a code object and of a fat binary") {
+  for (const char* arch : {"gfx942", "gfx950"})
+    for (const bool fat : {false, true}) {
+      json description = vector_add();
+      description["file"] = fat ? std::string("toys.hipfb") : std::string("toys_") + arch + ".co";
+      description["arch"] = arch;
+      FileLaunch run = read(description);
+      CHECK(run.object.arch == (std::string(arch) == "gfx942" ? Arch::gfx942 : Arch::gfx950));
+      run_launch(run.object, run.launch, run.memory, {});
+      REQUIRE(run.buffers.size() == 2);
+      const auto* a = reinterpret_cast<const float*>(run.buffers[0].second->data());
+      const auto* c = reinterpret_cast<const float*>(run.buffers[1].second->data());
+      int wrong = 0;
+      for (int i = 0; i < 1000; ++i) wrong += c[i] != 2 * a[i] || a[i] == 0;
+      CHECK(wrong == 0);
+      CHECK(run.hash(0) != run.hash(1));
+    }
+}
+
+TEST_CASE("arguments are named, or placed by offset, or come as text") {
+  const std::string names = list_kernels(read(vector_add()).object);
+  CHECK(names.find("vector_add") != std::string::npos);
+  json description = vector_add();
+  description["args"] = json::object({{"@0", {{"u64", 7}}}, {"@24", {{"hex", "0a0b"}}}});
+  const FileLaunch placed = read(description);
+  CHECK(placed.launch.kernarg[0] == 7);
+  CHECK(placed.launch.kernarg[25] == 0x0b);
+  CHECK(argument_from_text("buffer:64:bf16") == json{{"bytes", 64}, {"fill", "bf16"}});
+  CHECK(argument_from_text("n=f32:1.5") == json{{"name", "n"}, {"value", {{"f32", 1.5}}}});
+  CHECK(argument_from_text("12") == json(12));
+}
+
+TEST_CASE("hidden arguments describe the launch") {
+  CodeObject object;
+  object.kernels["k.kd"].kernarg_bytes = 64;
+  object.arguments["k.kd"] = {{"", "by_value", 0, 8},
+                              {"", "hidden_block_count_y", 8, 4},
+                              {"", "hidden_group_size_x", 12, 2},
+                              {"", "hidden_grid_dims", 14, 2},
+                              {"", "hidden_dynamic_lds_size", 16, 4}};
+  const auto segment = hidden_arguments(object, {"k.kd", {3, 5, 1}, {192, 1, 1}, 1024, {}});
+  const auto at = [&](std::size_t i) { return segment[i] | segment[i + 1] << 8; };
+  CHECK(at(8) == 5);
+  CHECK(at(12) == 192);
+  CHECK(at(14) == 2);
+  CHECK(at(16) == 1024);
+}
+
+TEST_CASE("a bad launch is one clear error") {
+  CHECK(error_of(vector_add()).empty());
+  struct Broken {
+    const char* field;
+    json value;
+    const char* said;
+  };
+  for (const Broken& b :
+       {Broken{"kernel", "no_such", "has no kernel no_such"}, Broken{"file", "none.co", "cannot read"},
+        Broken{"args", json::array({1, 2, 3, 4, 5}), "more arguments"},
+        Broken{"args", json::array({1, 2}), "has 4 arguments, given 2"}, Broken{"args", {{"zz", 1}}, "no argument zz"},
+        Broken{"args", json::array({{{"bytes", 8}, {"fill", "prime"}}, 1, 1, 1}), "unknown fill prime"},
+        Broken{"args", json::array({{{"f31", 8}}, 1, 1, 1}), "unknown kind f31"},
+        Broken{"grid", json::array({1, 1, 1, 1}), "one to three"}, Broken{"arch", "gfx950", "another chip"}}) {
+    json description = vector_add();
+    description[b.field] = b.value;
+    INFO(b.said << ": " << error_of(description));
+    CHECK(error_of(description).find(b.said) != std::string::npos);
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/campaign/campaign.hpp"
+
+#include "test/catch_compat.hpp"
+#include "test/tools/tilewave/samples.hpp"
+#include "tools/tilewave/campaign/memory.hpp"
+#include "tools/tilewave/campaign/proposal.hpp"
+#include "tools/tilewave/campaign/rules.hpp"
+
+namespace {
+using namespace tilewave::tool;
+using tilewave::test::fuzz;
+using tilewave::test::status_of;
+
+Manifest sample_manifest() {
+  Manifest m;
+  m.name = "pa_hip_sm90_20260416", m.target_op = "paged_attention", m.target_backend = "HIP", m.target_gpu = "sm90";
+  m.benchmark_command = "bench \"x\" | cat", m.repository = "/r", m.worktree = "/w";
+  m.kernel_source = {"a.hpp", "b: c.hpp"}, m.max_iterations = 10, m.created = "2026-04-16 10:00";
+  return m;
+}
+
+Round round_with(int number, const std::string& status) {
+  Round r;
+  r.number = number, r.status = status, r.commit = "c" + std::to_string(number), r.date = "2026-04-16 10:00";
+  r.proposal.hypothesis = "load \"K\" earlier", r.proposal.bucket = "K1", r.proposal.direction = "prefetch";
+  r.us = 10, r.best_us = 11, r.score = 1.1, r.classes = {{"mtp=1", 10}};
+  return r;
+}
+
+State after(const std::vector<std::string>& statuses) {
+  State s;
+  conclude_round(s, round_with(1, "baseline"));
+  for (const std::string& status : statuses)
+    conclude_round(s, round_with(static_cast<int>(s.rounds.size()) + 1, status));
+  return s;
+}
+}  // namespace
+
+TEST_CASE("a manifest is read as it was written, and nothing else is") {
+  const std::string yaml = yaml_of(sample_manifest());
+  const Manifest m = parse_manifest(yaml, "m");
+  CHECK(yaml_of(m) == yaml);
+  CHECK(m.kernel_source == std::vector<std::string>{"a.hpp", "b: c.hpp"});
+  CHECK(m.max_iterations == 10);
+  CHECK(m.performance_target.empty());
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = yaml;
+    text.replace(text.find(from), from.size(), to);
+    return status_of([&] { parse_manifest(text, "m"); });
+  };
+  CHECK(with("max_iterations: 10", "max_iterations: 120") == Exit::usage);
+  CHECK(with("max_iterations: 10", "max_iterations: ten") == Exit::usage);
+  CHECK(with("git_commit: true", "git_commit: perhaps") == Exit::usage);
+  CHECK(with("\"sm90\"", "\"../sm90\"") == Exit::usage);
+  CHECK(with("timeout: \"1h\"", "timeout: \"soon\"") == Exit::usage);
+  CHECK(with("target_op:", "target_opp:") == Exit::usage);
+  CHECK(with("target_op: \"paged_attention\"\n", "") == Exit::usage);
+  CHECK(with("target_op: \"paged_attention\"", "target_op: [1, 2]") == Exit::usage);
+  CHECK(fuzz(yaml, [](const std::string& text) { parse_manifest(text, "m"); }) > 0);
+}
+
+TEST_CASE("regressions in a row are counted, everything else starts over") {
+  CHECK(after({"discard", "discard"}).consecutive_regressions == 2);
+  CHECK(after({"discard", "tie"}).consecutive_regressions == 0);
+  CHECK(after({"discard", "failed"}).recent_regressions.empty());
+  CHECK(after({"discard", "incorrect", "discard"}).consecutive_regressions == 1);
+  const State kept = after({"discard", "keep"});
+  CHECK(kept.consecutive_regressions == 0);
+  CHECK(kept.best_commit == "c3");
+  CHECK(kept.best_round == 3);
+  CHECK(after({"keep", "split"}).best_commit == "c2");
+  const State five = after({"discard", "discard", "discard", "discard", "discard"});
+  CHECK(five.recent_regressions.size() == 5);
+  CHECK(stop_reason(five, sample_manifest(), nullptr) == "5 consecutive measured regressions");
+  CHECK(stop_reason(after({"discard", "discard", "discard", "discard"}), sample_manifest(), nullptr).empty());
+  Manifest m = sample_manifest();
+  m.max_iterations = 2;
+  CHECK(stop_reason(after({"tie"}), m, nullptr).empty());
+  CHECK(stop_reason(after({"tie", "tie"}), m, nullptr) == "max_iterations = 2");
+}
+
+TEST_CASE("two rollbacks in a row ask for another direction") {
+  CHECK(stagnation_hint(after({"tie"})).empty());
+  CHECK(stagnation_hint(after({"tie", "discard"})).find("another direction than prefetch") != std::string::npos);
+  CHECK(stagnation_hint(after({"tie", "discard", "keep"})).empty());
+}
+
+TEST_CASE("a performance target is reached in the geometric mean") {
+  const Csv rows = parse_csv("us,tflops,roof_pct\n10,400,50\n40,900,80\n", "x");
+  CHECK(target_reached("> 599 TFLOPS", rows));
+  CHECK_FALSE(target_reached("> 601 TFLOPS", rows));
+  CHECK(target_reached("> 60 %", rows));
+  CHECK(target_reached("< 20.1 us", rows));
+  CHECK_FALSE(target_reached("< 19.9 us", rows));
+  CHECK_FALSE(target_reached("", rows));
+  for (const char* bad : {"fast", "> TFLOPS", "> 5", "= 5 us", ">= 5 us", "> 5 GB/s"}) {
+    CHECK(status_of([&] { target_reached(bad, rows); }) == Exit::usage);
+  }
+}
+
+TEST_CASE("ideas that gain in the benchmark alone are not tried") {
+  Proposal p;
+  p.hypothesis = "x", p.bucket = "K3";
+  check(p);
+  const auto refused = [](Proposal q) { return status_of([&] { check(q); }) == Exit::usage; };
+  for (const char* bucket : {"W2", "W3", "", "K5", "W1"}) {
+    p.bucket = bucket;
+    CHECK(refused(p));
+  }
+  p.hit_rate = 0.4, p.bucket = "W1";
+  CHECK(refused(p));
+  p.hit_rate = 1;
+  check(p);
+  p.hypothesis = " ";
+  CHECK(refused(p));
+}
+
+TEST_CASE("state, memory and proposals are read as written, and broken ones are named") {
+  State s = after({"keep", "discard", "tie"});
+  s.stage = Stage::measuring, s.current = round_with(5, ""), s.current.proposal.hit_rate = 0.75,
+  s.current.files = {"a b"};
+  const std::string json = json_of(s);
+  CHECK(json_of(parse_state(json, "s")) == json);
+  CHECK(status_of([] { parse_state("{}", "s"); }) == Exit::usage);
+  std::string skipped = json;
+  skipped.replace(skipped.find("\"round\": 3"), 10, "\"round\": 9");
+  CHECK(status_of([&] { parse_state(skipped, "s"); }) == Exit::usage);
+  CHECK(fuzz(json, [](const std::string& text) { json_of(parse_state(text, "s")); }) > 0);
+  const std::string proposal = R"({"hypothesis": "x", "bucket": "K1", "target": "mtp=1", "hit_rate": 0.5})";
+  CHECK(parse_proposal(proposal, "p").hit_rate == 0.5);
+  CHECK(status_of([] { parse_proposal(R"({"hypothesis": "x", "bucket": "K1", "speed": 1})", "p"); }) == Exit::usage);
+  CHECK(fuzz(proposal, [](const std::string& text) { parse_proposal(text, "p"); }) > 0);
+  CHECK_FALSE(is_masked(R"({"version": 1, "masked": false})", "m"));
+  CHECK(fuzz(R"({"version": 1, "masked": true, "hypothesis": "a text long enough to be damaged without harm"})",
+             [](const std::string& text) { is_masked(text, "m"); }, 300) > 0);
+}
+
+TEST_CASE("the final report holds the headline against the real workload") {
+  State s = after({"keep"});
+  CHECK(final_report(s).find("Inflation gap: 0.00 %") != std::string::npos);
+  s.rounds[1].proposal.real_gain_pct = 4;
+  const std::string report = final_report(s);
+  CHECK(report.find("Headline gain: +10.00 %") != std::string::npos);
+  CHECK(report.find("Inflation gap: 6.00 %") != std::string::npos);
+  CHECK(report.find("roll back") != std::string::npos);
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "test/catch_compat.hpp"
+#include "test/tools/tilewave/samples.hpp"
+#include "tools/tilewave/campaign/rules.hpp"
+#include "tools/tilewave/report/page.hpp"
+
+namespace {
+using namespace tilewave::tool;
+using tilewave::test::Approx;
+using tilewave::test::fuzz;
+using tilewave::test::status_of;
+
+const std::string rows = "mtp,us,err,gbps,roof_pct\n1,10,0,100,50\n1,40,0,400,nan\n2,nan,1,nan,nan\n";
+bool has(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
+}  // namespace
+
+TEST_CASE("classes are summed up by geometric means of the rows that have a number") {
+  const auto classes = summarise(parse_csv(rows, "x.csv"), {});
+  REQUIRE(classes.size() == 2);
+  CHECK(*classes[0].us == Approx(20));
+  CHECK(*classes[0].gbps == Approx(200));
+  CHECK(*classes[0].roof_pct == Approx(50));
+  CHECK_FALSE(classes[0].tflops.has_value());
+  CHECK(classes[1].wrong == 1);
+  CHECK(classes[1].untimed == 1);
+  CHECK_FALSE(classes[1].us.has_value());
+}
+
+TEST_CASE("a ledger is a table of kernels by models") {
+  const std::string html =
+      ledger_html(parse_csv("kernel,model,us,baseline_us\nsoftmax,A<B,1,2\nsoftmax,A<B,1,8\nnorm,C,2,1\n", "l.csv"));
+  CHECK(has(html, "<th>A&lt;B</th>"));
+  CHECK(has(html, "4.00 (2)"));
+  CHECK(has(html, "0.50 (1)"));
+  CHECK(status_of([] { ledger_html(parse_csv("kernel,model,speedup\na,b,0\n", "l.csv")); }) == Exit::usage);
+  CHECK(status_of([] { ledger_html(parse_csv("kernel,model\na,b\n", "l.csv")); }) == Exit::usage);
+}
+
+TEST_CASE("a campaign shows its history by class") {
+  State s;
+  Round r;
+  r.number = 1, r.status = "baseline", r.commit = "c", r.us = 10, r.classes = {{"mtp=1", 10}},
+  r.proposal.hypothesis = "<script>";
+  conclude_round(s, r);
+  r.number = 2, r.status = "keep", r.us = 8, r.classes = {{"mtp=1", 8}};
+  conclude_round(s, r);
+  const std::string html = campaign_html("c", s);
+  CHECK(has(html, "round 2, keep: mtp=1, 8.000 us"));
+  CHECK(has(html, "&lt;script&gt;"));
+  CHECK_FALSE(has(html, "<script>"));
+}
+
+TEST_CASE("any bytes make the page or an error") {
+  CHECK(fuzz(
+            rows,
+            [](const std::string& text) {
+              const std::string page =
+                  page_html("t", {summary_html(parse_csv(text, "x"), {}, nullptr), table_html(parse_csv(text, "x"))});
+              if (page.find("</html>") == std::string::npos) throw std::logic_error("half a page");
+            },
+            600) > 0);
+  CHECK(fuzz(
+            "kernel,model,speedup\nsoftmax,llama,1.5\nnorm,llama,0.9\n",
+            [](const std::string& text) { ledger_html(parse_csv(text, "x")); }, 600) > 0);
+}

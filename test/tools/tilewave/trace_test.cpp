@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// Files in the shape of what rocprofv3 writes.
+#include <filesystem>
+
+#include "test/catch_compat.hpp"
+#include "test/tools/tilewave/samples.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/profile.hpp"
+
+namespace {
+using namespace tilewave::tool;
+using tilewave::test::Approx;
+using tilewave::test::fuzz;
+using tilewave::test::status_of;
+
+const std::string code = R"json({"code": [["; void decode<1>(int)", 0, 0, "", 1, 0, 0, 0, 0, 0],
+ ["s_waitcnt vmcnt(0) lgkmcnt(0)", 0, 1, "kernel.hpp:81", 1, 256, 10, 5000, 4900, 5],
+ ["global_load_dwordx4 v[0:3], v4, s[0:1]", 0, 2, "kernel.hpp:80", 1, 264, 10, 400, 100, 0],
+ ["v_mfma_f32_16x16x32_bf16 a[0:3], v[0:3], v[4:7], a[0:3]", 0, 3, "kernel.hpp:81", 1, 272, 20, 600, 200, 0],
+ ["s_endpgm", 0, 4, "", 1, 280, 1, 10, 0, 0]], "version": "3.0.0",
+ "header": "ISA, _, LineNumber, Source, Codeobj, Vaddr, Hit, Latency, Stall, Idle"})json";
+const std::string wave =
+    R"json({"name": "w", "duration": 2000, "num_insts": 41, "num_stitched": 41, "wave": {"begin": 5, "end": 2005, "cu": 1,
+ "simd": 0, "slot": 0, "id": 0, "instructions": [[5, 9, 0, 1320, 1]], "timeline": [[1, 100], [2, 500], [3, 1320], [4, 80]], "waitcnt": []}})json";
+const std::string counters =
+    "\"Correlation_Id\",\"Dispatch_Id\",\"Kernel_Name\",\"Counter_Name\",\"Counter_Value\"\n"
+    "1,1,\"decode\",\"TCC_HIT_sum\",30\n1,1,\"decode\",\"TCC_MISS_sum\",70\n2,2,\"decode\",\"TCC_HIT_sum\",10\n2,2,\"decode\",\"TCC_MISS_sum\",90\n";
+const std::string times =
+    "\"Kind\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\",\"LDS_Block_Size\",\"Scratch_Size\",\"VGPR_Count\",\"Accum_VGPR_Count\","
+    "\"Workgroup_Size_X\",\"Workgroup_Size_Y\",\"Workgroup_Size_Z\"\n\"KERNEL_DISPATCH\",\"decode\",1000,11000,32768,0,124,4,256,1,1\n";
+
+KernelTime launch(double vgpr, double accum, double lds, double block) {
+  KernelTime k;
+  k.name = "k", k.calls = 1,
+  k.launch = {{"vgpr", vgpr}, {"accum_vgpr", accum}, {"lds_bytes", lds}, {"workgroup", block}};
+  return k;
+}
+}  // namespace
+
+TEST_CASE("a thread trace gives hot spots, stall classes and wave states by the profiler's enum") {
+  const ThreadTrace t = parse_code(code, "code.json");
+  CHECK(t.kernel == "void decode<1>(int)");
+  CHECK(t.code.size() == 4);
+  CHECK(t.mapped == 3);
+  CHECK(t.latency == 6010);
+  CHECK(t.stall == 5200);
+  const auto spots = by_instruction(t, 10);
+  REQUIRE(spots.size() == 3);
+  CHECK(spots[0].what == "s_waitcnt vmcnt(0) lgkmcnt(0)");
+  CHECK(spots[0].kind == "VMEM-wait");
+  const auto lines = by_source(t, 1);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].what == "kernel.hpp:81");
+  CHECK(lines[0].stall == 5100);
+  CHECK(lines[0].kind == "VMEM-wait");
+  const Wave w = parse_wave(wave, "w.json");
+  CHECK(w.states == std::array<std::int64_t, 5>{0, 100, 500, 1320, 80});
+  CHECK(std::string(wave_states[3]) == "WAIT");
+}
+
+TEST_CASE("stall classes go by mnemonic, first match first") {
+  const std::pair<const char*, const char*> cases[] = {{"s_waitcnt lgkmcnt(0)", "LDS/SMEM-wait"},
+                                                       {"s_waitcnt expcnt(0)", "EXP-wait"},
+                                                       {"s_waitcnt 0", "waitcnt"},
+                                                       {"s_barrier", "barrier"},
+                                                       {"buffer_load_dword v0", "VMEM-load"},
+                                                       {"flat_store_dword v0", "VMEM-store"},
+                                                       {"ds_read_b128 v0", "LDS"},
+                                                       {"s_load_dwordx2 s[0:1]", "SMEM"},
+                                                       {"v_fma_f32 v0", "MFMA/FMA"},
+                                                       {"v_add_u32 v0", "other"}};
+  for (const auto& [text, expected] : cases) CHECK(std::string(stall_class(text)) == expected);
+}
+
+TEST_CASE("occupancy names its limiter and the registers of the next step") {
+  const auto chips = all_chips();
+  const Chip &mi300 = chip_of(chips, "gfx942"), &mi350 = chip_of(chips, "gfx950");
+  const auto a = occupancy_of(launch(172, 4, 0, 256), mi350);
+  CHECK(a->waves == 2);
+  CHECK(a->limiter == "registers");
+  CHECK(a->target == 168);
+  CHECK(occupancy_of(launch(251, 6, 0, 256), mi350)->waves == 1);
+  CHECK(occupancy_of(launch(251, 6, 0, 256), mi350)->target == 256);
+  CHECK(occupancy_of(launch(32, 0, 0, 256), mi350)->limiter == "the hardware");
+  const auto lds = occupancy_of(launch(64, 0, 32768, 256), mi300);  // two blocks of four waves on four SIMDs
+  CHECK(lds->waves == 2);
+  CHECK(lds->limiter == "LDS");
+  CHECK(occupancy_of(launch(64, 0, 32768, 256), mi350)->waves == 5);
+  KernelTime unknown;
+  unknown.name = "k", unknown.calls = 1;
+  CHECK_FALSE(occupancy_of(unknown, mi300).has_value());
+}
+
+TEST_CASE("counters are summed by kernel") {
+  const Counters c = parse_counters(counters, "c.csv");
+  CHECK(c.sums.at("decode").at("TCC_HIT_sum") == 40);
+  CHECK(c.dispatches.at("decode") == 2);
+}
+
+TEST_CASE("a report says what was in the trace and nothing else") {
+  const auto folder = std::filesystem::temp_directory_path() / "tilewave_trace_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder / "ui_output_agent_1_dispatch_2");
+  CHECK(status_of([&] { read_profile(folder.string()); }) == Exit::usage);
+  write_atomically(folder / "out_kernel_trace.csv", times);
+  const auto chips = all_chips();
+  const Chip& chip = chip_of(chips, "gfx942");
+  std::string report = report_md(read_profile(folder.string()), &chip, "T", 5);
+  CHECK(report.find("| decode | 1 | 10.000 |") != std::string::npos);
+  CHECK(report.find("## 1. Wave states\nNot in the trace") != std::string::npos);
+  write_atomically(folder / "ui_output_agent_1_dispatch_2" / "code.json", code);
+  CHECK(status_of([&] { read_profile(folder.string()); }) == Exit::usage);  // an empty shell
+  write_atomically(folder / "ui_output_agent_1_dispatch_2" / "se0_sm0_sl0_wv0.json", wave);
+  write_atomically(folder / "pass_1" / "out_counter_collection.csv", counters);
+  const Profile profile = read_profile(folder.string());
+  report = report_md(profile, &chip, "T", 5);
+  CHECK(report.find("| EXEC | 500 | 25.0 % |") != std::string::npos);
+  CHECK(report.find("| L2 hit rate | 0.2000 |") != std::string::npos);
+  CHECK(report.find("1. VMEM-wait: 81.5 % of all cycles stall here") != std::string::npos);
+  CHECK(report_json(profile, nullptr, 5).find("\"occupancy\": null") != std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("any bytes make the parsers of traces return or refuse") {
+  CHECK(status_of([] { parse_code(R"({"code": []})", "c"); }) == Exit::usage);
+  CHECK(status_of([] { parse_code(R"({"code": [["s_nop", 0, 1, "", 1, 2, 1, 5, 6, 0]]})", "c"); }) == Exit::usage);
+  CHECK(status_of([] { parse_wave(R"({"duration": 1, "num_insts": 1, "wave": {"timeline": [[5, 1]]}})", "w"); }) ==
+        Exit::usage);
+  CHECK(fuzz(code, [](const std::string& text) { by_source(parse_code(text, "c"), 5); }) > 0);
+  CHECK(fuzz(wave, [](const std::string& text) { parse_wave(text, "w"); }) > 0);
+  CHECK(fuzz(counters, [](const std::string& text) {
+          if (parse_counters(text, "c").sums.empty()) throw std::logic_error("no counter, no error");
+        }) > 0);
+}

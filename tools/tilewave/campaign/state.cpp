@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/campaign/state.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/json.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+constexpr const char* schema = "tilewave.campaign/1";
+const std::vector<std::string> stages{"idle", "proposing", "measuring", "closing"};
+const std::vector<std::string> statuses{"",      "baseline",  "keep",   "discard", "tie",
+                                        "split", "incorrect", "failed", "rejected"};
+
+Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+std::optional<double> optional_member(const Json& json, const char* key, const std::string& source) {
+  if (member(json, key, source).is_null()) return std::nullopt;
+  return number_member(json, key, source);
+}
+
+Json to_json(const Round& r) {
+  const Proposal& p = r.proposal;
+  Json classes = Json::object();
+  for (const auto& [name, us] : r.classes) classes[name] = us;
+  return {{"round", r.number},
+          {"date", r.date},
+          {"status", r.status},
+          {"commit", r.commit},
+          {"reason", r.reason},
+          {"hypothesis", p.hypothesis},
+          {"bucket", p.bucket},
+          {"target", p.target},
+          {"direction", p.direction},
+          {"tip", p.tip},
+          {"real_gain_pct", optional_json(p.real_gain_pct)},
+          {"hit_rate", optional_json(p.hit_rate)},
+          {"fix_attempts", r.fix_attempts},
+          {"score", r.score},
+          {"total", r.total},
+          {"us", r.us},
+          {"gpu_us", r.gpu_us},
+          {"best_us", r.best_us},
+          {"best_gpu_us", r.best_gpu_us},
+          {"kernel", r.kernel},
+          {"files", r.files},
+          {"classes", classes}};
+}
+
+Round round_of(const Json& json, const std::string& source) {
+  Round r;
+  r.number = static_cast<int>(integer_member(json, "round", source));
+  r.date = text_member(json, "date", source), r.status = text_member(json, "status", source);
+  if (!contains(statuses, r.status))
+    refuse(fmt::format("{}: '{}' is no status of a round", source, printable(r.status)));
+  r.commit = text_member(json, "commit", source), r.reason = text_member(json, "reason", source);
+  Proposal& p = r.proposal;
+  p.hypothesis = text_member(json, "hypothesis", source), p.bucket = text_member(json, "bucket", source);
+  p.target = text_member(json, "target", source), p.direction = text_member(json, "direction", source);
+  p.tip = text_member(json, "tip", source);
+  p.real_gain_pct = optional_member(json, "real_gain_pct", source),
+  p.hit_rate = optional_member(json, "hit_rate", source);
+  r.fix_attempts = static_cast<int>(integer_member(json, "fix_attempts", source));
+  r.score = number_member(json, "score", source), r.total = number_member(json, "total", source);
+  r.us = number_member(json, "us", source), r.gpu_us = number_member(json, "gpu_us", source);
+  r.best_us = number_member(json, "best_us", source), r.best_gpu_us = number_member(json, "best_gpu_us", source);
+  r.kernel = text_member(json, "kernel", source);
+  for (const Json& file : list_member(json, "files", source)) {
+    if (!file.is_string()) refuse(source + ": a file without a name");
+    r.files.push_back(file.get<std::string>());
+  }
+  const Json& classes = member(json, "classes", source);
+  if (!classes.is_object()) refuse(source + ": 'classes' is no object");
+  for (const auto& [name, us] : classes.items()) {
+    if (!us.is_number()) refuse(source + ": a class without a time");
+    r.classes[name] = us.get<double>();
+  }
+  return r;
+}
+
+std::vector<Round> rounds_of(const Json& json, const char* key, const std::string& source) {
+  std::vector<Round> rounds;
+  for (const Json& item : list_member(json, key, source)) rounds.push_back(round_of(item, source));
+  return rounds;
+}
+
+}  // namespace
+
+void check(const Proposal& p) {
+  static const std::vector<std::string> good{"K1", "K2", "K3", "K4", "W1"};
+  if (trim(p.hypothesis).empty()) refuse("a round needs a hypothesis, in one sentence");
+  if (p.bucket == "W2" || p.bucket == "W3") refuse(p.bucket + " gains in the benchmark's loop alone: it is not tried");
+  if (!contains(good, p.bucket)) refuse(fmt::format("bucket '{}' is none of K1, K2, K3, K4, W1", printable(p.bucket)));
+  if (p.bucket == "W1" && !p.hit_rate) refuse("a cache (W1) needs its hit rate over four real steps");
+  if (p.hit_rate && !(*p.hit_rate >= 0.5 && *p.hit_rate <= 1))
+    refuse("a cache that less than every second real step hits is not tried");
+}
+
+std::string json_of(const State& s) {
+  Json rounds = Json::array(), recent = Json::array();
+  for (const Round& r : s.rounds) rounds.push_back(to_json(r));
+  for (const Round& r : s.recent_regressions) recent.push_back(to_json(r));
+  return dump({{"schema", schema},
+               {"BEST_COMMIT", s.best_commit},
+               {"best_round", s.best_round},
+               {"CONSECUTIVE_REGRESSIONS", s.consecutive_regressions},
+               {"consecutive_rollbacks", s.consecutive_rollbacks},
+               {"RECENT_REGRESSIONS", recent},
+               {"stopped", s.stopped},
+               {"stage", stages[static_cast<std::size_t>(s.stage)]},
+               {"current", s.stage == Stage::idle ? Json() : to_json(s.current)},
+               {"rounds", rounds},
+               {"fixed", s.fixed}});
+}
+
+State parse_state(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  if (text_member(json, "schema", source) != schema) refuse(source + " is no state of a campaign");
+  State s;
+  s.fixed = text_member(json, "fixed", source), s.best_commit = text_member(json, "BEST_COMMIT", source);
+  s.best_round = static_cast<int>(integer_member(json, "best_round", source));
+  s.consecutive_regressions = static_cast<int>(integer_member(json, "CONSECUTIVE_REGRESSIONS", source));
+  s.consecutive_rollbacks = static_cast<int>(integer_member(json, "consecutive_rollbacks", source));
+  s.recent_regressions = rounds_of(json, "RECENT_REGRESSIONS", source), s.rounds = rounds_of(json, "rounds", source);
+  s.stopped = text_member(json, "stopped", source);
+  const auto stage = std::find(stages.begin(), stages.end(), text_member(json, "stage", source));
+  if (stage == stages.end()) refuse(source + ": no such stage");
+  s.stage = static_cast<Stage>(stage - stages.begin());
+  if (s.stage != Stage::idle) s.current = round_of(member(json, "current", source), source);
+  for (std::size_t i = 0; i < s.rounds.size(); ++i) {
+    if (s.rounds[i].number != static_cast<int>(i) + 1)
+      refuse(fmt::format("{}: round {} stands where {} should", source, s.rounds[i].number, i + 1));
+  }
+  if (s.best_round < 0 || s.best_round > static_cast<int>(s.rounds.size()))
+    refuse(source + ": the best round is none of its rounds");
+  if ((s.best_round == 0) != s.rounds.empty()) refuse(source + ": rounds without a baseline");
+  if (s.stage != Stage::idle && s.current.number != static_cast<int>(s.rounds.size()) + 1)
+    refuse(source + ": the current round is not the next");
+  return s;
+}
+
+}  // namespace tilewave::tool

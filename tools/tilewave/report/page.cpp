@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/report/page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/svg.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+/// Of positive numbers; nothing if there is none.
+class Mean {
+ public:
+  void add(double value) {
+    if (std::isfinite(value) && value > 0) sum_ += std::log(value), ++count_;
+  }
+  std::optional<double> get() const { return count_ > 0 ? std::optional(std::exp(sum_ / count_)) : std::nullopt; }
+  int count() const { return count_; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+using Cells = std::vector<std::string>;
+
+/// Cells are HTML already. On a phone the table scrolls by itself, not the page.
+std::string table(const Cells& head, const std::vector<Cells>& rows) {
+  std::string out = "<div class=scroll><table><thead><tr>";
+  for (const std::string& cell : head) out += "<th>" + cell + "</th>";
+  out += "</tr></thead><tbody>\n";
+  for (const Cells& row : rows) {
+    out += "<tr>";
+    for (const std::string& cell : row) {
+      const bool figure = !cell.empty() && number(split(cell, ' ').front()).has_value();
+      out += (figure ? "<td class=n>" : "<td>") + cell + "</td>";
+    }
+    out += "</tr>\n";
+  }
+  return out + "</tbody></table></div>\n";
+}
+
+std::string shown(const std::optional<double>& value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+}
+
+std::string class_of(const Csv& csv, std::size_t row, const std::vector<std::size_t>& columns) {
+  std::vector<std::string> words;
+  for (const std::size_t c : columns) words.push_back(csv.columns[c] + "=" + csv.rows[row][c]);
+  return words.empty() ? "all" : join(words, " ");
+}
+
+/// Time of each class over the rounds that measured it; kept rounds are filled.
+std::string history_svg(const State& state) {
+  constexpr double width = 860, height = 320, left = 70, right = 20, top = 20, bottom = 40;
+  double least = 1e300, most = 0;
+  std::map<std::string, std::string> lines;
+  for (const Round& r : state.rounds) {
+    for (const auto& [name, us] : r.classes) {
+      if (us > 0) least = std::min(least, us), most = std::max(most, us);
+    }
+  }
+  if (!(most > 0)) return "";
+  const double low = std::log(least * 0.95), high = std::log(most * 1.05),
+               last = std::max<double>(2, static_cast<double>(state.rounds.size()));
+  const auto x = [&](int round) { return left + (width - left - right) * (round - 1) / (last - 1); };
+  const auto y = [&](double us) {
+    return height - bottom - (height - top - bottom) * (std::log(us) - low) / (high - low);
+  };
+  std::string points,
+      out = fmt::format(
+          "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' role='img' aria-label='time by class over rounds'>\n",
+          width, height);
+  for (const double us : {least, std::sqrt(least * most), most})
+    out += fmt::format(
+        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#ddd'/><text x='{}' y='{:.1f}' text-anchor='end'>{:.4g} us</text>\n",
+        left, width - right, y(us), y(us), left - 6, y(us) + 4, us);
+  std::map<std::string, std::size_t> colours;
+  for (const Round& r : state.rounds) {
+    const bool kept = r.status == "keep" || r.status == "baseline";
+    for (const auto& [name, us] : r.classes) {
+      if (!(us > 0)) continue;
+      const std::size_t colour = colours.try_emplace(name, colours.size()).first->second;
+      if (kept) lines[name] += fmt::format("{:.1f},{:.1f} ", x(r.number), y(us));
+      points += fmt::format(
+          "<circle cx='{:.1f}' cy='{:.1f}' r='4' stroke='{}' fill='{}'><title>round {}, {}: {}, {:.3f} us</title></circle>\n",
+          x(r.number), y(us), colour_of(colour), kept ? colour_of(colour) : "white", r.number, r.status, escaped(name),
+          us);
+    }
+  }
+  for (const auto& [name, path] : lines)
+    out += fmt::format("<polyline points='{}' fill='none' stroke='{}'/>\n", path, colour_of(colours.at(name)));
+  return out + points +
+         fmt::format("<text x='{}' y='{}' text-anchor='middle'>round</text></svg>\n", (left + width - right) / 2,
+                     height - 10);
+}
+
+}  // namespace
+
+std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::string>& by) {
+  const std::size_t us = csv.need("us"), err = csv.need("err");
+  std::vector<std::size_t> columns;
+  for (const std::string& c : by.empty() ? class_columns() : by) {
+    if (!by.empty()) csv.need(c);
+    if (const auto at = csv.find(c)) columns.push_back(*at);
+  }
+  struct Means {
+    Mean us, gbps, tflops, roof;
+  };
+  std::vector<ClassSummary> classes;
+  std::vector<Means> means;
+  std::map<std::string, std::size_t> at;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const std::string name = class_of(csv, r, columns);
+    const auto [found, fresh] = at.try_emplace(name, classes.size());
+    if (fresh) classes.emplace_back().name = name, means.emplace_back();
+    ClassSummary& c = classes[found->second];
+    Means& m = means[found->second];
+    ++c.rows;
+    c.wrong += !(csv.need_number(r, err) == 0);
+    const double time = csv.need_number(r, us);
+    c.untimed += !(std::isfinite(time) && time > 0);
+    const auto add = [&](Mean& mean, const char* column) {
+      if (const auto i = csv.find(column)) mean.add(csv.need_number(r, *i));
+    };
+    m.us.add(time), add(m.gbps, "gbps"), add(m.tflops, "tflops"), add(m.roof, "roof_pct");
+  }
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    classes[i].us = means[i].us.get(), classes[i].gbps = means[i].gbps.get();
+    classes[i].tflops = means[i].tflops.get(), classes[i].roof_pct = means[i].roof.get();
+  }
+  return classes;
+}
+
+std::string summary_html(const Csv& csv, const std::vector<std::string>& by, const Roof* roof) {
+  std::vector<Cells> rows;
+  std::size_t timed = 0;
+  for (const ClassSummary& c : summarise(csv, by)) {
+    timed += c.rows - c.untimed;
+    rows.push_back({escaped(c.name), std::to_string(c.rows),
+                    c.wrong > 0 ? fmt::format("<b class=bad>{}</b>", c.wrong) : "0", shown(c.us, 3), shown(c.gbps, 1),
+                    shown(c.tflops, 2), shown(c.roof_pct, 1)});
+  }
+  std::string out = fmt::format("<h2>{}</h2>\n<p>{} rows, {} of them timed; geometric means by class.</p>\n",
+                                escaped(csv.source), csv.rows.size(), timed);
+  out += table({"class", "rows", "wrong", "us", "GB/s", "TFLOP/s", "% of roof"}, rows);
+  if (roof != nullptr && timed > 0) {
+    std::size_t untimed = 0;
+    out += roofline_svg(*roof, points_of(csv, by, untimed));
+  }
+  return out;
+}
+
+std::string comparison_html(const std::string& base, const std::string& cand, const Comparison& c) {
+  std::string out = fmt::format("<h2>{} over {}</h2>\n<p><b>{}</b>: {}</p>\n", escaped(cand), escaped(base),
+                                word_of(c.verdict), escaped(c.reason));
+  std::vector<Cells> rows;
+  for (const ClassResult& r : c.classes) {
+    rows.push_back({escaped(r.name), std::to_string(r.rows.size()), fmt::format("{:.3f}", r.base_us),
+                    fmt::format("{:.3f}", r.cand_us), fmt::format("{:.3f}", 1 / r.ratio),
+                    fmt::format("{:.2f} %", r.noise * 100), fmt::format("{:.3f}", 1 / r.worst)});
+  }
+  return rows.empty() ? out : out + table({"class", "rows", "base us", "us", "speedup", "noise", "worst row"}, rows);
+}
+
+std::string campaign_html(const std::string& name, const State& s) {
+  std::string out = fmt::format("<h2>Campaign {}</h2>\n<p>{} rounds{}</p>\n", escaped(name), s.rounds.size(),
+                                s.stopped.empty() ? "" : "; stopped: " + escaped(s.stopped));
+  std::vector<Cells> rows;
+  for (const Round& r : s.rounds) {
+    rows.push_back({std::to_string(r.number), escaped(r.date), r.status == "keep" ? "<b>keep</b>" : escaped(r.status),
+                    r.us > 0 ? fmt::format("{:.3f}", r.us) : "-", fmt::format("{:.4f}", r.total),
+                    escaped(r.proposal.hypothesis), escaped(r.reason)});
+  }
+  return out + history_svg(s) +
+         table({"round", "date", "status", "us", "over the baseline", "hypothesis", "why"}, rows);
+}
+
+std::string table_html(const Csv& csv) {
+  Cells head;
+  for (const std::string& c : csv.columns) head.push_back(escaped(c));
+  std::vector<Cells> rows;
+  for (const auto& row : csv.rows) {
+    Cells cells;
+    for (const std::string& cell : row) cells.push_back(escaped(cell));
+    rows.push_back(cells);
+  }
+  return fmt::format("<h2>{}</h2>\n", escaped(csv.source)) + table(head, rows);
+}
+
+std::string ledger_html(const Csv& csv) {
+  const std::size_t kernel = csv.need("kernel"), model = csv.need("model");
+  const auto speedup = csv.find("speedup");
+  const std::size_t us = speedup ? 0 : csv.need("us"), base = speedup ? 0 : csv.need("baseline_us");
+  std::map<std::string, std::map<std::string, Mean>> cells;
+  std::map<std::string, int> models;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const double value = speedup ? csv.need_number(r, *speedup) : csv.need_number(r, base) / csv.need_number(r, us);
+    if (!std::isfinite(value) || value <= 0) refuse(csv.where(r) + ": a speedup that is not above 0");
+    cells[csv.rows[r][kernel]][csv.rows[r][model]].add(value);
+    ++models[csv.rows[r][model]];
+  }
+  Cells head{"kernel"};
+  for (const auto& [name, count] : models) head.push_back(escaped(name));
+  std::vector<Cells> rows;
+  for (const auto& [name, by_model] : cells) {
+    Cells row{escaped(name)};
+    for (const auto& [m, count] : models) {
+      const auto found = by_model.find(m);
+      row.push_back(found == by_model.end() ? ""
+                                            : fmt::format("{:.2f} ({})", *found->second.get(), found->second.count()));
+    }
+    rows.push_back(row);
+  }
+  return "<h2>Kernel x model</h2>\n<p>Speedup over the baseline, geometric mean, and the number of shapes.</p>\n" +
+         table(head, rows);
+}
+
+std::string page_html(const std::string& title, const std::vector<std::string>& sections) {
+  return fmt::format(
+      "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width,initial-scale=1'><title>{0}</title>\n<style>\n"
+      "body{{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1100px;padding:0 1rem;color:#222;background:#fff}}\n"
+      ".scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-size:.85rem;margin:.5rem 0 1.5rem}}\n"
+      "th,td{{border-bottom:1px solid #ddd;padding:.25rem .6rem;text-align:left;vertical-align:top}}th{{background:#f4f4f4}}td.n{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}\n"
+      "svg{{width:100%;height:auto;font:12px sans-serif}}.bad{{color:#b00}}\n</style></head><body>\n<h1>{0}</h1>\n{1}</body></html>\n",
+      escaped(title), fmt::join(sections, "\n"));
+}
+
+}  // namespace tilewave::tool

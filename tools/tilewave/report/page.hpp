@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// One HTML page that needs nothing else: no script, no font, no file beside it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/tilewave/campaign/state.hpp"
+#include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/compare/compare.hpp"
+#include "tools/tilewave/roofline/roofline.hpp"
+
+namespace tilewave::tool {
+
+/// Numbers of one class of a benchmark's CSV; what the CSV lacks, or no row of the class has, is not there.
+struct ClassSummary {
+  std::string name;
+  std::size_t rows = 0, wrong = 0, untimed = 0;
+  std::optional<double> us, gbps, tflops, roof_pct;  // geometric means over rows that have them
+};
+std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::string>& by);
+
+/// A kernel x model table from a CSV with columns kernel, model and speedup, or us and baseline_us: geometric mean and
+/// number of shapes in each cell.
+std::string ledger_html(const Csv& csv);
+
+std::string summary_html(const Csv& csv, const std::vector<std::string>& by, const Roof* roof);
+std::string comparison_html(const std::string& base, const std::string& cand, const Comparison& comparison);
+std::string campaign_html(const std::string& name, const State& state);
+std::string table_html(const Csv& csv);
+
+std::string page_html(const std::string& title, const std::vector<std::string>& sections);
+
+}  // namespace tilewave::tool

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/common/command.hpp"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/profile.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+struct Options {
+  std::string folder, arch, out, title = "Profile", kernel = ".*", what = "times", profiler = "rocprofv3", hardware;
+  std::vector<std::string> command, counters{"SQ_INSTS_VALU", "SQ_INSTS_MFMA", "SQ_INSTS_VMEM", "SQ_WAVES"};
+  int top = 15;
+  bool json = false;
+};
+
+int report(const Options& o) {
+  const Profile profile = read_profile(o.folder);
+  std::vector<Chip> chips;
+  const Chip* chip = nullptr;
+  if (!o.arch.empty()) chips = all_chips(o.hardware), chip = &chip_of(chips, o.arch);
+  const auto top = static_cast<std::size_t>(o.top);
+  const std::string text = o.json ? report_json(profile, chip, top) : report_md(profile, chip, o.title, top);
+  if (o.out.empty()) {
+    fmt::print("{}", text);
+  } else {
+    write_atomically(o.out, text);
+  }
+  return 0;
+}
+
+/// A word for /bin/sh.
+std::string quoted(const std::string& word) {
+  if (!word.empty() &&
+      word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=./,:+") ==
+          std::string::npos)
+    return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string yaml_quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' || c == '\\' ? std::string("\\") + c : std::string(1, c);
+  return out + "\"";
+}
+
+std::string att_input(const Options& o) {
+  return fmt::format(
+      "jobs:\n  - kernel_include_regex: {}\n    kernel_iteration_range: \"[2]\"\n    output_file: att\n    output_directory: {}\n    output_format: [json, csv]\n"
+      "    truncate_kernels: false\n    sys_trace: true\n    advanced_thread_trace: true\n    att_target_cu: 1\n    att_shader_engine_mask: \"0xf\"\n"
+      "    att_simd_select: \"0xf\"\n    att_buffer_size: \"0x6000000\"\n",
+      yaml_quoted(o.kernel), yaml_quoted(o.folder));
+}
+
+int capture(const Options& o) {
+  std::vector<std::string> words;
+  for (const std::string& word : o.command) words.push_back(quoted(word));
+  const std::string command = join(words, " "), folder = quoted(o.folder);
+  std::string line;
+  if (o.profiler == "ncu") {
+    const char* set = o.what == "times"      ? "--metrics gpu__time_duration.sum"
+                      : o.what == "counters" ? "--set full"
+                                             : "--set full --import-source yes";
+    line = fmt::format("ncu --csv --kernel-name {} {} {} >{}/out_ncu.csv", quoted("regex:" + o.kernel), set, command,
+                       folder);
+  } else if (o.what == "times") {
+    line = fmt::format("rocprofv3 --kernel-trace --stats -f csv -d {} -o out -- {}", folder, command);
+  } else if (o.what == "counters") {
+    // Several passes have hung gfx942, so four counters a job, and never with a thread trace.
+    if (o.counters.size() > 4) refuse("at most four counters a job: more would take several passes");
+    line = fmt::format("rocprofv3 --pmc {} --kernel-include-regex {} -f csv -d {} -o out -- {}", join(o.counters, " "),
+                       quoted(o.kernel), folder, command);
+  } else {
+    write_atomically(std::filesystem::path(o.folder) / "att.yaml", att_input(o));
+    line = fmt::format("rocprofv3 -i {}/att.yaml -- {}", folder, command);
+  }
+  write_atomically(
+      std::filesystem::path(o.folder) / "capture.sh",
+      fmt::format("#!/bin/sh\n# Needs the GPU to itself: tilewave gpu wait -- sh capture.sh\nset -e\n{}\n", line));
+  fmt::print("{}\n", line);
+  return 0;
+}
+
+}  // namespace
+
+void add_trace(Command& tilewave) {
+  auto o = std::make_shared<Options>();
+  Command trace =
+      tilewave.add("trace", "what rocprofv3 or ncu recorded: times, occupancy, hot spots, hints; and how to record it");
+  trace.needs_subcommand();
+  trace.example("  tilewave trace report DIR --arch gfx950 --out REPORT.md");
+  Command show = trace.add("report", "REPORT.md of all that a folder holds");
+  show.option(
+          "FOLDER", o->folder,
+          "with *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *ncu.csv, thread traces (code.json), at any depth")
+      .required();
+  show.option("--arch", o->arch, "chip or architecture, for occupancy");
+  show.option("--out", o->out, "file instead of stdout");
+  show.option("--title", o->title, "of the report");
+  show.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
+  show.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  show.flag("--json", o->json, "the report as JSON");
+  show.example("  tilewave trace report profiles/pa --arch MI350X --out profiles/pa/REPORT.md");
+  show.run([o] { return report(*o); });
+  Command write =
+      trace.add("capture", "write capture.sh, which records a command, and what it needs, and print its line");
+  write.option("FOLDER", o->folder, "for the script and what it records").required();
+  write.option("COMMAND", o->command, "after --: a benchmark with a filter that leaves one row").required();
+  write.option("--what", o->what, "times (default), counters, or att: the thread trace")
+      .one_of({"times", "counters", "att"});
+  write.option("--profiler", o->profiler, "rocprofv3 (default) or ncu").one_of({"rocprofv3", "ncu"});
+  write.option("--kernel", o->kernel, "regular expression of kernels (default: all)");
+  write.option("--counter", o->counters, "up to four (default: SQ_INSTS_VALU, SQ_INSTS_MFMA, SQ_INSTS_VMEM, SQ_WAVES)")
+      .count(1);
+  write.example(
+      "  tilewave trace capture profiles/pa --what att --kernel decode -- bench_pa --benchmark_filter='/bs64/mtp1/.*b64/'");
+  write.run([o] { return capture(*o); });
+}
+
+}  // namespace tilewave::tool

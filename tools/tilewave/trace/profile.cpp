@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/trace/profile.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+namespace fs = std::filesystem;
+
+Counters parse_counters(std::string_view text, const std::string& source) {
+  const Csv csv = parse_csv(text, source, "Counter_Name");
+  const std::size_t kernel = csv.need("Kernel_Name"), name = csv.need("Counter_Name"),
+                    value = csv.need("Counter_Value"), dispatch = csv.need("Dispatch_Id");
+  Counters counters;
+  std::map<std::string, std::set<std::string>> dispatches;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const auto& row = csv.rows[r];
+    const double v = csv.need_number(r, value);
+    if (!std::isfinite(v) || v < 0) refuse(csv.where(r) + ": a counter below 0 or beyond all bounds");
+    if (row[kernel].empty() || row[name].empty()) refuse(csv.where(r) + ": a counter without kernel or name");
+    counters.sums[row[kernel]][row[name]] += v;
+    dispatches[row[kernel]].insert(row[dispatch]);
+  }
+  for (const auto& [k, ids] : dispatches) counters.dispatches[k] = ids.size();
+  return counters;
+}
+
+std::optional<Occupancy> occupancy_of(const KernelTime& kernel, const Chip& chip) {
+  const auto value = [&](const char* key) {
+    const auto found = kernel.launch.find(key);
+    return found == kernel.launch.end() ? std::optional<double>() : found->second;
+  };
+  const auto vgpr = value("vgpr"), lds = value("lds_bytes"), block = value("workgroup");
+  if (!vgpr) return std::nullopt;
+  Occupancy o;
+  const double granule = chip.need("register_granule", "registers"),
+               file = chip.need("register_file_lanes", "registers");
+  o.registers = static_cast<int>(std::ceil(std::max(1.0, *vgpr + value("accum_vgpr").value_or(0)) / granule) * granule);
+  const int most = static_cast<int>(chip.need("max_waves_per_simd", "waves"));
+  const int by_registers = std::max(1, static_cast<int>(file / o.registers));
+  o.waves = std::min(most, by_registers);
+  o.limiter = by_registers < most ? "registers" : "the hardware";
+  if (lds && *lds > 0 && block) {
+    const double waves_of_block = std::ceil(*block / chip.need("wave_lanes", "lanes"));
+    const double blocks = std::floor(chip.need("lds", "KiB") * 1024 / *lds);
+    const int by_lds = std::max(1, static_cast<int>(blocks * waves_of_block / chip.need("simds_per_cu", "count")));
+    if (by_lds < o.waves) o.waves = by_lds, o.limiter = "LDS";
+  }
+  if (o.limiter == "registers") o.target = static_cast<int>(std::floor(file / (o.waves + 1) / granule) * granule);
+  return o;
+}
+
+namespace {
+
+bool wanted(const std::string& name) {
+  return name.ends_with("kernel_trace.csv") || name.ends_with("kernel_stats.csv") ||
+         name.ends_with("counter_collection.csv") || name.ends_with("ncu.csv");
+}
+
+void add(Counters& all, const Counters& more) {
+  for (const auto& [kernel, sums] : more.sums) {
+    for (const auto& [name, value] : sums) all.sums[kernel][name] += value;
+    all.dispatches[kernel] =
+        std::max(all.dispatches[kernel], more.dispatches.at(kernel));  // passes repeat the dispatches
+  }
+}
+
+const std::map<std::string, std::string>& advice() {
+  static const std::map<std::string, std::string> texts{
+      {"VMEM-wait", "issue global loads earlier, or have more of them in flight (another stage, more waves)"},
+      {"LDS/SMEM-wait", "put independent work between LDS or scalar reads and their use; look for bank conflicts"},
+      {"EXP-wait", "stores wait for their data: write later, or fewer and wider"},
+      {"waitcnt", "a wait for everything: split it by counter"},
+      {"barrier", "waves of a block arrive at different times: fewer barriers, or work that is the same for all"},
+      {"VMEM-load", "the queue of loads is full or addresses are slow: wider loads, fewer instructions"},
+      {"VMEM-store", "the queue of stores is full: wider stores, fewer instructions"},
+      {"LDS", "the LDS pipe is busy: conflicts, padding, or fewer round trips"},
+      {"SMEM", "scalar loads stall: load arguments once, before the loop"},
+      {"MFMA/FMA",
+       "the matrix pipe is busy or its operands come late: this is the good kind, unless results are waited for"},
+      {"other", "address arithmetic and the like: hoist it out of the loop"}};
+  return texts;
+}
+
+}  // namespace
+
+Profile read_profile(const std::string& folder) {
+  Profile profile;
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) paths.push_back(entry.path());
+  if (error) refuse(fmt::format("cannot read {}: {}", folder, error.message()));
+  std::sort(paths.begin(), paths.end());
+  for (const fs::path& path : paths) {
+    const std::string name = path.filename().string();
+    const std::string shown = fs::relative(path, folder).string();
+    if (name.ends_with("counter_collection.csv")) {
+      if (!profile.counters) profile.counters.emplace();
+      add(*profile.counters, parse_counters(read_file(path.string()), path.string()));
+    } else if (wanted(name)) {
+      // A trace knows all that its stats know.
+      const bool trace = name.ends_with("kernel_trace.csv");
+      if (!profile.times || trace) profile.times = read_kernel_times(path.string());
+    } else if (name == "code.json") {
+      profile.traces.push_back(read_thread_trace(path.parent_path().string()));
+    } else {
+      continue;
+    }
+    profile.files.push_back(shown);
+  }
+  if (profile.files.empty())
+    refuse(folder + " holds no *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *ncu.csv or code.json");
+  return profile;
+}
+
+std::vector<Hint> hints_of(const Profile& profile, const Chip* chip) {
+  std::vector<Hint> hints;
+  for (const ThreadTrace& trace : profile.traces) {
+    if (trace.latency == 0) continue;
+    for (const auto& [kind, stall] : stalls_by_class(trace)) {
+      const double share = static_cast<double>(stall) / static_cast<double>(trace.latency);
+      if (share < 0.05) continue;
+      hints.push_back(
+          {share, fmt::format("{}: {:.1f} % of all cycles stall here: {}", kind, share * 100, advice().at(kind))});
+    }
+    if (trace.mapped == 0) hints.push_back({0, "no instruction has a source line: compile with -g and capture again"});
+  }
+  if (profile.times && chip != nullptr) {
+    const KernelTime& hot = profile.times->kernels.front();
+    const auto o = occupancy_of(hot, *chip);
+    if (o && o->target > 0) {
+      hints.push_back(
+          {1.0 / (o->waves + 1), fmt::format("{} registers hold {} waves per SIMD: {} or fewer would hold {}",
+                                             o->registers, o->waves, o->target, o->waves + 1)});
+    }
+    const auto scratch = hot.launch.find("scratch_bytes");
+    if (scratch != hot.launch.end() && scratch->second > 0)
+      hints.push_back({1, fmt::format("{:.0f} bytes of scratch a lane: registers are spilled", scratch->second)});
+  }
+  std::stable_sort(hints.begin(), hints.end(), [](const Hint& a, const Hint& b) { return a.share > b.share; });
+  return hints;
+}
+
+}  // namespace tilewave::tool

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// All that a profiler left in a folder, and what to make of it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/tilewave/specs/chips.hpp"
+#include "tools/tilewave/trace/kernel_times.hpp"
+#include "tools/tilewave/trace/thread_trace.hpp"
+
+namespace tilewave::tool {
+
+/// Sums over dispatches, by kernel and counter; dispatches by kernel.
+struct Counters {
+  std::map<std::string, std::map<std::string, double>> sums;
+  std::map<std::string, std::size_t> dispatches;
+};
+Counters parse_counters(std::string_view csv, const std::string& source);
+
+/// How many waves a SIMD holds, what keeps it from more, and how few registers the next wave would need. Only of what the
+/// trace has: registers (vgpr + accum_vgpr), LDS of a block.
+struct Occupancy {
+  int waves = 0;
+  std::string limiter;            // registers, LDS, or the hardware
+  int registers = 0, target = 0;  // of a lane, rounded as the hardware does; for one wave more (0: no more to have)
+};
+std::optional<Occupancy> occupancy_of(const KernelTime& kernel, const Chip& chip);
+
+struct Hint {
+  double share;  // of what the trace counted
+  std::string text;
+};
+
+struct Profile {
+  std::vector<std::string> files;
+  std::optional<KernelTimes> times;
+  std::optional<Counters> counters;
+  std::vector<ThreadTrace> traces;
+};
+
+/// Finds kernel traces, stats, counters, ncu CSVs and thread traces in a folder and below. Refuses a folder with none of
+/// them, and names a file that has such a name but cannot be read.
+Profile read_profile(const std::string& folder);
+
+/// Worst first; each names the number it follows from.
+std::vector<Hint> hints_of(const Profile& profile, const Chip* chip);
+
+/// REPORT.md: only what was in the trace; what was not is said to be missing.
+std::string report_md(const Profile& profile, const Chip* chip, const std::string& title, std::size_t top);
+std::string report_json(const Profile& profile, const Chip* chip, std::size_t top);
+
+}  // namespace tilewave::tool

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tools/tilewave/common/json.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/profile.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '|' ? "\\|" : c == '\n' ? std::string(" ") : std::string(1, c);
+  return out;
+}
+
+double share(std::int64_t part, std::int64_t all) {
+  return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0;
+}
+
+std::string spots(const std::vector<HotSpot>& list, const ThreadTrace& trace, const char* what) {
+  std::string out = fmt::format("| # | stall cycles | of all | hits | kind | {} |\n|---|---|---|---|---|---|\n", what);
+  std::size_t n = 0;
+  for (const HotSpot& s : list) {
+    out += fmt::format("| {} | {} | {:.1f} % | {} | {} | {} |\n", ++n, s.stall, share(s.stall, trace.latency), s.hits,
+                       s.kind, cell(s.what));
+  }
+  return list.empty() ? "Nothing stalled.\n" : out;
+}
+
+std::string waves_of(const ThreadTrace& trace) {
+  std::int64_t all = 0;
+  for (const std::int64_t cycles : trace.states) all += cycles;
+  std::string out = fmt::format(
+      "{} waves. By the profiler's enum (0 EMPTY to 4 STALL):\n\n| state | cycles | share |\n|---|---|---|\n",
+      trace.waves.size());
+  for (std::size_t s = 0; s < trace.states.size(); ++s)
+    out += fmt::format("| {} | {} | {:.1f} % |\n", wave_states[s], trace.states[s], share(trace.states[s], all));
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> classes;
+  for (const Instruction& i : trace.code)
+    classes[stall_class(i.text)].first += i.latency, classes[stall_class(i.text)].second += i.stall;
+  out += fmt::format(
+      "\nLatency {} cycles, {:.1f} % of them stalled.\n\n| class | latency | stall | of all stalls |\n|---|---|---|---|\n",
+      trace.latency, share(trace.stall, trace.latency));
+  for (const auto& [name, cycles] : classes)
+    out += fmt::format("| {} | {} | {} | {:.1f} % |\n", name, cycles.first, cycles.second,
+                       share(cycles.second, trace.stall));
+  return out;
+}
+
+std::string times_of(const KernelTimes& times, const Chip* chip, std::size_t top) {
+  double all = 0;
+  for (const KernelTime& k : times.kernels) all += k.total_us;
+  std::string out = fmt::format(
+      "From a {}.\n\n| kernel | calls | mean us | min | max | of all time | waves per SIMD | limited by | registers | for one more |\n|---|---|---|---|---|---|---|---|---|---|\n",
+      times.format);
+  for (const KernelTime& k : times.kernels) {
+    if (top-- == 0) break;
+    const auto o = chip == nullptr ? std::nullopt : occupancy_of(k, *chip);
+    out += fmt::format("| {} | {} | {:.3f} | {:.3f} | {:.3f} | {:.1f} % | {} | {} | {} | {} |\n", cell(k.name), k.calls,
+                       k.mean_us(), k.min_us, k.max_us, all > 0 ? 100 * k.total_us / all : 0,
+                       o ? std::to_string(o->waves) : "not in the trace", o ? o->limiter : "-",
+                       o ? std::to_string(o->registers) : "-", o && o->target > 0 ? std::to_string(o->target) : "-");
+  }
+  return out;
+}
+
+/// Ratios whose parts were counted.
+std::vector<std::pair<std::string, double>> derived(const std::map<std::string, double>& c) {
+  std::vector<std::pair<std::string, double>> list;
+  const auto ratio = [&](const char* name, std::initializer_list<const char*> above,
+                         std::initializer_list<const char*> below) {
+    double a = 0, b = 0;
+    for (const char* n : above) {
+      if (!c.contains(n)) return;
+      a += c.at(n);
+    }
+    for (const char* n : below) {
+      if (!c.contains(n)) return;
+      b += c.at(n);
+    }
+    if (b > 0) list.emplace_back(name, a / b);
+  };
+  ratio("L2 hit rate", {"TCC_HIT_sum"}, {"TCC_HIT_sum", "TCC_MISS_sum"});
+  ratio("share of 32-byte reads from memory", {"TCC_EA0_RDREQ_32B_sum"}, {"TCC_EA0_RDREQ_sum"});
+  ratio("LDS bank conflict cycles per LDS instruction", {"SQ_LDS_BANK_CONFLICT"}, {"SQ_INSTS_LDS"});
+  for (const char* kind : {"VALU", "MFMA", "LDS", "VMEM", "SALU", "SMEM"}) {
+    const std::string counter = fmt::format("SQ_INSTS_{}", kind), name = fmt::format("{} instructions per wave", kind);
+    ratio(name.c_str(), {counter.c_str()}, {"SQ_WAVES"});
+  }
+  return list;
+}
+
+std::string counters_of(const Counters& counters) {
+  std::string out;
+  for (const auto& [kernel, sums] : counters.sums) {
+    out += fmt::format("{} ({} dispatches)\n\n| counter | per dispatch |\n|---|---|\n", kernel,
+                       counters.dispatches.at(kernel));
+    for (const auto& [name, sum] : sums)
+      out += fmt::format("| {} | {:.6g} |\n", name, sum / static_cast<double>(counters.dispatches.at(kernel)));
+    for (const auto& [name, value] : derived(sums)) out += fmt::format("| {} | {:.4f} |\n", name, value);
+    out += "\n";
+  }
+  return out;
+}
+
+Json json_of(const std::vector<HotSpot>& list) {
+  Json out = Json::array();
+  for (const HotSpot& s : list)
+    out.push_back({{"what", s.what},
+                   {"kind", s.kind},
+                   {"line", s.line},
+                   {"hits", s.hits},
+                   {"latency", s.latency},
+                   {"stall", s.stall}});
+  return out;
+}
+
+}  // namespace
+
+std::string report_md(const Profile& p, const Chip* chip, const std::string& title, std::size_t top) {
+  std::string out = fmt::format("# {}\n\n{}\n\n## Workload and kernel times\n", title,
+                                chip == nullptr ? "No chip was named: nothing is said of occupancy."
+                                                : fmt::format("Chip: {} ({})", chip->name, chip->file));
+  out += p.times ? times_of(*p.times, chip, top) : "Not in the trace: no kernel_trace, kernel_stats or ncu CSV.\n";
+  out += "\n## 1. Wave states\n";
+  if (p.traces.empty()) out += "Not in the trace: no thread trace (code.json).\n";
+  for (const ThreadTrace& t : p.traces)
+    out += fmt::format("{} (decoder {})\n\n{}\n", t.kernel.empty() ? "kernel without a name" : t.kernel,
+                       t.version.empty() ? "unknown" : t.version, waves_of(t));
+  out += "\n## 1a. Counters\n" +
+         (p.counters ? counters_of(*p.counters) : std::string("Not in the trace: no counter_collection CSV.\n"));
+  out += "\n## 2. Hot spots\n";
+  if (p.traces.empty()) out += "Not in the trace.\n";
+  for (const ThreadTrace& t : p.traces) out += spots(by_instruction(t, top), t, "instruction") + "\n";
+  out += "\n## 3. Source lines\n";
+  if (p.traces.empty()) out += "Not in the trace.\n";
+  for (const ThreadTrace& t : p.traces)
+    out += fmt::format("{} of {} instructions have a source line.\n\n{}\n", t.mapped, t.code.size(),
+                       spots(by_source(t, top), t, "source line"));
+  out += "\n## 4. Recommendations\n";
+  const auto hints = hints_of(p, chip);
+  if (hints.empty()) out += "Nothing that the trace has calls for any.\n";
+  std::size_t n = 0;
+  for (const Hint& h : hints) out += fmt::format("{}. {}\n", ++n, h.text);
+  out += "\n## 5. Files\n";
+  for (const std::string& file : p.files) out += "- " + file + "\n";
+  return out;
+}
+
+std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
+  Json kernels = Json::array(), traces = Json::array(), counters = Json::object(), hints = Json::array();
+  if (p.times) {
+    for (const KernelTime& k : p.times->kernels) {
+      const auto o = chip == nullptr ? std::nullopt : occupancy_of(k, *chip);
+      kernels.push_back(
+          {{"name", k.name},
+           {"calls", k.calls},
+           {"mean_us", k.mean_us()},
+           {"min_us", k.min_us},
+           {"max_us", k.max_us},
+           {"launch", k.launch},
+           {"occupancy",
+            o ? Json{{"waves", o->waves}, {"limiter", o->limiter}, {"registers", o->registers}, {"target", o->target}}
+              : Json()}});
+    }
+  }
+  for (const ThreadTrace& t : p.traces) {
+    Json states = Json::object();
+    for (std::size_t s = 0; s < t.states.size(); ++s) states[wave_states[s]] = t.states[s];
+    traces.push_back({{"kernel", t.kernel},
+                      {"waves", t.waves.size()},
+                      {"states", states},
+                      {"latency", t.latency},
+                      {"stall", t.stall},
+                      {"mapped", t.mapped},
+                      {"instructions", t.code.size()},
+                      {"stalls", stalls_by_class(t)},
+                      {"by_instruction", json_of(by_instruction(t, top))},
+                      {"by_source", json_of(by_source(t, top))}});
+  }
+  if (p.counters) {
+    for (const auto& [kernel, sums] : p.counters->sums) {
+      counters[kernel] = {{"dispatches", p.counters->dispatches.at(kernel)}, {"sums", sums}};
+      for (const auto& [name, value] : derived(sums)) counters[kernel]["derived"][name] = value;
+    }
+  }
+  for (const Hint& h : hints_of(p, chip)) hints.push_back({{"share", h.share}, {"text", h.text}});
+  return dump({{"schema", "tilewave.trace/1"},
+               {"chip", chip == nullptr ? Json() : Json(chip->name)},
+               {"kernels", kernels},
+               {"thread_traces", traces},
+               {"counters", counters},
+               {"hints", hints},
+               {"files", p.files}});
+}
+
+}  // namespace tilewave::tool

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// A thread trace as rocprofv3 --att decodes it: the folder ui_output_agent_<AGENT>_dispatch_<N> with code.json, se*_wv*.json
+// and the rest.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tilewave::tool {
+
+/// One row of code.json.
+struct Instruction {
+  std::string text, source;  // "v_mfma_...", "kernel.hpp:81" or empty
+  std::int64_t line = 0, code_object = 0, address = 0, hits = 0, latency = 0, stall = 0,
+               idle = 0;  // cycles of all hits
+};
+
+// By the profiler's own enum (rocprofiler_thread_trace_decoder_wstate_type_t); others have shifted names.
+inline constexpr std::array<const char*, 5> wave_states{"EMPTY", "IDLE", "EXEC", "WAIT", "STALL"};
+
+struct Wave {
+  std::int64_t duration = 0, instructions = 0;
+  std::array<std::int64_t, 5> states{};  // cycles
+};
+
+struct ThreadTrace {
+  std::string kernel, version;
+  std::vector<Instruction> code;
+  std::vector<Wave> waves;
+  std::vector<std::string> files;  // that were read
+  std::array<std::int64_t, 5> states{};
+  std::int64_t latency = 0, stall = 0;
+  std::size_t mapped = 0;  // instructions with a source line
+};
+
+/// What an instruction that stalls waits for, by its mnemonic: VMEM-wait, LDS/SMEM-wait, EXP-wait, waitcnt, barrier,
+/// VMEM-load, VMEM-store, LDS, SMEM, MFMA/FMA or other.
+const char* stall_class(std::string_view instruction);
+
+/// Refuse what is no such file: rows that are not of ten fields, negative counts, states that the enum does not have.
+ThreadTrace parse_code(std::string_view json, const std::string& source);
+Wave parse_wave(std::string_view json, const std::string& source);
+
+/// The whole folder. Refuses one without waves: an empty shell.
+ThreadTrace read_thread_trace(const std::string& folder);
+
+struct HotSpot {
+  std::string what, kind;  // an instruction or a source line; its (dominant) stall class
+  std::int64_t line = 0, hits = 0, latency = 0, stall = 0;
+};
+
+/// Most stall cycles first.
+std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most);
+std::vector<HotSpot> by_source(const ThreadTrace& trace, std::size_t most);
+std::map<std::string, std::int64_t> stalls_by_class(const ThreadTrace& trace);
+
+}  // namespace tilewave::tool
