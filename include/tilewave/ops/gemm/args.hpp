@@ -22,10 +22,19 @@ struct GemmArgs {
   std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
   std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
   std::int64_t a_scale_layer_stride, b_scale_layer_stride;
+  // Of specs without groups, see GemmTiles: how many tiles a layer and a band have, and how many rows of tiles a band, the
+  // last one too.
+  FastDiv of_layer, of_band, height, last_height;
 };
 
-/// What kernels take; `splits`: blocks that share K of a tile.
-inline GemmArgs gemm_args(const GemmProblem& p, std::int32_t splits) {
+/// Rows of tiles of a band.
+constexpr std::int32_t gemm_band(const GemmPolicy& p) { return max_of(1, 2048 / (p.rows * p.cluster)); }
+
+/// What kernels of a policy take; `splits`: blocks that share K of a tile.
+inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::int32_t splits) {
+  const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster)), band = gemm_band(policy);
+  const std::int32_t tiles_n = max_of(1, ceil_div(p.n, policy.columns)), rest = tiles_m % band;
+  const auto tiles = static_cast<std::int32_t>(min_of<std::int64_t>(std::int64_t{tiles_m} * tiles_n, 0x7fffffff));
   const bool groups = p.spec.groups != GemmGroups::one;
   return {.a = p.a,
           .b = p.b,
@@ -55,7 +64,11 @@ inline GemmArgs gemm_args(const GemmProblem& p, std::int32_t splits) {
           .b_scale_stride = p.b_scale_stride,
           .b_scale_k_stride = p.b_scale_k_stride,
           .a_scale_layer_stride = p.a_scale_batch_stride,
-          .b_scale_layer_stride = p.b_scale_batch_stride};
+          .b_scale_layer_stride = p.b_scale_batch_stride,
+          .of_layer = FastDiv::by(tiles),
+          .of_band = FastDiv::by(min_of(std::int64_t{band} * tiles_n, std::int64_t{0x7fffffff})),
+          .height = FastDiv::by(band),
+          .last_height = FastDiv::by(rest != 0 ? rest : band)};
 }
 
 /// A tile of one product. Row r of it is row first_row + r of the layer's matrices; those from row_end on are not the
@@ -66,7 +79,7 @@ struct GemmTile {
 };
 
 /// The tiles that a block works on, in order: number `first` and every `step`-th from there. Neighbours share operands:
-/// tiles go down bands of `band` rows of tiles before the next column, so that those under way at a time form a square
+/// tiles go down bands of gemm_band rows of tiles before the next column, so that those under way at a time form a square
 /// (in L2, of all blocks together). A tile here is P.rows x P.columns of each block of a cluster, one below the other.
 template <class B, GemmSpec S, GemmPolicy P>
 class GemmTiles {
@@ -82,34 +95,41 @@ class GemmTiles {
 
   /// Whether there is one more, which `tile` then is.
   TILEWAVE_DEVICE bool next(GemmTile& tile) {
-    std::int32_t in_layer;
+    std::int32_t first_m, rest, down, across;
     if constexpr (S.groups == GemmGroups::one) {
-      const std::int32_t of_layer = tiles_m_ * tiles_n_;
-      layer_ = number_ / of_layer;
+      layer_ = a_.of_layer.quotient(number_);
       if (layer_ >= a_.layers) return false;
-      in_layer = number_ - layer_ * of_layer;
+      const std::int32_t in_layer = number_ - layer_ * a_.of_layer.divisor, band = a_.of_band.quotient(in_layer);
+      first_m = band * rows_of_band;
+      rest = in_layer - band * a_.of_band.divisor;
+      const FastDiv& height = first_m + rows_of_band <= tiles_m_ ? a_.height : a_.last_height;
+      across = height.quotient(rest);
+      down = rest - across * height.divisor;
     } else {
       while (number_ - before_ >= tiles_m_ * tiles_n_) {
         if (layer_ + 1 >= a_.layers) return false;
         before_ += tiles_m_ * tiles_n_;
         enter(layer_ + 1);
       }
-      in_layer = number_ - before_;
+      const std::int32_t in_layer = number_ - before_;
+      first_m = in_layer / (rows_of_band * tiles_n_) * rows_of_band;
+      rest = in_layer - first_m * tiles_n_;
+      const std::int32_t height = min_of(rows_of_band, tiles_m_ - first_m);
+      across = rest / height;
+      down = rest - across * height;
     }
-    const std::int32_t in_band = in_layer / (band * tiles_n_), first_m = in_band * band;
-    const std::int32_t height = min_of(band, tiles_m_ - first_m), rest = in_layer - first_m * tiles_n_;
     tile.layer = layer_;
     tile.a_layer = S.groups == GemmGroups::contiguous ? 0 : layer_;
-    tile.first_row = first_row_ + (first_m + rest % height) * rows + rank_ * P.rows;
+    tile.first_row = first_row_ + (first_m + down) * rows + rank_ * P.rows;
     tile.row_end = S.groups == GemmGroups::one ? a_.m : row_end_;
-    tile.first_column = rest / height * P.columns;
+    tile.first_column = across * P.columns;
     number_ += step_;
     return true;
   }
 
  private:
   static constexpr int rows = P.rows * P.cluster;
-  static constexpr int band = max_of(1, 2048 / rows);
+  static constexpr int rows_of_band = gemm_band(P);
 
   TILEWAVE_DEVICE void enter(std::int32_t layer) {
     layer_ = layer;

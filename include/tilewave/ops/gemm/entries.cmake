@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: MIT
-tilewave_entries(gemm)
+tilewave_entries(gemm SOURCES 5 HOST_SOURCES 2)
+tilewave_entries(gemm_grouped HEADER grouped_specs.hpp SOURCES 2 HOST_SOURCES 1)

@@ -14,13 +14,15 @@ template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, int splits, const Epilogue& epilogue,
                         typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
-  args.gemm = gemm_args(p, splits);
+  args.gemm = gemm_args(p, P, splits);
   args.epilogue = epilogue;
   args.k_steps = ceil_div(p.k, L::depth);
   const std::int64_t tiles = gemm_tiles(S, args.gemm, P),
                      clusters = facts_of(B::facts.id).compute_units * P.waves_per_simd / (P.cluster * splits);
   // Blocks that share K have one tile each.
   args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
+  args.cluster = FastDiv::by(P.cluster * splits);
+  args.clusters = args.blocks / args.cluster.divisor;
   const std::int64_t layers = args.gemm.layers, a_layers = S.groups == GemmGroups::contiguous ? 1 : layers;
   const auto shape = [&](const void* data, DType type, std::int64_t columns, std::int64_t rows, std::int64_t of_layers,
                          std::int64_t stride, std::int64_t layer_stride, int box_rows) {
@@ -56,6 +58,8 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
   if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
+  if (gemm_tiles(S, gemm_args(p, P, splits), P) * P.cluster * splits > 0x7fffffff)
+    return {StatusCode::bad_extent, "more than 2^31 blocks"};
   if constexpr (P.path == GemmPath::tensor) {
     using Kernel = GemmKernel<B, S, P, Epilogue>;
     typename Kernel::Args args{};
@@ -73,7 +77,7 @@ Status gemm_launch(const GemmProblem& p, int splits, hipStream_t stream) {
 /// Bytes of workspace that a launch of the policy with so many splits needs; 0 for most.
 inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPolicy& policy, int splits) {
   if (policy.path == GemmPath::tensor) return 0;  // a cluster merges sums in shared memory
-  return detail::gemm_partial_bytes(policy, gemm_tiles(p.spec, gemm_args(p, splits), policy), splits);
+  return detail::gemm_partial_bytes(policy, gemm_tiles(p.spec, gemm_args(p, policy, splits), policy), splits);
 }
 
 }  // namespace tilewave

@@ -30,7 +30,7 @@ Status gemm_launch_lds(const Epilogue& epilogue, const GemmProblem& p, int split
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   if (Status s = check_gemm_reach(p, P); !s.ok()) return s;
   typename Kernel::Args args{};
-  args.gemm = gemm_args(p, splits);
+  args.gemm = gemm_args(p, P, splits);
   args.epilogue = epilogue;
   args.k_steps = ceil_div(p.k * size_of(S.a), P.depth);
   args.tiles = gemm_tiles(S, args.gemm, P);

@@ -8,6 +8,7 @@
 
 #include "tilewave/ops/gemm/cost.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
+#include "tilewave/tile/row_check.hpp"
 #include "tilewave/ops/gemm/lds_policies.hpp"
 
 namespace tilewave {
@@ -22,7 +23,7 @@ struct GemmEntry {
   int lds_bytes;
 };
 
-/// The specs every architecture serves.
+/// The specs every architecture serves; those of groups are in grouped_specs.hpp.
 constexpr std::array<GemmSpec, 5> gemm_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{},
@@ -53,21 +54,26 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
-  if (s.scale == GemmScale::block) {
-    add({.rows = 128, .columns = 128, .cluster = 2});
-  } else {
+  const bool block = s.scale == GemmScale::block;
+  if (s.groups != GemmGroups::one) {
+    if (!block) add({.rows = 128, .columns = 256});
+    add({.rows = 128, .columns = 128});
+    add({.rows = 64, .columns = 128, .swapped = true});
+    add({.rows = 32, .columns = 128, .swapped = true});
+    return all;
+  }
+  if (!block) add({.rows = 128, .columns = 256});
+  if (!block && s.a != DType::f16) {
     add({.rows = 128, .columns = 256, .cluster = 2});
-    add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 240});
     add({.rows = 128, .columns = 176});
-    add({.rows = 256, .columns = 128, .cluster = 2});
   }
   add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64}) {
     add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
   }
   add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-  if (s.scale != GemmScale::block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
+  if (!block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
   return all;
 }
 

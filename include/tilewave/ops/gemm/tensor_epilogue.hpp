@@ -27,26 +27,29 @@ struct GemmTensorOutput {
         tall_scale_[i] =
             P.swapped ? Epilogue::column_scale(a.gemm, tile, at.column) : Epilogue::row_scale(a.gemm, tile, at.row);
       }
-      constexpr int rounds = ceil_div(L::group_wide, L::group_lanes);
-      float mine[rounds];
       TILEWAVE_UNROLL
       for (int r = 0; r < rounds; ++r) {
         const int wide = L::wide_row(group) + min_of(r * L::group_lanes + L::group_lane(), L::group_wide - 1);
-        mine[r] = P.swapped ? Epilogue::row_scale(a.gemm, tile, wide) : Epilogue::column_scale(a.gemm, tile, wide);
-      }
-      B::group_barrier();  // the tile before has been written
-      TILEWAVE_UNROLL
-      for (int r = 0; r < rounds; ++r) {
-        if (r * L::group_lanes + L::group_lane() < L::group_wide)
-          shared.wide_scale[group][r * L::group_lanes + L::group_lane()] = mine[r];
+        wide_scale_[r] =
+            P.swapped ? Epilogue::row_scale(a.gemm, tile, wide) : Epilogue::column_scale(a.gemm, tile, wide);
       }
     }
   }
 
   /// By all lanes of a group.
   TILEWAVE_DEVICE void write(const Args& a, const GemmTile& tile, int group, Shared& shared, Sums (&sums)[L::tiles]) {
-    if constexpr (row_scales) B::group_barrier();  // wide_scale is there
     factor_ = Epilogue::tensor_scale(a.gemm);
+    if constexpr (row_scales) {
+      TILEWAVE_UNROLL
+      for (float& scale : tall_scale_) scale *= factor_;
+      B::group_barrier();  // the tile before has been written
+      TILEWAVE_UNROLL
+      for (int r = 0; r < rounds; ++r) {
+        const int at = r * L::group_lanes + L::group_lane();
+        if (at < L::group_wide) shared.wide_scale[group][at] = wide_scale_[r];
+      }
+      B::group_barrier();
+    }
     // The common case apart: its code is read anew for every tile, and what it jumps over would be read with it.
     if (boxes && a.wide_stores && a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
       write_parts<false>(a, tile, group, shared, sums);
@@ -147,7 +150,7 @@ struct GemmTensorOutput {
           shared.wide_scale[row_scales ? group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
       const auto scale_of = [&](int i) TILEWAVE_INLINE_LAMBDA {
         if constexpr (!row_scales) return factor_;
-        return factor_ * tall_scale_[2 * t + i / 2 % 2] * wide_scale[8 * (i / 4) + i % 2];
+        return tall_scale_[2 * t + i / 2 % 2] * wide_scale[8 * (i / 4) + i % 2];
       };
       Epilogue::template apply<any>(a.gemm, a.epilogue, tile, part, at, scale_of);
       if (boxes && (!any || a.wide_stores)) {
@@ -236,6 +239,8 @@ struct GemmTensorOutput {
   int next_box_ = 0;
   float factor_ = 1.0f;
   float tall_scale_[2 * L::tiles];  // of the lane's two rows of each tile
+  static constexpr int rounds = ceil_div(L::group_wide, L::group_lanes);
+  float wide_scale_[rounds];  // on their way to shared memory
 };
 
 }  // namespace tilewave

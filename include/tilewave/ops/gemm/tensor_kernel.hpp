@@ -39,8 +39,7 @@ struct GemmTensorKernel {
       B::barrier();
     }
     const int rank = a.clustered() ? B::cluster_rank() : 0;
-    const int cluster = P.cluster * a.gemm.splits;
-    Tiles tiles(a.gemm, B::block_id() / cluster, a.blocks / cluster, P.cluster > 1 ? rank : 0);
+    Tiles tiles(a.gemm, a.cluster.quotient(B::block_id()), a.clusters, P.cluster > 1 ? rank : 0);
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<40>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
@@ -192,7 +191,8 @@ struct GemmTensorKernel {
     if (steps.first == steps.end) return;
     const std::int32_t last = steps.end - 1;
     Sums even[L::tiles], odd[L::tiles];
-    Scales now = places.load(steps.first), next = places.load(min_of(steps.first + 1, last));
+    // Each set is loaded where it was last used: moved, it would be waited for.
+    Scales of_even = places.load(steps.first), of_odd = places.load(min_of(steps.first + 1, last));
     Ring ahead = ring;
     const auto begin = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
       B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
@@ -200,33 +200,31 @@ struct GemmTensorKernel {
       ahead.advance();
     };
     std::int32_t step = steps.first;
-    const auto add = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
+    const auto add = [&](Sums(&part)[L::tiles], Scales& scales) TILEWAVE_INLINE_LAMBDA {
       shared.ring.release(ring.slot);
       ring.advance();
-      const Scales after = places.load(min_of(step + 2, last));
-      add_scaled(now, part, sums);
-      now = next;
-      next = after;
+      add_scaled(scales, part, sums);
+      scales = places.load(min_of(step + 2, last));
       ++step;
     };
     begin(even);
     while (step + 2 <= last) {  // the compiler follows waits only along straight code
       begin(odd);
       B::template group_mma_wait<1>();
-      add(even);
+      add(even, of_even);
       begin(even);
       B::template group_mma_wait<1>();
-      add(odd);
+      add(odd, of_odd);
     }
     if (step < last) {
       begin(odd);
       B::template group_mma_wait<1>();
-      add(even);
+      add(even, of_even);
       B::template group_mma_wait<0>();
-      add(odd);
+      add(odd, of_odd);
     } else {
       B::template group_mma_wait<0>();
-      add(even);
+      add(even, of_even);
     }
   }
 };

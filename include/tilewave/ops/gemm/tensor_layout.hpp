@@ -51,7 +51,8 @@ struct GemmTensorLayout {
   struct Args {
     GemmArgs gemm;
     typename B::TensorMap a, b, out;
-    std::int32_t blocks;
+    std::int32_t blocks, clusters;
+    FastDiv cluster;  // blocks of one
     std::int32_t k_steps;
     bool wide_stores;  // out's rows are such that the engine can write them
     UserEpilogue epilogue;
