@@ -117,6 +117,8 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   const bool contiguous = s.groups == GemmGroups::contiguous, groups = s.groups != GemmGroups::one;
   if (p.group_offsets != nullptr && !contiguous)
     return {StatusCode::bad_value, "group_offsets is for contiguous groups"};
+  if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && s.groups != GemmGroups::masked))
+    return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
   if (p.group_rows != nullptr && s.groups != GemmGroups::masked)
     return {StatusCode::bad_value, "group_rows is for masked groups"};
   if (p.m == 0 || p.n == 0 || (groups && p.groups == 0)) return {};  // nothing to write

@@ -22,6 +22,8 @@ inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const Ge
         double(max_of(problem.groups, 1)) * double(ceil_div(std::int64_t(of_group) + 1, std::int64_t{tile_rows}));
     return {down * columns, double(m)};
   }
+  if (problem.spec.groups == GemmGroups::masked && problem.expected_group_rows > 0)
+    m = min_of(m, problem.expected_group_rows);
   const double layers = problem.spec.groups == GemmGroups::masked ? problem.groups : problem.batch;
   return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
 }
@@ -40,17 +42,21 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
   cycles *= wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08;
-  if (problem.spec.scale == GemmScale::block) cycles *= 1.2;
-  // A block's copies bring 37 bytes a cycle at most.
-  const double arriving = (p.rows + p.columns) * p.depth / 37.0;
-  const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 + (splits > 1 ? 1.5 + 0.25 * splits : 0.0);
+  if (problem.spec.scale == GemmScale::block) cycles *= 1.4;
+  // A block's copies bring 50 bytes a cycle at most.
+  const double arriving = (p.rows + p.columns) * p.depth / 50.0;
+  const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 + (splits > 1 ? 2.0 + 0.3 * splits : 0.0);
   const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   const double bytes =
       (share.rows + layers * problem.n) * problem.k * element + share.rows * problem.n * size_of(problem.spec.out);
   // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
   const double busy = share.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
-  const double memory = bytes / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue;
+  // What several rows of tiles read again comes from L2, for the most part; blocks of a second round begin anew.
+  const double again =
+      0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * element * layers;
+  const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
+                        (splits > 1 ? 4 * (rounds - 1) : 0.0);
   return 3.5 + max_of(products, memory);
 }
 

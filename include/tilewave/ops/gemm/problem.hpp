@@ -29,8 +29,9 @@ struct GemmProblem {
   float alpha = 1.0f;
 
   std::int32_t m = 0, n = 0, k = 0;
-  std::int32_t batch = 1;   // products of one shape, strides apart; 1 with groups
-  std::int32_t groups = 0;  // 0 without groups
+  std::int32_t batch = 1;                // products of one shape, strides apart; 1 with groups
+  std::int32_t groups = 0;               // 0 without groups
+  std::int32_t expected_group_rows = 0;  // masked: a guess for the choice of an entry; 0: all there is room for
 
   // From a row (nt) to the next, and from a batch or group to the next.
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
