@@ -45,7 +45,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (problem.spec.scale == GemmScale::block) cycles *= 1.4;
   // A block's copies bring 50 bytes a cycle at most.
   const double arriving = (p.rows + p.columns) * p.depth / 50.0;
-  const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 + (splits > 1 ? 2.0 + 0.3 * splits : 0.0);
+  const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 +
+                          (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   const double bytes =
