@@ -175,6 +175,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   take(gemm_model_sweep(arch), 4);
   take(gemm_decode_sweep(arch), 13);
   take(gemm_square_sweep(arch), 7);
+  take(gemm_grouped_sweep(arch), 3);
   take(gemm_batched_sweep(arch), 2);
   return some;
 }

@@ -48,18 +48,19 @@ class Csv(contract.Contract):
             self.assertTrue(row["entry"].endswith("/" + match["policy"].split(".by")[0]), row["entry"])
             for column, value in named.items():
                 self.assertEqual(row[column], value, (row["name"], column))
-            if row["group_kind"] == "one":
+            if row["group_kind"] != "masked":
                 self.check_work(row)
         return [row for row, _ in matched]
 
     def check_work(self, row):
         """What was launched counts, not what the config would have been; to the byte."""
-        m, n, k, batch = (int(row[column]) for column in "m n k batch".split())
-        blocks = -(-k // 128)
-        scales = {"none": 0, "tensor": 2, "row": m + n, "block": (m + -(-n // 128)) * blocks}[row["scale"]]
-        moved = (m + n) * k * BYTES[row["a_dtype"]] + m * n * BYTES[row["out_dtype"]] + 4 * scales
-        moved += n * BYTES[row["out_dtype"]] * int(row["bias"])
-        self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), (batch * moved, 2 * batch * m * n * k), row["name"])
+        m, n, k, batch, groups = (int(row[column]) for column in "m n k batch groups".split())
+        rows, layers = batch * m, max(batch, groups)
+        columns = layers * n
+        scales = {"none": 0, "tensor": 2, "row": rows + columns, "block": (rows + layers * -(-n // 128)) * -(-k // 128)}
+        moved = (rows + columns) * k * BYTES[row["a_dtype"]] + rows * n * BYTES[row["out_dtype"]] + 4 * scales[row["scale"]]
+        moved += columns * BYTES[row["out_dtype"]] * int(row["bias"]) + (4 * (groups + 1) if groups else 0)
+        self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), (moved, 2 * rows * n * k), row["name"])
         memory, products, fp8_products = PEAKS[row["arch"]]
         peak = fp8_products if BYTES[row["a_dtype"]] == 1 else products
         roof = max(int(row["bytes_ideal"]) / memory, int(row["flops"]) / peak)
@@ -75,7 +76,7 @@ class Csv(contract.Contract):
             for row in rows:
                 self.assertEqual((row["err"], row["arch"]), ("0", arch), row["name"])
                 self.assertTrue(0 < float(row["max_rel_err"]) < ROUNDING[row["out_dtype"]], row["name"])
-            for column in "scale a_dtype out_dtype config_m".split():
+            for column in "scale a_dtype out_dtype config_m batch group_kind".split():
                 self.assertGreater(len({row[column] for row in rows}), 1, column)
             self.assertGreater(len({row["entry"] for row in rows}), 5)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What of bench/peers needs no PyTorch. Usage: peers_test.py BENCH/PEERS BENCH_PA BENCH_NORM|BENCH_SOFTMAX..."""
+"""What of bench/peers needs no PyTorch. Usage: peers_test.py BENCH/PEERS BENCH_PA BENCH_GEMM
+BENCH_NORM|BENCH_SOFTMAX..."""
 import csv
 import math
 import os
@@ -9,11 +10,12 @@ import sys
 import tempfile
 import unittest
 
-peers, bench_pa, benches = sys.argv[1], sys.argv[2], sys.argv[3:]
+peers, bench_pa, bench_gemm, benches = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
 sys.path.insert(0, peers)
 import attention_configs  # noqa: E402
 import common  # noqa: E402
 import configs  # noqa: E402
+import gemm_configs  # noqa: E402
 
 HEADER = "name,columns,kind,us,us_hot,us_min,gbps,err"
 OURS = [HEADER,
@@ -32,6 +34,9 @@ ATTENTION = ["name,label,us,us_hot,us_min,gbps,err,block_size",
              f"pa_decode/sm90/{DECODE}/t128.r2.w1x4.p2x4.s9,x,8.0,6,7,203,0,64"]
 ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
                    f"peer_decode/sm90/{DECODE}/flash,x,12.0,9,11,0", f"peer_decode/sm90/{DECODE}/cudnn,x,4.0,3,3,1"]
+
+
+GEMM = ["name,us", "gemm/sm90/bf16/bf16/m16/n4096/k4096/t16x64x128,1.0"]
 
 
 def run(script, *arguments, **environment):
@@ -131,6 +136,41 @@ class Peers(unittest.TestCase):
         row = dict(zip(attention_configs.COLUMNS, map(str, wrong)))
         self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", "sm86"))
 
+    def test_every_row_of_gemm_is_a_config(self):
+        listed = subprocess.run([bench_gemm, "--sweep=default,square,decode,grouped,batched,preshuffled", "--arch=sm90",
+                                 "--benchmark_list_tests", "--benchmark_format=csv"], capture_output=True, text=True, check=True,
+                                timeout=120).stdout
+        reasons = set()
+        for ours in csv.DictReader(listed.splitlines()):
+            key = common.key_of(ours["name"])
+            config = gemm_configs.config_of(key)
+            reasons.add(config.left_out.strip("'0123456789x"))
+            if config.left_out:
+                continue
+            self.assertEqual([config.m, config.n, config.k], [int(ours["config_" + extent]) for extent in "mnk"])
+            row = dict(zip(gemm_configs.COLUMNS, gemm_configs.row_of(key, config, "sm90", "x", "x", [1.0], [1.0], (True, 0, 0))))
+            self.assertEqual(common.key_of(row["name"]), key)
+            for column in "kind arch a_dtype b_dtype out_dtype scale layout weights activation bias group_kind config_k".split():
+                self.assertEqual(str(row[column]), ours[column], (key, column))
+        self.assertEqual(reasons, {"", "block scales", "bias", "preshuffled", "contiguous", "masked"})
+
+    def test_a_row_of_gemm_is_one_of_bench_gemm(self):
+        filtered = "--benchmark_filter=gemm/sm90/fp8.row/bf16/m16/n384/"  # launched as it is, but for k
+        done = subprocess.run([bench_gemm, "--sweep=decode", filtered, "--benchmark_format=csv", "--arch=sm90"],
+                              capture_output=True, text=True, check=True, timeout=120)
+        columns, cells = csv.reader(done.stdout.splitlines())
+        self.assertEqual(columns, [column for column in gemm_configs.COLUMNS if column != "peer"])
+        ours = dict(zip(columns, cells))
+        config = gemm_configs.Config("fp8", "bf16", "row", *(int(ours[extent]) for extent in "mnk"))
+        row = dict(zip(gemm_configs.COLUMNS, map(str, gemm_configs.row_of("gemm/x", config, "sm90", "torch", "x", [12.0, 10.0],
+                                                                          [9.0], (False, 1, 2)))))
+        for column in "bytes_ideal flops seed schema_version batch groups m n k".split():
+            self.assertEqual(row[column], ours[column], column)
+        self.assertEqual((row["ok"], row["err"], row["us"], row["max_rel_err"]), ("0", "1", "11", "2"))
+        for name in ("gemm/i4/bf16/m1/n1/k1", "gemm/bf16/m1/n1/k1", "softmax/bf16/c8192/r8192/causal0"):
+            with self.assertRaises(ValueError):
+                gemm_configs.config_of(name)
+
     def test_every_row_of_the_benchmarks_is_a_config(self):
         for bench in benches:
             names = common.names_from(bench, None)
@@ -220,7 +260,8 @@ class Peers(unittest.TestCase):
             self.refuses(word, "compare.py", *arguments)
 
     def test_scripts_refuse(self):
-        for script, lines, other in (("torch_peers.py", OURS, "softmax"), ("torch_attention.py", ATTENTION, "pa_decode")):
+        for script, lines, other in (("torch_peers.py", OURS, "softmax"), ("torch_attention.py", ATTENTION, "pa_decode"),
+                                     ("torch_gemm.py", GEMM, "gemm")):
             ours = self.file("ours.csv", lines)
             for word, arguments in (("names", ()), ("nothing.csv", ("nothing.csv",)), ("--peers", (ours, "--peers=jax")),
                                     ("--max-seconds", (ours, "--max-seconds=nan")), ("--filter", (ours, "--filter=(")),
@@ -237,7 +278,7 @@ class Peers(unittest.TestCase):
     def test_scripts_without_torch_or_gpu(self):
         self.file("none/torch.py", ["raise ImportError('there is no torch')"])
         self.file("cpu/torch.py", ["class cuda:", "    is_available = staticmethod(lambda: False)"])
-        for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION)):
+        for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION), ("torch_gemm.py", GEMM)):
             ours = self.file("ours.csv", lines)
             self.refuses("needs PyTorch: there is no torch", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "none"))
             self.refuses("needs a GPU", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "cpu"))

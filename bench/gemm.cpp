@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// bench_gemm: correctness and speed of matrix products, one row per config and policy. See docs/benchmarking.md.
+#include "entries/gemm.hpp"
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/harness/gemm_runner.hpp"
+#include "bench/harness/tool.hpp"
+#include "bench/shapes/gemm.hpp"
+
+namespace {
+
+using namespace tilewave;
+using namespace tilewave::bench;
+
+struct Options : ToolOptions {
+  std::vector<std::string> sweeps{"default"};
+  int every = 1;
+  int splits = 0;
+  MeasureOptions measure;
+};
+
+void declare(CLI::App& app, Options& o) {
+  std::vector<std::string> sweeps;
+  std::string listed;
+  for (const GemmSweep sweep : all_gemm_sweeps) listed += sweeps.emplace_back(name_of(sweep)) + ", ";
+  app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
+      ->delimiter(',')
+      ->check(CLI::IsMember(sweeps));
+  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
+      ->check(CLI::Range(1, 9999));
+  app.add_option("--splits", o.splits,
+                 "blocks that share K, where the policy lets as many, instead of the library's choice")
+      ->check(CLI::Range(1, 64));
+  declare(app, o, o.measure);
+}
+
+/// Those of one product and of groups, no two of which have a spec in common.
+std::span<const GemmEntry* const> every_entry() {
+  static const std::vector<const GemmEntry*> entries = [] {
+    std::vector<const GemmEntry*> all;
+    for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries()})
+      all.insert(all.end(), list.begin(), list.end());
+    return all;
+  }();
+  return entries;
+}
+
+/// Every plan of an entry that --policies and --splits ask for; `chosen`: what the library would do.
+std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, const Options& o) {
+  const GemmPolicy& policy = chosen.entry->policy;
+  if (o.splits > 0) return {{chosen.entry, std::min(o.splits, policy.splits)}};
+  if (o.policies != "all") return {chosen};
+  std::vector<GemmPlan> plans;
+  const int steps = ceil_div(p.k * size_of(p.spec.a), policy.depth);
+  for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
+    if (splits == 1 || (splits <= policy.splits && 2 * splits <= steps)) plans.push_back({chosen.entry, splits});
+  }
+  return plans;
+}
+
+/// The rows of a sweep, in the order of its configs, then of the entries.
+std::vector<GemmRow> rows_of(GemmSweep sweep, ArchId arch, const Options& o) {
+  const std::span<const GemmEntry* const> entries = every_entry();
+  std::vector<GemmRow> rows;
+  int config_id = first_config_id(sweep);
+  for (GemmCase c : cases_of(sweep, arch)) {
+    c.seed = o.seed;
+    // The library chooses for the whole config. It looks at extents only, but wants to see tensors.
+    alignas(16) static std::byte somewhere[16];
+    const GemmProblem p = problem_of(c, {}, [](const TwinBuffer&) -> void* { return somewhere; });
+    c = launched(c);
+    std::vector<GemmPlan> plans;
+    std::string refusal;
+    const auto select = [&](std::span<const GemmEntry* const> candidates) {
+      GemmPlan plan;
+      const Status status = gemm_select(p, candidates, facts_of(arch), plan);
+      if (!status.ok()) {
+        refusal = std::string(name_of(status.code)) + ": " + status.reason;
+        return;
+      }
+      for (const GemmPlan& each : plans_of(p, plan, o)) plans.push_back(each);
+    };
+    if (o.policies == "all") {
+      for (std::size_t i = 0; i < entries.size(); ++i) select(entries.subspan(i, 1));
+    } else {
+      select(entries);
+    }
+    if (plans.empty()) plans.push_back({});
+    for (const GemmPlan& plan : plans) {
+      rows.push_back({c, plan, config_id, name_of(c) + "/" + name_of(plan), plan.entry != nullptr ? "" : refusal});
+    }
+    ++config_id;
+  }
+  return rows;
+}
+
+/// The rows of all sweeps that the filter and --every leave. What several sweeps have is one row, of the first of them.
+std::vector<GemmRow> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
+  const auto wanted = row_filter(filter);
+  std::vector<GemmRow> rows;
+  std::set<std::string> names;  // of what the filter leaves
+  for (const GemmSweep sweep : all_gemm_sweeps) {
+    if (std::find(o.sweeps.begin(), o.sweeps.end(), name_of(sweep)) == o.sweeps.end()) continue;
+    for (GemmRow& row : rows_of(sweep, arch, o)) {
+      if (!wanted(row.name) || !names.insert(row.name).second) continue;
+      if ((names.size() - 1) % o.every == 0) rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+int run(int argc, char** argv) {
+  Options o;
+  CLI::App app("Correctness and speed of matrix products.", tool_name);
+  declare(app, o);
+  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
+  if (std::set<std::string>(o.sweeps.begin(), o.sweeps.end()).size() < o.sweeps.size()) {
+    return fail("--sweep names a sweep twice");
+  }
+  const GoogleOptions google = initialize_google(app.remaining());
+  const ArchId arch = choose_arch(o.arch, all_gemm_entries());
+  const std::string filter = benchmark::GetBenchmarkFilter();
+  const std::vector<GemmRow> rows = chosen_rows(arch, o, filter);
+  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  RowLog log;
+  GemmRunner runner(o.measure, std::ref(log));
+  return run_rows(rows, arch, google, log, [&](const GemmRow& row) { return runner.run(row); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_tool("bench_gemm", [&] { return run(argc, argv); });
+}
