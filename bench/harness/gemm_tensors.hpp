@@ -133,6 +133,7 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   if (c.grouped()) (c.contiguous() ? p.group_offsets : p.group_rows) = table;
   p.m = c.m, p.n = c.n, p.k = c.k;
   p.batch = c.batch, p.groups = c.groups;
+  if (c.grouped() && !c.contiguous()) p.expected_group_rows = c.group_rows;
   p.a_stride = c.operand_stride();
   p.b_stride = c.preshuffled() ? 0 : c.operand_stride();
   p.out_stride = n;

@@ -24,7 +24,7 @@ NAME = re.compile(
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
     r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?"
     r"(?:\.by(?P<by>\d+))?)")
-SMALL = "/bf16/m128/n512/k1024|/m128/n128/k512"  # rows of the decode and the batched sweep
+SMALL = "/m(8|128)/n(384|512of8192|128)/"  # rows of the decode and the batched sweep
 
 
 class Csv(contract.Contract):
@@ -89,7 +89,8 @@ class Csv(contract.Contract):
             rows = self.check_rows(done)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual({(row["err"], row["arch"]) for row in rows}, {("0", arch)})
-            self.assertEqual({row["batch"] for row in rows}, {"3"})
+            self.assertEqual({row["batch"] for row in rows}, {"1", "3"})
+            self.assertEqual({row["scale"] for row in rows}, {"none", "row", "block"})
 
     def test_bias(self):
         done = run("--benchmark_format=csv", "--sweep=square", "--benchmark_filter=/bias/", "--arch=sm90")
