@@ -59,6 +59,14 @@ struct Lds {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
   }
+  /// LLVM moves products freely, also across sched_fence() and barriers.
+  template <int n>
+  TILEWAVE_DEVICE static void pin(Vec<float, n>& sums) {
+    using Floats = float __attribute__((ext_vector_type(n)));
+    auto held = __builtin_bit_cast(Floats, sums);
+    asm volatile("" : "+v"(held));
+    sums = __builtin_bit_cast(Vec<float, n>, held);
+  }
   template <int level>
   TILEWAVE_DEVICE static void priority() {
     __builtin_amdgcn_s_setprio(level);
