@@ -18,6 +18,7 @@
 #include "tilewave/core/status.hpp"
 #include "tilewave/core/vec.hpp"
 #include "tilewave/ops/attention_combine/registry.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/quant/registry.hpp"

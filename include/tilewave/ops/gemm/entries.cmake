@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: MIT
-tilewave_entries(gemm)
+tilewave_entries(gemm SOURCES 5 HOST_SOURCES 1)
+tilewave_entries(gemm_feature HEADER feature_specs.hpp SOURCES 3 HOST_SOURCES 1 TESTS)

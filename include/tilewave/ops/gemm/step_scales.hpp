@@ -6,8 +6,8 @@
 
 namespace tilewave {
 
-/// Without block scales: nothing to do. `copied`: scales come into LDS with A's rows of their step; a load would wait for
-/// all copies.
+/// Without block scales: nothing to do. `copied`: scales come into LDS with A's rows of their step; a load would wait
+/// for all copies.
 template <class W, bool copied>
 struct GemmStepScales {
   struct OfStep {};
