@@ -37,7 +37,8 @@ struct Source {
  private:
   static constexpr int format = 0x20000;  // as in window.hpp
   TILEWAVE_DEVICE static std::uint32_t in_lds(void* shared) {
-    return __builtin_amdgcn_readfirstlane((std::uint32_t)(__attribute__((address_space(3))) void*)shared);
+    return __builtin_amdgcn_readfirstlane(
+        static_cast<std::uint32_t>((std::uintptr_t)(__attribute__((address_space(3))) void*)shared));
   }
   TILEWAVE_DEVICE Words words() const {
     const auto at = reinterpret_cast<std::uintptr_t>(base);
