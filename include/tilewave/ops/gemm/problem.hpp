@@ -9,8 +9,9 @@
 
 namespace tilewave {
 
-/// Rows of A and B are 16-byte aligned, and so are their strides; the other dimension is contiguous. No tensor may overlap
-/// the output, but residual may be out itself. Rows and columns beyond M and N are neither read nor written.
+/// Rows of A and B are whole 16 bytes: they and their strides are aligned to that, and what lies between K and there is
+/// read, the last row's too, but does not matter. The other dimension is contiguous. No tensor may overlap the output,
+/// but residual may be out itself. Rows and columns beyond M and N are neither read nor written.
 struct GemmProblem {
   GemmSpec spec{};
 
