@@ -80,7 +80,8 @@ std::string run(const ArchFacts& facts, const SoftmaxSpec& spec, const SoftmaxEn
       return wrong("lse", -1, lse.at(0, r), wanted.lse);
     }
     for (int c = 0; c < s.columns; ++c) {
-      const double want = wanted.values[c];
+      const double exact = wanted.values[c], rounded = reference::rounded(spec.x, exact);
+      const double want = std::isinf(rounded) ? rounded : exact;  // a logarithm beyond f16
       const double slack =
           spec.kind == SoftmaxKind::softmax ? f32_error * want + 1e-38 : f32_error * (1 + std::abs(want));
       if (!same(out.at(r, c), want, half_step(spec.x, want) * 1.001 + slack))
@@ -184,43 +185,34 @@ TEST_CASE("softmax of equal, -inf, huge and NaN rows") {
 }
 
 TEST_CASE("softmax columns that a row does not see stay 0 or -inf where it sees NaN or an infinity") {
-  each_softmax_entry([](const SoftmaxEntry& e) {
-    const std::vector<std::int32_t> lengths{100, 3, 128, 64, 100, 0};
-    const Shape shapes[] = {
-        {.rows = 6, .columns = 128, .lengths = lengths, .value = [](int r, int c) { return c == 2 + r ? nan : -1.0f; }},
-        {.rows = 6, .columns = 128, .lengths = lengths, .value = [](int r, int c) { return c == 2 + r ? inf : -inf; }},
-        {.rows = 6, .columns = 128, .causal_rows = 6, .value = [](int, int c) { return c == 0 ? nan : 0.5f; }},
-    };
-    for (const Shape& s : shapes) {
-      const std::string error = run(facts_of(e.arch), e.spec, &e, s);
-      if (error != "") return error;
-    }
-    return std::string();
+  constexpr auto value = [](int r, int c) { return c != 2 + r ? -1.0f : r % 2 == 0 ? nan : inf; };
+  each_softmax_entry([&](const SoftmaxEntry& e) {
+    const std::vector<std::int32_t> lengths{100, 101, 3, 128, 64, 0};
+    return run(facts_of(e.arch), e.spec, &e, {.rows = 6, .columns = 128, .lengths = lengths, .value = value}) +
+           run(facts_of(e.arch), e.spec, &e, {.rows = 6, .columns = 128, .causal_rows = 120, .value = value});
   });
 }
 
 TEST_CASE("softmax of what is far from 0, or far apart, is that of the differences") {
   each_softmax_entry([](const SoftmaxEntry& e) {
-    const int unit = 16 / size_of(e.spec.x);
-    const std::vector<Shape> shapes{
+    std::vector<Shape> shapes{
         // Products beyond 2^31, of which half an ulp is many powers of two.
-        {.columns = 136,
-         .scale = 1e6f,
-         .amplitude = 0,
-         .value = [](int r, int c) { return 1000.0f - 8.0f * ((c + r) % 5); }},
-        {.columns = unit, .amplitude = 0, .value = [](int, int) { return 6.85e9f; }},
-        {.columns = 1, .amplitude = 0, .value = [](int, int) { return 6.85e9f; }},
-        {.columns = 136,
-         .scale = -2e35f,
-         .amplitude = 0,
-         .value = [](int, int c) { return c % 3 == 0 ? -7.0f : 7.0f; }},
+        {.columns = 136, .scale = 1e6f, .value = [](int r, int c) { return 1000.0f - 8.0f * ((c + r) % 5); }},
         // An offset of 1e6; f32 has steps of 1/16 there.
-        {.columns = 136, .amplitude = 0, .value = [](int r, int c) { return 1e6f + 0.125f * ((c * 7 + r) % 40); }},
+        {.columns = 136, .value = [](int r, int c) { return 1e6f + 0.125f * ((c * 7 + r) % 40); }},
         // Differences beyond f32.
-        {.columns = 136, .scale = 1e-38f, .amplitude = 0, .value = [](int, int c) { return c % 2 ? 3e38f : -3e38f; }},
-        {.columns = 136, .scale = 0, .amplitude = 0, .value = [](int, int c) { return c % 2 ? 3e38f : -3e38f; }},
+        {.columns = 136, .scale = 1e-38f, .value = [](int, int c) { return c % 2 ? 3e38f : -3e38f; }},
     };
-    for (const Shape& s : shapes) {
+    if (e.policy.lanes == 256) {
+      const int one = e.policy.wide(e.spec.x) ? 16 / size_of(e.spec.x) : 1;
+      shapes.push_back({.columns = one, .value = [](int, int) { return 6.85e9f; }});
+      shapes.push_back(
+          {.columns = 136, .scale = -2e35f, .value = [](int, int c) { return c % 3 == 0 ? -7.0f : 7.0f; }});
+      shapes.push_back({.columns = 136, .scale = 0, .value = [](int, int c) { return c % 2 ? 3e38f : -3e38f; }});
+    }
+    for (Shape& s : shapes) {
+      s.rows = 2;
+      s.amplitude = 0;
       const std::string error = run(facts_of(e.arch), e.spec, &e, s);
       if (error != "") return "values " + std::to_string(&s - shapes.data()) + ": " + error;
     }
@@ -231,8 +223,8 @@ TEST_CASE("softmax of what is far from 0, or far apart, is that of the differenc
 TEST_CASE("softmax may be computed in place") {
   each_softmax_entry([](const SoftmaxEntry& e) {
     const auto most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
-    std::string error = run(facts_of(e.arch), e.spec, &e, {.rows = 5, .columns = most, .in_place = true});
-    if (!e.policy.held) error += run(facts_of(e.arch), e.spec, &e, {.columns = 2 * most, .in_place = true});
+    std::string error = run(facts_of(e.arch), e.spec, &e, {.rows = 2, .columns = most, .in_place = true});
+    if (!e.policy.held) error += run(facts_of(e.arch), e.spec, &e, {.rows = 1, .columns = 2 * most, .in_place = true});
     return error +
            run(facts_of(e.arch), e.spec, &e, {.rows = 7, .columns = 128, .inner_rows = 3, .gap = 16, .in_place = true});
   });

@@ -36,7 +36,7 @@ struct NormColumns {
   static constexpr int unit = Tile::unit;
   static constexpr bool quantised = S.scale != ScaleMode::none;
   // RMSNorm has a bias once in a while: it waits for that behind its stores rather than keep registers for it.
-  static constexpr bool early_bias = S.kind == NormKind::layer;
+  static constexpr bool early_bias = S.kind == NormKind::layer || !P.wide(S.x);
   static constexpr int registers =
       ((1 + early_bias) * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
   // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
@@ -46,15 +46,14 @@ struct NormColumns {
   ColumnValues<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
   ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
 
-  /// Chunks [first, last). What is absent is not asked for.
+  /// Chunks [first, last). An absent bias is not asked for; where the output is quantised, it and the smooth scale are
+  /// windows of nothing instead: clang spills around more branches.
   TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::Place& at, int first, int last, int from) {
     load(weight, a.weight, a, at, first, last, from);
     if constexpr (early_bias) {
-      if (a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
+      if (quantised || a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
     }
-    if constexpr (quantised) {
-      if (a.smooth != nullptr) load(smooth, a.smooth, a, at, first, last, from);
-    }
+    if constexpr (quantised) load(smooth, a.smooth, a, at, first, last, from);
   }
   /// v = (v rstd + shift) weight + bias, times the smooth scale, of which the last two are optional. RMSNorm has no
   /// shift.
@@ -85,7 +84,8 @@ struct NormColumns {
   template <DType T, int n>
   TILEWAVE_DEVICE static void load(ColumnValues<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
                                    const typename Tile::Place& at, int first, int last, int from) {
-    const auto window = Tile::template shared_window<T>(from_data, from, a.extent.columns);
+    const auto window =
+        Tile::template shared_window<T>(from_data, from, from_data == nullptr ? from : a.extent.columns);
     TILEWAVE_UNROLL
     for (int c = first; c < last; ++c) to[c % n].load(window, Tile::column(at.lane, c));
   }
@@ -153,28 +153,7 @@ struct Norm {
     }
     float squares = 0.0f, mean = 0.0f;
     if constexpr (S.kind == NormKind::layer) {
-      const int wave = Tile::wave_of_row(at);
-      float near = 0.0f, off = 0.0f;  // the mean of the wave's first tile, and what all its columns are off it
-      each([&](int from) {
-        if (P.held || from == 0) {
-          float sum = 0.0f;
-          TILEWAVE_UNROLL
-          for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
-          sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
-          near = sum * per_column(wave, P.held ? columns : min_of(columns, Tile::block_columns));
-          x.refresh();
-        }
-        TILEWAVE_UNROLL
-        for (int c = 0; c < P.chunks; ++c) {
-          Vec<float, unit> v = values(c);
-          TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) v[e] -= near;
-          const float more = fold(v, Sum{});
-          if (from + Tile::column(at.lane, c) < columns) off += more;  // not of no column
-        }
-      });
-      off = B::template reduce<Tile::group_lanes>(off, Sum{});
-      center = near + off * per_column(wave, columns);
+      center = mean_of_wave(at, columns, x, each, values);
       if constexpr (Tile::keeps) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
@@ -239,6 +218,34 @@ struct Norm {
 
   TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
+  }
+  /// The mean of the wave's columns about that of its first tile: what is summed in a row of one value is 0, or next to
+  /// it, and rounding leaves no trace in the mean.
+  template <class Each, class Values>
+  TILEWAVE_DEVICE static float mean_of_wave(const Place& at, int columns, Tile& x, const Each& each,
+                                            const Values& values) {
+    const int wave = Tile::wave_of_row(at);
+    float near = 0.0f, off = 0.0f;
+    each([&](int from) {
+      if (P.held || from == 0) {
+        float sum = 0.0f;
+        TILEWAVE_UNROLL
+        for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
+        sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
+        near = sum * per_column(wave, P.held ? columns : min_of(columns, Tile::block_columns));
+        x.refresh();
+      }
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) {
+        Vec<float, unit> v = values(c);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) v[e] -= near;
+        const float more = fold(v, Sum{});
+        if (from + Tile::column(at.lane, c) < columns) off += more;  // not of no column
+      }
+    });
+    off = B::template reduce<Tile::group_lanes>(off, Sum{});
+    return near + off * per_column(wave, columns);
   }
   /// 1 / columns of a wave of the row, 0 if it has none.
   TILEWAVE_DEVICE static float per_column(int wave, int columns) {
