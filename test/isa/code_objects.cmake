@@ -73,6 +73,15 @@ execute_process(COMMAND ${list_kernels} OUTPUT_FILE ${list_kernels}.cmake COMMAN
 set(folder ${objects})
 include(${list_kernels}.cmake)
 
+# A few specs of GEMM: write_entries.cpp names the same.
+foreach(arch gfx942 gfx950)
+  foreach(spec gemm.0 gemm.2 gemm.4 gemm_feature.0 gemm_feature.1 gemm_feature.2)
+    string(REPLACE "." ";" parts ${spec})
+    list(POP_FRONT parts list index)
+    compile(${objects}/${list}_${arch}_${index}.co gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
+  endforeach()
+endforeach()
+
 add_executable(write_isa_entries write_entries.cpp)
 tilewave_use_room(write_isa_entries)
 target_include_directories(write_isa_entries PRIVATE ${PROJECT_SOURCE_DIR} ${generated})

@@ -11,6 +11,7 @@
 #include "isa/row_claims.hpp"
 #include "test/isa/row_claims.hpp"
 #include "tilewave/arch/host/backend.hpp"
+#include "tilewave/ops/gemm/feature_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {
@@ -120,6 +121,51 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
   }
 }
 
+/// The matrix instruction of a GEMM, the full-rate one of its type and shape.
+template <ArchId arch>
+std::string gemm_mfma(DType type, int side) {
+  const bool fp8 = is_fp8(type), cdna4 = arch == ArchId::gfx950;
+  const int k = (side == 16 ? 16 : 8) * (fp8 ? 2 : 1) * (cdna4 ? (fp8 ? 4 : 2) : 1);
+  const std::string name = fp8 ? (cdna4 ? "f8f6f4" : "fp8_fp8") : std::string(name_of(type));
+  return "f32_" + std::to_string(side) + "x" + std::to_string(side) + "x" + std::to_string(k) + "_" + name;
+}
+
+/// Every policy of a GEMM spec: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
+template <ArchId arch, GemmSpec spec, GemmPolicies policies>
+void add_gemm(ordered_json& file, const std::string& list, int index) {
+  const std::string name(name_of(arch));
+  static_for<policies.count>([&](auto i) {
+    static constexpr GemmPolicy policy = policies.list[i];
+    using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
+    const bool block = spec.scale == GemmScale::block;
+    file["entries"].push_back({{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
+                               {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
+                               {"arch", name},
+                               {"kernel", "gemm"},
+                               {"spec", name_of(spec)},
+                               {"policy", name_of(policy)},
+                               {"waves_per_simd", Kernel::waves_per_simd},
+                               {"waves_per_block", policy.waves()},
+                               {"lds_bytes", sizeof(typename Kernel::Shared)},
+                               {"mfma", nullptr},
+                               {"gemm",
+                                {{"mfma", gemm_mfma<arch>(spec.a, Kernel::W::side)},
+                                 {"writes_lds", policy.path == GemmPath::staged},
+                                 // sums of a step are scaled in f32, in pairs
+                                 {"valu_of_products", block ? Kernel::W::Map::sums / 2 + 2 : 0}}}});
+  });
+}
+template <ArchId arch>
+void add_gemms(ordered_json& file) {
+  static constexpr auto specs = gemm_specs(arch);
+  static constexpr auto features = gemm_feature_specs(arch);
+  static_for<3>([&](auto i) {
+    constexpr int s = 2 * i;
+    add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s);
+    add_gemm<arch, features[i], gemm_feature_policies(arch, features[i])>(file, "gemm_feature", i);
+  });
+}
+
 template <ArchId arch>
 void add_arch(ordered_json& file) {
   constexpr ArchFacts facts = facts_of(arch);
@@ -148,6 +194,7 @@ void add_arch(ordered_json& file) {
       [&](auto i) { file["entries"].push_back(combine_claims<arch, paged_attention_head_sizes[i]>()); });
   file["entries"].push_back(combine_claims<arch, 64, DType::f16>());
   file["entries"].push_back(combine_claims<arch, 128, DType::f16>());
+  add_gemms<arch>(file);
 #define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);
   ROW_LISTS(ADD_ROWS)
 }
