@@ -42,5 +42,6 @@ std::span<const GemmEntry* const> all_gemm_feature_entries() {
                       gemm_feature_entries<Room, features[6]>);
   return entries;
 }
+std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some
 
 }  // namespace tilewave

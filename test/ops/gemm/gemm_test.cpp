@@ -10,7 +10,7 @@ namespace {
 /// Calls f(entry) for each entry that this build can run.
 template <class F>
 void each_entry(const F& f) {
-  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries()}) {
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries()}) {
     for (const GemmEntry* const entry : entries) {
       INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
       f(*entry);
