@@ -78,7 +78,7 @@ foreach(arch gfx942 gfx950)
   foreach(spec gemm.0 gemm.2 gemm.4 gemm_feature.0 gemm_feature.1 gemm_feature.2)
     string(REPLACE "." ";" parts ${spec})
     list(POP_FRONT parts list index)
-    compile(${objects}/${list}_${arch}_${index}.co gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
+    compile(${list}_${arch}_${index} gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
   endforeach()
 endforeach()
 
