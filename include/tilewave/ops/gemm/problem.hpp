@@ -38,7 +38,8 @@ struct GemmProblem {
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;
-  // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128, M].
+  // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128,
+  // M].
   std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0, b_scale_k_stride = 0;
   std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row and block scales
 
