@@ -11,6 +11,7 @@
 
 #include "bench/harness/bundle.hpp"
 #include "bench/harness/paged_attention_runner.hpp"
+#include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 #include "bench/shapes/paged_attention.hpp"
 
@@ -26,15 +27,18 @@ struct Options : ToolOptions {
   int every = 1;
   int splits = 0;
   RunnerOptions runner;
+  ShapeOptions shapes;
 };
 
 void declare(CLI::App& app, Options& o) {
   std::vector<std::string> sweeps;
   std::string listed;
   for (const Sweep sweep : all_sweeps) listed += sweeps.emplace_back(name_of(sweep)) + ", ";
-  app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(sweeps));
+  auto* sweep = app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
+                    ->delimiter(',')
+                    ->check(CLI::IsMember(sweeps));
+  declare(app, o.shapes);
+  for (const char* own : {"--shapes", "--config", "--model"}) sweep->excludes(app.get_option(own));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
       ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
@@ -62,20 +66,19 @@ std::span<const PagedAttentionEntry* const> every_entry() {
   return entries;
 }
 
-/// The rows of a sweep, in the order of its configs, then of the entries.
-std::vector<Row> rows_of(Sweep sweep, ArchId arch, const Options& o) {
+/// The rows of configs, in their order, then that of the entries.
+std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int config_id, ArchId arch, const Options& o) {
   const std::span<const PagedAttentionEntry* const> entries = every_entry();
   std::vector<Row> rows;
-  int config_id = first_config_id(sweep);
-  for (PagedAttentionCase c : cases_of(sweep, arch)) {
-    c.seed = o.seed;
-    if (o.inputs == name_of(Inputs::varied)) c.inputs = Inputs::varied;
+  for (const PagedAttentionCase& c : cases) {
     // Selection looks at shapes only, but a problem without tensors is not a valid one.
     alignas(16) static std::byte somewhere[16];
     PagedAttentionProblem p = shape_of(c);
     p.q = p.k = p.v = p.out = somewhere;
     p.k_scale = p.v_scale = reinterpret_cast<const float*>(somewhere);
     p.block_table = p.context_lengths = reinterpret_cast<const std::int32_t*>(somewhere);
+    if (c.sinks) p.sinks = p.k_scale;
+    if (c.stage_starts) p.stage_starts = p.block_table;
     std::vector<PagedAttentionPlan> plans;
     std::string refusal;
     const auto select = [&](std::span<const PagedAttentionEntry* const> candidates) {
@@ -104,13 +107,33 @@ std::vector<Row> rows_of(Sweep sweep, ArchId arch, const Options& o) {
   return rows;
 }
 
+/// The configs of a sweep, or of the user.
+std::vector<PagedAttentionCase> configs_of(const std::string& sweep, const PagedAttentionCase& start,
+                                           const Options& o) {
+  if (o.shapes.any()) {
+    return cases_of(o.shapes, start, column_names(Row{start, {}, 0, "", ""}), model_cases);
+  }
+  std::vector<PagedAttentionCase> cases = cases_of(*sweep_named(sweep), start.arch);
+  for (PagedAttentionCase& c : cases) {
+    c.seed = start.seed;
+    if (start.inputs == Inputs::varied) c.inputs = Inputs::varied;
+  }
+  return cases;
+}
+
 /// The rows of all sweeps that the filter and --every leave. What several sweeps have is one row, of the first of them.
 std::vector<Row> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
   const auto wanted = row_filter(filter);
   std::vector<Row> rows;
-  std::set<std::string> names;  // of what the filter leaves
+  std::set<std::string> names;                                // of what the filter leaves
+  PagedAttentionCase start = case_of(arch, QuantMode::none);  // as far as users leave it out
+  start.block_size = 64;
+  start.batch = start.context_length = start.num_q_heads = start.num_kv_heads = 0;
+  start.seed = o.seed;
+  if (o.inputs == name_of(Inputs::varied)) start.inputs = Inputs::varied;
   for (const std::string& sweep : o.sweeps) {
-    for (Row& row : rows_of(*sweep_named(sweep), arch, o)) {
+    const int first = o.shapes.any() ? 0 : first_config_id(*sweep_named(sweep));
+    for (Row& row : rows_of(configs_of(sweep, start, o), first, arch, o)) {
       if (!wanted(row.name) || !names.insert(row.name).second) continue;
       if ((names.size() - 1) % o.every == 0) rows.push_back(std::move(row));
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 #include "bench/shapes/ceiling.hpp"
 
@@ -14,11 +15,18 @@ using namespace tilewave;
 using namespace tilewave::bench;
 
 /// The rows of the sweep, in the order of its configs, then of the entries. `selected` takes the first of those.
-std::vector<CeilingPlan> plans_of(ArchId arch, const ToolOptions& o) {
+std::vector<CeilingPlan> plans_of(ArchId arch, const ToolOptions& o, const ShapeOptions& shapes) {
   std::vector<CeilingPlan> plans;
   int config_id = 0;
-  for (CeilingCase c : ceiling_sweep(arch)) {
-    c.seed = o.seed;
+  const CeilingCase start{.arch = arch, .seed = o.seed};
+  const VecAddEntry any{};
+  std::vector<CeilingCase> cases = cases_of(shapes, start, column_names(CeilingPlan{start, nullptr, &any, 0, "", ""}),
+                                            [](ArchId, const ModelStep&) { return std::vector<CeilingCase>(); });
+  if (!shapes.any()) {
+    cases = ceiling_sweep(arch);
+    for (CeilingCase& c : cases) c.seed = o.seed;
+  }
+  for (const CeilingCase& c : cases) {
     const std::size_t before = plans.size();
     const auto add = [&](const TrafficEntry* traffic, const VecAddEntry* vec_add) {
       if (o.policies == "selected" && plans.size() > before) return;
@@ -43,14 +51,16 @@ int run(int argc, char** argv) {
   ToolOptions o;
   MeasureOptions measure;
   CLI::App app("The speed of memory and of a launch: what other benchmarks divide by.", tool_name);
+  ShapeOptions shapes;
   declare(app, o, measure);
+  declare(app, shapes);
   if (const std::optional<int> status = parse(app, argc, argv)) return *status;
   measure.measure_ceilings = false;  // the rows are the measurement
   const GoogleOptions google = initialize_google(app.remaining());
   const ArchId arch = choose_arch(o.arch, all_traffic_entries());
   const std::string filter = benchmark::GetBenchmarkFilter();
   const auto wanted = row_filter(filter);
-  std::vector<CeilingPlan> rows = plans_of(arch, o);
+  std::vector<CeilingPlan> rows = plans_of(arch, o, shapes);
   std::erase_if(rows, [&](const CeilingPlan& row) { return !wanted(row.name); });
   if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
   RowLog log;

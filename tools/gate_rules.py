@@ -38,6 +38,8 @@ def violations(c):
         )
     if claim.get("row"):
         yield from row_violations(c, claim["row"])
+    if claim.get("gemm"):
+        yield from gemm_violations(c, claim["gemm"])
     if not claim["mfma"]:
         return
     if set(c.whole.mfma) != set(claim["mfma"]):
@@ -48,6 +50,21 @@ def violations(c):
             f"{shapes(c.matrix_loops.mfma)} in the loop, {claim['mfma_per_load']} for each 16 bytes, "
             f"beside loads {widths(c.matrix_loops.loads)}"
         )
+
+
+def gemm_violations(c, claim):
+    """Of a GEMM: products at the full rate, with nothing in the steady loop that a better loop would not have."""
+    hot = c.hot
+    if set(c.whole.mfma) != {claim["mfma"]}:
+        yield "gemm_mfma", f"matrix instructions {shapes(c.whole.mfma)}, the full-rate one is {claim['mfma']}"
+        return
+    if not hot.vmcnt or 0 in hot.vmcnt:
+        yield "gemm_drain", f"waits of the loop leave {sorted(set(hot.vmcnt)) or 'nothing'} loads under way"
+    valu = hot.count["valu"] + hot.count["acc_move"] + hot.count["lane_move"]
+    if valu > (claim["valu_of_products"] + 0.1) * hot.mfma.total():
+        yield "gemm_valu", f"{valu} vector instructions beside {hot.mfma.total()} products"
+    if hot.count["lds_write"] and not claim["writes_lds"]:
+        yield "gemm_lds", f"{hot.count['lds_write']} writes to LDS, which copies could do"
 
 
 def row_violations(c, claim):

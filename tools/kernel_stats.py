@@ -41,6 +41,18 @@ STORE = re.compile(r"^(?:global|buffer|flat|tbuffer)_store_(\w+?)(?:_d16_hi)?$")
 STORE_BYTES = {"dwordx4": 16, "dwordx3": 12, "dwordx2": 8, "dword": 4, "short": 2, "byte": 1}
 LANE_EXCHANGE = ("ds_bpermute", "ds_permute", "ds_swizzle")
 
+# Units of four clocks that the matrix unit is busy with an instruction (LLVM, SISchedule.td).
+PASSES = {
+    "f32_16x16x16_bf16": 4,
+    "f32_32x32x8_bf16": 8,
+    "f32_16x16x32_fp8_fp8": 4,
+    "f32_32x32x16_fp8_fp8": 8,
+    "f32_16x16x32_bf16": 4,
+    "f32_32x32x16_bf16": 8,
+    "f32_16x16x128_f8f6f4": 8,
+    "f32_32x32x64_f8f6f4": 16,
+}
+
 
 def align_up(n, step):
     return -(-n // step) * step
@@ -163,6 +175,7 @@ class Mix:
                 self.count["exchange"] += 1
             elif name.startswith("ds_"):
                 self.count["lds"] += 1
+                self.count["lds_write"] += name.startswith("ds_write")
             elif name.startswith("s_waitcnt"):
                 self.count["waitcnt"] += 1
                 if match := re.search(r"vmcnt\((\d+)\)", ins.operands):
@@ -215,6 +228,12 @@ class Compiled:
         brought = sum(width * self.matrix_loops.loads[width] for width in self.entry["kv_widths"])
         return min(1.0, brought / needed) if needed else 0.0
 
+    def issue_share(self):
+        """Instructions of the hot loop, waits and barriers left out, for each four clocks that its products take: one
+        wave issues one of them in that time, so below 1 the matrix unit need not wait for a wave that waits for nothing."""
+        passes = sum(PASSES[name] * n for name, n in self.hot.mfma.items())
+        return (self.hot.instructions - self.hot.count["waitcnt"] - self.hot.count["barrier"]) / passes
+
     def waves_per_simd(self):
         """Resident waves: floor(512 / registers), SGPRs alike, blocks that fit the LDS times their waves; at most 8.
 
@@ -239,8 +258,10 @@ def inspect(path, entries=()):
         code_object.disassemble(obj)
         for kernel in obj.kernels:
             multiply = matrix_loops(kernel.instructions)
-            hot = max(multiply, key=lambda loop: (Mix(loop).mfma.total(), len(loop)), default=[])
             entry = next((e for e in entries if e.get("symbol", "") in kernel.name), {})
+            # Of a GEMM the loop over whole steps, not the one over the last, which may be as many.
+            longer = -1 if entry.get("gemm") else 1
+            hot = max(multiply, key=lambda loop: (Mix(loop).mfma.total(), longer * len(loop)), default=[])
             found.append(
                 Compiled(
                     pathlib.Path(path).name,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bench/harness/row_op.hpp"
+#include "bench/harness/shapes.hpp"
 #include "entries/attention_combine.hpp"
 #include "tilewave/reference/attention_combine.hpp"
 
@@ -19,6 +20,18 @@ struct AttentionCombineCase {
 
   DType out() const { return spec.out; }
 
+  static constexpr NamePart name_parts[] = {
+      {"combine", "kind", "combine"}, {"c", "columns"}, {"r", "config_rows"}, {"p", "partials"}};
+  static constexpr auto& name_types = row_name_types;
+  static constexpr std::string_view name_mode = "x_dtype";
+  static void imply(Words& words) { words.imply("config_rows", "rows"); }
+  void settle() { rows = config_rows; }
+  std::string fault() const {
+    if (partials < 1) return "partials is below 1";
+    if (std::int64_t{rows} * partials > std::numeric_limits<std::int32_t>::max()) return "more than 2^31 partial rows";
+    return extent_fault(*this);
+  }
+
   template <class Case, class Visit>  // an AttentionCombineCase, const or not
   static void each_column(Case& c, Visit& visit) {
     visit.derived("kind", "combine");
@@ -27,7 +40,7 @@ struct AttentionCombineCase {
     visit("out_dtype", c.spec.out);
     visit("partials", c.partials);
     visit("columns", c.columns);
-    visit.derived("rows", c.rows);
+    visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
     visit("seed", c.seed);
   }
@@ -54,7 +67,8 @@ struct AttentionCombineOp {
                        const Entry*& entry) {
     return attention_combine_select(p, candidates, facts, entry);
   }
-  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/attention_combine.hpp
+  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/attention_combine.hpp
+  static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   template <class Address>
   static Problem problem_of(const Case& c, const Tensors& t, const Address& address) {

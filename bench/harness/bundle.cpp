@@ -164,6 +164,7 @@ ordered_json describe(const PagedAttentionProblem& p, int splits) {
           {"head_size", p.spec.head_size},
           {"softmax_scale", p.softmax_scale},
           {"sliding_window", p.sliding_window},
+          {"split_tokens", p.split_tokens},
           {"batch", p.batch},
           {"mtp", p.mtp},
           {"num_q_heads", p.num_q_heads},
@@ -225,7 +226,7 @@ class Writer {
         plan_(plan),
         pools_(0, 0),
         tensors_(c, pools_),
-        problem_(tensors_.host_problem()),
+        problem_(problem_of(c)),
         workspace_(std::make_unique_for_overwrite<std::byte[]>(paged_attention_workspace_size(problem_, plan))) {
     problem_.workspace = workspace_.get();
     args_ = paged_attention_args(problem_, plan.entry->policy, facts_of(plan.entry->arch), plan.num_splits);
@@ -311,6 +312,14 @@ class Writer {
   }
 
  private:
+  PagedAttentionProblem problem_of(const PagedAttentionCase& c) {
+    if (c.stage_starts) {
+      const Status status = tensors_.set_stage_starts(plan_.entry->policy);
+      if (!status.ok()) throw std::runtime_error(status.reason);
+    }
+    return tensors_.host_problem();
+  }
+
   /// f(field, address, file, buffer) for every argument that the call does not leave out.
   template <class F>
   void each_pointer(const F& f) const {

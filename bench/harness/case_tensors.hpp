@@ -8,6 +8,7 @@
 #include "bench/harness/device.hpp"
 #include "bench/harness/kv_pool.hpp"
 #include "bench/harness/paged_attention_case.hpp"
+#include "tilewave/ops/paged_attention/launch.hpp"
 
 namespace tilewave::bench {
 
@@ -21,6 +22,7 @@ class CaseTensors {
     const std::int64_t rows = std::int64_t{c.batch} * c.mtp;
     qkv_ = TwinBuffer(rows * shape.q_row_stride * sizeof(std::uint16_t));
     fill_q(c, shape.q_row_stride);
+    if (c.sinks) fill_sinks(c);
     table_buffer_ = copy_of(table_);
     lengths_buffer_ = copy_of(lengths_);
     out_ = TwinBuffer(rows * shape.out_row_stride * sizeof(std::uint16_t));
@@ -37,6 +39,7 @@ class CaseTensors {
       p.context_lengths = static_cast<const std::int32_t*>(address(lengths_buffer_));
       p.out = address(out_);
       p.lse = static_cast<float*>(address(lse_));
+      if (c.sinks) p.sinks = static_cast<const float*>(address(sinks_));
       return p;
     };
     problem_ = point([](const TwinBuffer& b) -> void* { return b.device(); });
@@ -55,6 +58,16 @@ class CaseTensors {
     workspace_ = DeviceBuffer(bytes);
     problem_.workspace = workspace_.data();
     problem_.workspace_bytes = bytes;
+  }
+  /// Of a config that has them: those of the entry that will run.
+  Status set_stage_starts(const PagedAttentionPolicy& policy) {
+    std::vector<std::int32_t> starts(lengths_.size() + 1);
+    const Status status = paged_attention_stage_starts(host_problem_, policy, lengths_.data(), starts.data());
+    if (!status.ok()) return status;
+    stage_starts_ = copy_of(starts);
+    problem_.stage_starts = static_cast<const std::int32_t*>(stage_starts_.device());
+    host_problem_.stage_starts = static_cast<const std::int32_t*>(static_cast<const void*>(stage_starts_.host()));
+    return {};
   }
   /// NaN wherever the call may write, so that a row it forgets shows.
   void poison_outputs() const {
@@ -91,8 +104,17 @@ class CaseTensors {
     qkv_.upload();
   }
 
+  // Each head its own, from nothing to more than the tokens together weigh.
+  void fill_sinks(const PagedAttentionCase& c) {
+    sinks_ = TwinBuffer(c.num_q_heads * sizeof(float));
+    auto* sinks = reinterpret_cast<float*>(sinks_.host());
+    const std::uint64_t key = random_bits({c.seed, 'i'});
+    for (int head = 0; head < c.num_q_heads; ++head) sinks[head] = 4 + 4 * random_uniform(key, head);
+    sinks_.upload();
+  }
+
   std::vector<std::int32_t> lengths_, table_;
-  TwinBuffer qkv_, table_buffer_, lengths_buffer_, out_, lse_;
+  TwinBuffer qkv_, table_buffer_, lengths_buffer_, sinks_, stage_starts_, out_, lse_;
   DeviceBuffer workspace_;
   PagedAttentionProblem problem_, host_problem_;
 };

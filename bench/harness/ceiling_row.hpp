@@ -17,6 +17,9 @@ namespace tilewave::bench {
 /// The kinds of TrafficKind with their numbers, and the vector addition.
 enum class CeilingKind : int { nothing, read, copy, write, vec_add };
 
+template <>
+inline constexpr int enumerators_of<CeilingKind> = 5;
+
 constexpr const char* name_of(CeilingKind kind) {
   return kind == CeilingKind::vec_add ? "vec_add" : name_of(static_cast<TrafficKind>(kind));
 }
@@ -31,6 +34,24 @@ struct CeilingCase {
 
   std::int64_t count() const { return bytes / size_of(x); }  // elements, of vec_add
 
+  static constexpr NamePart name_parts[] = {{"nothing", "kind", "nothing"},
+                                            {"read", "kind", "read"},
+                                            {"copy", "kind", "copy"},
+                                            {"write", "kind", "write"},
+                                            {"vec_add", "kind", "vec_add"}};
+  static constexpr std::string_view name_types[] = {"x_dtype"}, name_mode = "x_dtype";
+  static void imply(Words& words) { words.imply("config_bytes", "buffer_bytes"); }
+  void settle() { bytes = emulated_device ? std::min(config_bytes, std::int64_t{4} << 20) : config_bytes; }
+  /// Whole tiles of every policy, whole rows of a vector addition.
+  std::string fault() const {
+    const bool adds = kind == CeilingKind::vec_add;
+    const std::int64_t step = adds ? std::int64_t{1024} * size_of(x) : std::int64_t{1} << 20;
+    if (kind == CeilingKind::nothing) return config_bytes == 0 ? "" : "nothing has no buffers";
+    if (adds && x != DType::f32 && x != DType::f16 && x != DType::bf16) return "vec_add takes f32, f16 and bf16";
+    if (config_bytes > 0 && config_bytes % step == 0) return "";
+    return "config_bytes is missing or no multiple of " + std::to_string(step);
+  }
+
   template <class Case, class Visit>  // a CeilingCase, const or not
   static void each_column(Case& c, Visit& visit) {
     visit("kind", c.kind);
@@ -40,7 +61,7 @@ struct CeilingCase {
     } else {
       visit.derived("x_dtype", "none");
     }
-    visit.derived("buffer_bytes", c.bytes);
+    visit.chosen("buffer_bytes", c.bytes);
     visit("config_bytes", c.config_bytes);
     visit("seed", c.seed);
   }

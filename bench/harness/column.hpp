@@ -13,6 +13,9 @@
 #include <variant>
 #include <vector>
 
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/core/dtype.hpp"
+
 namespace tilewave::bench {
 
 /// The layout that docs/benchmarking.md describes. Columns may be added to it; none is renamed.
@@ -25,6 +28,14 @@ struct Column {
   Cell value;
 };
 using Columns = std::vector<Column>;
+
+/// Of an enumeration that is read as well; they count from 0 and each has its word, name_of().
+template <class E>
+inline constexpr int enumerators_of = 0;
+template <>
+inline constexpr int enumerators_of<DType> = 6;
+template <>
+inline constexpr int enumerators_of<ArchId> = 3;
 
 /// Truth is 0 or 1; an enumerator is its word.
 template <class T>
@@ -41,7 +52,7 @@ Cell cell_of(const T& value) {
 }
 
 /// Collects what each_column() of a config or a policy declares, in that order: visit(name, field), and
-/// visit.derived(name, value) for what follows from other fields or is chosen by the harness.
+/// visit.derived(name, value) for what follows from other fields, visit.chosen() for what the harness makes of it.
 struct ColumnWriter {
   Columns columns;
 
@@ -51,6 +62,10 @@ struct ColumnWriter {
   }
   template <class T>
   void derived(const char* name, const T& value) {
+    (*this)(name, value);
+  }
+  template <class T>
+  void chosen(const char* name, const T& value) {
     (*this)(name, value);
   }
   /// A truth that has words.

@@ -3,9 +3,13 @@
 #pragma once
 
 #include "bench/harness/row_op.hpp"
+#include "bench/harness/shapes.hpp"
 #include "entries/norm.hpp"
 
 namespace tilewave::bench {
+
+template <>
+inline constexpr int enumerators_of<NormKind> = 2;
 
 /// Rows are packed. layer has a bias, rms has none; a residual is added to x and the sum written.
 struct NormCase {
@@ -21,6 +25,21 @@ struct NormCase {
   DType out() const { return spec.out; }
   std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
 
+  static constexpr NamePart name_parts[] = {{"rmsnorm", "kind", "rmsnorm"},
+                                            {"layernorm", "kind", "layernorm"},
+                                            {"c", "columns"},
+                                            {"r", "config_rows"},
+                                            {"res", "residual"}};
+  static constexpr auto& name_types = row_name_types;
+  static constexpr std::string_view name_mode = "scale_mode";
+  static void imply(Words& words) {
+    words.imply("config_rows", "rows");
+    words.imply("weight_dtype", "x_dtype");
+    if (!words.values.contains("scale_mode")) words.imply("out_dtype", "x_dtype");
+  }
+  void settle() { rows = config_rows; }
+  std::string fault() const { return extent_fault(*this); }
+
   template <class Case, class Visit>  // a NormCase, const or not
   static void each_column(Case& c, Visit& visit) {
     visit("kind", c.spec.kind);
@@ -31,7 +50,7 @@ struct NormCase {
     visit("scale_mode", c.spec.scale);
     visit("residual", c.residual);
     visit("columns", c.columns);
-    visit.derived("rows", c.rows);
+    visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
     visit("seed", c.seed);
   }
@@ -59,7 +78,8 @@ struct NormOp {
                        const Entry*& entry) {
     return norm_select(p, candidates, facts, entry);
   }
-  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/norm.hpp
+  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/norm.hpp
+  static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   template <class Address>
   static Problem problem_of(const Case& c, const Tensors& t, const Address& address) {

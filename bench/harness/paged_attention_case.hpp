@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "bench/harness/column.hpp"
 #include "bench/harness/random.hpp"
+#include "bench/harness/words.hpp"
 #include "bench/harness/work.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/math.hpp"
@@ -35,6 +37,13 @@ constexpr std::string_view name_of(KvLayout layout) {
   return layout == KvLayout::units ? "units" : layout == KvLayout::nhd ? "nhd" : "hnd";
 }
 
+template <>
+inline constexpr int enumerators_of<Inputs> = 2;
+template <>
+inline constexpr int enumerators_of<KvLayout> = 3;
+template <>
+inline constexpr int enumerators_of<QuantMode> = 4;
+
 struct PagedAttentionCase {
   ArchId arch = ArchId::gfx950;
   DType q = DType::bf16;  // and out
@@ -53,11 +62,56 @@ struct PagedAttentionCase {
   bool trans_v = true;          // V shuffled [pages, kv_heads, bs/x, D, x]; else plain [pages, kv_heads, D, bs]
   bool kv_varlen = false;       // lengths uniform in [mtp, context_length]; else all context_length
   int sliding_window = 0;
+  bool sinks = false;
+  int split_tokens = 0;         // > 0: batch-invariant
+  bool stage_starts = false;    // balanced, the caller having counted the lengths
   bool distinct_pages = false;  // every page used once, permuted; else drawn with repetition from a larger pool
   Inputs inputs = Inputs::uniform;
   std::uint64_t seed = 123;
 
   friend constexpr bool operator==(const PagedAttentionCase&, const PagedAttentionCase&) = default;
+
+  static constexpr NamePart name_parts[] = {{"pa_decode", "kind", "pa_decode"},
+                                            {"bs", "block_size"},
+                                            {"mtp", "mtp"},
+                                            {"h", "head_size"},
+                                            {"b", "batch_size"},
+                                            {"c", "context_length"},
+                                            {"hq", "num_q_heads"},
+                                            {"hkv", "num_kv_heads"},
+                                            {"vt0", "v_layout", "plain"},
+                                            {"vt1", "", "1"},  // as it is by default, and said of NHD and HND, too
+                                            {"vl", "kv_varlen"},
+                                            {"sw", "sliding_window"},
+                                            {"sinks", "sinks", "1"},
+                                            {"split", "split_tokens"},
+                                            {"starts", "stage_starts", "1"},
+                                            {"nhd", "k_layout", "nhd"},
+                                            {"hnd", "k_layout", "hnd"},
+                                            {"any", "any_block_size", "1"},
+                                            {"native", "native", "1"},
+                                            {"distinct", "distinct", "1"},
+                                            {"varied", "inputs", "varied"}};
+  static constexpr std::string_view name_types[] = {"kv_dtype", "q_dtype"}, name_mode = "quant_mode";
+  static void imply(Words& words) {
+    const auto kv = words.values.find("kv_dtype");
+    if (kv != words.values.end() && kv->second == "f16") words.imply("q_dtype", "kv_dtype");
+  }
+  void settle() {}
+  std::string fault() const {
+    const std::pair<const char*, int> counts[] = {{"block_size", block_size},        {"mtp", mtp},
+                                                  {"head_size", head_size},          {"batch_size", batch},
+                                                  {"num_q_heads", num_q_heads},      {"num_kv_heads", num_kv_heads},
+                                                  {"context_length", context_length}};
+    for (const auto& [name, count] : counts) {
+      if (count < 1) return std::string(name) + " is below 1 or missing";
+    }
+    if (context_length < mtp) return "context_length is below mtp";
+    const double slots = static_cast<double>(num_pages()) * block_size * num_kv_heads * head_size;
+    if (slots > 0x1p38 || num_pages() > std::numeric_limits<std::int32_t>::max())
+      return "a cache of more than 2^38 elements";
+    return "";
+  }
 
   template <class Case, class Visit>  // a PagedAttentionCase, const or not
   static void each_column(Case& c, Visit& visit) {
@@ -83,6 +137,9 @@ struct PagedAttentionCase {
     visit("native", c.native);
     visit("kv_varlen", c.kv_varlen);
     visit("sliding_window", c.sliding_window);
+    visit("sinks", c.sinks);
+    visit("split_tokens", c.split_tokens);
+    visit("stage_starts", c.stage_starts);
     visit("distinct", c.distinct_pages);
     visit("inputs", c.inputs);
     visit("seed", c.seed);
@@ -118,6 +175,9 @@ inline std::string name_of(const PagedAttentionCase& c) {
   if (c.layout != KvLayout::units) name += "/" + std::string(name_of(c.layout));
   if (c.any_block_size) name += "/any";
   if (c.native) name += "/native";
+  if (c.sinks) name += "/sinks";
+  if (c.split_tokens > 0) name += field("split", c.split_tokens);
+  if (c.stage_starts) name += "/starts";
   if (c.distinct_pages) name += "/distinct";
   if (c.inputs == Inputs::varied) name += "/varied";
   return name;
@@ -167,6 +227,8 @@ inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   p.spec = spec_of(c);
   p.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_size)));
   p.sliding_window = c.sliding_window;
+  p.split_tokens = c.split_tokens;
+  p.balanced = c.stage_starts;
   p.batch = c.batch;
   p.mtp = c.mtp;
   p.num_q_heads = c.num_q_heads;

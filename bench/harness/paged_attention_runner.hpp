@@ -50,6 +50,10 @@ class PagedAttentionRunner {
   void run(const PagedAttentionCase& c, const PagedAttentionPlan& plan, Measurement& row) {
     CaseTensors tensors(c, pools_);
     row.work = work_of(c, tensors.lengths(), tensors.table());
+    if (c.stage_starts) {
+      const Status status = tensors.set_stage_starts(plan.entry->policy);
+      if (!status.ok()) return meter_.log(std::string(name_of(status.code)) + ": " + status.reason);
+    }
     tensors.set_workspace(paged_attention_workspace_size(tensors.problem(), plan));
     tensors.poison_outputs();
 
@@ -76,6 +80,8 @@ class PagedAttentionRunner {
     constexpr std::size_t kept = 4;
     c.trans_v = true;
     c.layout = KvLayout::units;
+    c.split_tokens = 0;
+    c.stage_starts = false;
     const auto hit =
         std::find_if(answers_.begin(), answers_.end(), [&](const auto& answer) { return answer.first == c; });
     if (hit != answers_.end()) return hit->second;

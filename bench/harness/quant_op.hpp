@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bench/harness/row_op.hpp"
+#include "bench/harness/shapes.hpp"
 #include "entries/quant.hpp"
 
 namespace tilewave::bench {
@@ -22,6 +23,23 @@ struct QuantCase {
   bool finds_scale_of_tensor() const { return spec.scale == ScaleMode::per_tensor && !given; }
   std::int64_t scales() const { return scale_count(spec.scale, rows, columns); }
 
+  static constexpr NamePart name_parts[] = {{"quant", "kind", "quant"},
+                                            {"dequant", "kind", "dequant"},
+                                            {"c", "columns"},
+                                            {"r", "config_rows"},
+                                            {"given", "given"}};
+  static constexpr auto& name_types = row_name_types;
+  static constexpr std::string_view name_mode = "scale_mode";
+  static void imply(Words& words) { words.imply("config_rows", "rows"); }
+  void settle() { rows = config_rows; }
+  std::string fault() const {
+    if (spec.kind() == QuantKind::dequantise && !given) return "codes come with their scales: given is 1";
+    if (given && spec.kind() == QuantKind::quantise && spec.scale != ScaleMode::per_tensor) {
+      return "only the scale of a tensor can be given";
+    }
+    return extent_fault(*this);
+  }
+
   template <class Case, class Visit>  // a QuantCase, const or not
   static void each_column(Case& c, Visit& visit) {
     visit.derived("kind", c.spec.kind());
@@ -31,7 +49,7 @@ struct QuantCase {
     visit("scale_mode", c.spec.scale);
     visit("given", c.given);
     visit("columns", c.columns);
-    visit.derived("rows", c.rows);
+    visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
     visit("seed", c.seed);
   }
@@ -61,7 +79,8 @@ struct QuantOp {
                        const Entry*& entry) {
     return quant_select(p, candidates, facts, entry);
   }
-  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/quant.hpp
+  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/quant.hpp
+  static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   template <class Address>
   static Problem problem_of(const Case& c, const Tensors& t, const Address& address) {

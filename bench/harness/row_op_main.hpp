@@ -9,22 +9,33 @@
 #include <vector>
 
 #include "bench/harness/row_op.hpp"
+#include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 
 namespace tilewave::bench {
 
-/// The rows of the default sweep, in the order of its configs, then of the entries.
+/// The rows of the default sweep, or of a user's configs, in the order of its configs, then of the entries.
 template <class Op>
-std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o) {
+std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const ShapeOptions& shapes) {
   using Entry = typename Op::Entry;
   const std::span<const Entry* const> entries = Op::entries();
   std::vector<RowOpPlan<Op>> plans;
   int config_id = 0;
-  for (typename Op::Case c : Op::default_sweep(arch)) {
-    c.seed = o.seed;
-    // The library chooses for the whole config. It looks at shapes only, but wants to see tensors.
-    alignas(16) static std::byte somewhere[16];
-    const auto problem = Op::problem_of(c, {}, [](const TwinBuffer&) -> void* { return somewhere; });
+  typename Op::Case start;
+  start.arch = arch;
+  start.seed = o.seed;
+  std::vector<typename Op::Case> cases =
+      cases_of(shapes, start, column_names(RowOpPlan<Op>{start, nullptr, 0, "", ""}), Op::model_cases);
+  if (!shapes.any()) {
+    cases = Op::default_sweep(arch);
+    for (typename Op::Case& c : cases) c.seed = o.seed;
+  }
+  for (typename Op::Case c : cases) {
+    // The library chooses for the whole config. It looks at shapes and at where tensors are, far apart, not at them.
+    std::uintptr_t somewhere = 0;
+    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* {
+      return reinterpret_cast<void*>(somewhere += std::uintptr_t{1} << 44);
+    });
     c.rows = launched_rows(c.config_rows, c.columns);
     std::vector<const Entry*> chosen;
     std::string refusal;
@@ -58,13 +69,15 @@ int row_op_main(const char* about, int argc, char** argv) {
   ToolOptions o;
   MeasureOptions measure;
   CLI::App app(about, tool_name);
+  ShapeOptions shapes;
   declare(app, o, measure);
+  declare(app, shapes);
   if (const std::optional<int> status = parse(app, argc, argv)) return *status;
   const GoogleOptions google = initialize_google(app.remaining());
   const ArchId arch = choose_arch(o.arch, Op::entries());
   const std::string filter = benchmark::GetBenchmarkFilter();
   const auto wanted = row_filter(filter);
-  std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o);
+  std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o, shapes);
   std::erase_if(rows, [&](const RowOpPlan<Op>& row) { return !wanted(row.name); });
   if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
   RowLog log;

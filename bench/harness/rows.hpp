@@ -7,16 +7,21 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/harness/device.hpp"
 #include "bench/harness/element.hpp"
 #include "bench/harness/measurement.hpp"
 #include "bench/harness/random.hpp"
+#include "bench/harness/words.hpp"
 #include "tilewave/reference/paged_attention.hpp"
 #include "tilewave/tile/row_output.hpp"
 
 namespace tilewave::bench {
+
+template <>
+inline constexpr int enumerators_of<ScaleMode> = 4;
 
 /// Elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a blink.
 inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
@@ -44,6 +49,16 @@ template <class Case>
 std::string extent_name(const Case& c) {
   return "c" + std::to_string(c.columns) + "/r" + std::to_string(c.rows) +
          (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "");
+}
+
+/// What a row operation's --config shares; `rows` may stand for config_rows.
+inline constexpr std::string_view row_name_types[] = {"x_dtype", "out_dtype"};
+template <class Case>
+std::string extent_fault(const Case& c) {
+  if (c.columns < 1) return "columns is below 1 or missing";
+  if (c.config_rows < 1) return "config_rows is below 1 or missing";
+  if (std::int64_t{c.columns} * c.config_rows > std::int64_t{1} << 38) return "more than 2^38 elements";
+  return "";
 }
 
 /// A type as the names of rows give it: `fp8` is the architecture's own flavour.

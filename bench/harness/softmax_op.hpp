@@ -3,9 +3,13 @@
 #pragma once
 
 #include "bench/harness/row_op.hpp"
+#include "bench/harness/shapes.hpp"
 #include "entries/softmax.hpp"
 
 namespace tilewave::bench {
+
+template <>
+inline constexpr int enumerators_of<SoftmaxKind> = 2;
 
 /// Rows are packed. With `queries` > 0, every `queries` neighbouring rows are the causal queries of one sequence, whose
 /// length is uniform in [0, columns].
@@ -28,6 +32,17 @@ struct SoftmaxCase {
     return std::max(0, length(row / queries) - (queries - 1 - static_cast<std::int32_t>(row % queries)));
   }
 
+  static constexpr NamePart name_parts[] = {{"softmax", "kind", "softmax"},
+                                            {"log_softmax", "kind", "log_softmax"},
+                                            {"c", "columns"},
+                                            {"r", "config_rows"},
+                                            {"causal", "causal"}};
+  static constexpr auto& name_types = row_name_types;
+  static constexpr std::string_view name_mode = "x_dtype";
+  static void imply(Words& words) { words.imply("config_rows", "rows"); }
+  void settle() { rows = config_rows; }
+  std::string fault() const { return extent_fault(*this); }
+
   template <class Case, class Visit>  // a SoftmaxCase, const or not
   static void each_column(Case& c, Visit& visit) {
     visit("kind", c.spec.kind);
@@ -35,7 +50,7 @@ struct SoftmaxCase {
     visit("x_dtype", c.spec.x);
     visit("causal", c.queries);
     visit("columns", c.columns);
-    visit.derived("rows", c.rows);
+    visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
     visit("seed", c.seed);
   }
@@ -64,7 +79,8 @@ struct SoftmaxOp {
                        const Entry*& entry) {
     return softmax_select(p, candidates, facts, entry);
   }
-  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/softmax.hpp
+  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/softmax.hpp
+  static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   template <class Address>
   static Problem problem_of(const Case& c, const Tensors& t, const Address& address) {

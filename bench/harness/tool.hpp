@@ -12,6 +12,7 @@
 #include <functional>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -170,6 +171,14 @@ Columns columns_of(const Row& row, const Measurement& measured) {
   visit("emulated", emulated_device);
   visit("schema_version", schema_version);
   return visit.columns;
+}
+
+/// Of all columns of such a row.
+template <class Row>
+std::set<std::string> column_names(const Row& row) {
+  std::set<std::string> names;
+  for (const Column& column : columns_of(row, {})) names.insert(column.name);
+  return names;
 }
 
 /// Run the rows in order and report them in the format asked for. A row has a name, identity() columns, a config_id, an

@@ -27,4 +27,14 @@ inline std::vector<AttentionCombineCase> AttentionCombineOp::default_sweep(ArchI
   return cases;
 }
 
+/// Of contexts cut in eight.
+inline std::vector<AttentionCombineCase> AttentionCombineOp::model_cases(ArchId arch, const ModelStep& step) {
+  std::vector<AttentionCombineCase> cases;
+  for (const int batch : step.batch) {
+    const int rows = batch * step.share.q_heads;
+    cases.push_back({arch, {}, step.share.head_size, rows, rows, 8});
+  }
+  return cases;
+}
+
 }  // namespace tilewave::bench

@@ -45,4 +45,15 @@ inline std::vector<NormCase> NormOp::default_sweep(ArchId arch) {
   return cases;
 }
 
+/// With the residual, as bf16 and as the fp8 of the layer that follows.
+inline std::vector<NormCase> NormOp::model_cases(ArchId arch, const ModelStep& step) {
+  std::vector<NormCase> cases;
+  for (const int batch : step.batch) {
+    const NormSpec plain{};
+    const NormSpec codes{.out = facts_of(arch).fp8, .scale = ScaleMode::per_token};
+    for (const NormSpec& spec : {plain, codes}) cases.push_back({arch, spec, step.share.hidden, batch, batch, true});
+  }
+  return cases;
+}
+
 }  // namespace tilewave::bench

@@ -11,6 +11,7 @@
 
 #include "bench/harness/device.hpp"
 #include "bench/harness/paged_attention_case.hpp"
+#include "bench/harness/shapes.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace tilewave::bench {
@@ -265,6 +266,18 @@ inline std::vector<PagedAttentionCase> native_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases = decode_sweep(arch);
   std::erase_if(cases, [](const PagedAttentionCase& c) { return !is_fp8(c.kv); });
   for (PagedAttentionCase& c : cases) c.native = true;
+  return cases;
+}
+
+/// A decode step with KV bf16 and fp8 (per tensor), pages of 64 tokens.
+inline std::vector<PagedAttentionCase> model_cases(ArchId arch, const ModelStep& step) {
+  std::vector<PagedAttentionCase> cases;
+  const Model& m = step.share;
+  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor})
+    for (const int batch : step.batch)
+      for (const int context : step.context) {
+        cases.push_back(decode_case(arch, {batch, {m.q_heads, m.kv_heads}, m.head_size, context}, quant, 64, 1));
+      }
   return cases;
 }
 

@@ -44,4 +44,16 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   return cases;
 }
 
+/// What goes into the layers as fp8 of each token: hidden states, attention's output, the feed-forward's activation.
+inline std::vector<QuantCase> QuantOp::model_cases(ArchId arch, const ModelStep& step) {
+  std::vector<QuantCase> cases;
+  for (const int batch : step.batch) {
+    for (const int columns : {step.share.hidden, step.share.q_heads * step.share.head_size, step.share.intermediate}) {
+      const QuantCase c{arch, {DType::bf16, facts_of(arch).fp8, ScaleMode::per_token}, columns, batch, batch, false};
+      if (std::find(cases.begin(), cases.end(), c) == cases.end()) cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
 }  // namespace tilewave::bench

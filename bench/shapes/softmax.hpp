@@ -32,4 +32,11 @@ inline std::vector<SoftmaxCase> SoftmaxOp::default_sweep(ArchId arch) {
   return cases;
 }
 
+/// Over the vocabulary, for sampling.
+inline std::vector<SoftmaxCase> SoftmaxOp::model_cases(ArchId arch, const ModelStep& step) {
+  std::vector<SoftmaxCase> cases;
+  for (const int batch : step.batch) cases.push_back({arch, {}, step.share.vocabulary, batch, batch});
+  return cases;
+}
+
 }  // namespace tilewave::bench

@@ -86,6 +86,9 @@ TEST_CASE("each field of a config is in its columns") {
                      [](Pa& c) { c.trans_v = false; },
                      [](Pa& c) { c.kv_varlen = true; },
                      [](Pa& c) { c.sliding_window = 1; },
+                     [](Pa& c) { c.sinks = true; },
+                     [](Pa& c) { c.split_tokens = 1; },
+                     [](Pa& c) { c.stage_starts = true; },
                      [](Pa& c) { c.distinct_pages = true; },
                      [](Pa& c) { c.inputs = Inputs::varied; },
                      [](Pa& c) { c.seed = 1; }});

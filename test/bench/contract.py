@@ -163,6 +163,42 @@ class Contract(unittest.TestCase):
         self.assertRegex(told.decode(), rf"\[{len(names)}/{len(names)}\] \d+:\d\d left")
         self.assertNotIn(" left", run("--benchmark_format=csv", *arguments).stderr)
 
+    def check_shapes(self, *sweep, every=1, by_name=True):
+        """Each config of a sweep comes back from a CSV, from JSON and from its name; what is none is refused, and where."""
+        listed = run("--benchmark_list_tests", "--benchmark_format=csv", *sweep).stdout
+        columns, rows = identities(*sweep)
+        with tempfile.TemporaryDirectory() as scratch:
+            path = os.path.join(scratch, "shapes")
+
+            def write(text):
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+                return f"--shapes={path}"
+
+            self.assertEqual(identities(write(listed)), (columns, rows))
+            reader = csv.DictReader(io.StringIO(listed))
+            self.assertEqual(identities(write(json.dumps({"benchmarks": list(reader)}))), (columns, rows))
+            for name, identity in list(rows.items())[::every] if by_name else []:
+                self.assertEqual(identities(f"--config={name}"), (columns, {name: identity}))
+            head, first, *_ = listed.splitlines()
+            self.assertIn("no column is named 'colour'", self.refuses(write(f"{head},colour\n{first},red\n")))
+            self.assertIn(f"{path}:2: kind", self.refuses(write(f"kind\nmagic\n")))
+            self.assertIn("arch is sm90, this run's is gfx950", self.refuses(write("arch\nsm90\n")))
+            self.assertIn("'-1' is not a number", self.refuses(write("seed\n-1\n")))
+            self.assertIn("'1e3' is not a number", self.refuses(write("seed\n1e3\n")))
+            self.assertIn("is not a number from 0 to", self.refuses(write("seed\n99999999999999999999\n")))
+            self.assertIn(f"{path}:3: 1 fields below 2", self.refuses(write("seed,kind\n\n1\n")))
+            for text, complaint in (("", "no configs"), (head, "no configs"), ('seed\n"1', "quote"), ("[1]", "not an object"),
+                                    ("{", "not JSON"), ("{}", "neither"), ('[{"seed": [1]}]', "neither a number"),
+                                    ("seed,seed\n1,1\n", "two columns"), ("\xff\x00\n\x01", "no column")):
+                self.assertIn(complaint, self.refuses(write(text)), text)
+        self.assertIn("cannot read", self.refuses("--shapes=/nonexistent/shapes"))
+        for name in ("", "nonsense", first.split(",")[0] + "/bf16/bf16/bf16", "seed=1/seed=2", "seed"):
+            self.refuses(f"--config={name}", "--benchmark_list_tests")
+        self.refuses("--config=seed=1", "--shapes=x")
+        self.refuses("--tp=8")
+        self.refuses("--model=llama9")
+
     def check_help(self, *options):
         done = run("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))

@@ -11,7 +11,7 @@ import contract
 from contract import ARCHS, rows_of, run
 
 IDENTITY = """kind arch q_dtype kv_dtype quant_mode block_size mtp head_size batch_size context_length num_q_heads num_kv_heads
-k_layout v_layout any_block_size native kv_varlen sliding_window distinct inputs seed num_splits tile row_tiles wave_rows
+k_layout v_layout any_block_size native kv_varlen sliding_window sinks split_tokens stage_starts distinct inputs seed num_splits tile row_tiles wave_rows
 wave_tokens slices stages stage_tokens fetch_waves groups q_shared balanced waves_per_simd""".split()
 SWEEPS = "default accuracy decode emulated features scaling native".split()
 SMALL = "mtp[14]/h128/b3/.*hq8/"
@@ -206,6 +206,23 @@ class Csv(contract.Contract):
             self.assertEqual(os.listdir(scratch), [])
         with tempfile.NamedTemporaryFile() as file:  # the code objects may be missing as well, which is told first
             self.refuses(f"--export-bundle={file.name}", one)
+
+    def test_own_shapes(self):
+        for sweep, every in (("default", 7), ("decode", 37), ("features", 11), ("accuracy", 499)):
+            self.check_shapes(f"--sweep={sweep}", every=every)
+        for config, complaint in (("b1/hq1/hkv1", "context_length is below 1 or missing"), ("b1/c2/mtp3/hq1/hkv1", "below mtp"),
+                                  ("b2000000/c16000000/hq1/hkv1", "a cache of more than 2^38"),
+                                  ("nhd/v_layout=plain/b1/c1/hq1/hkv1", "v_layout is nhd, not 'plain'")):
+            self.assertIn(complaint, self.refuses(f"--config={config}"))
+        done = run("--config=b2/c100/hq3/hkv2", "--benchmark_format=csv")  # no such call, which the library says
+        self.assertEqual((done.returncode, rows_of(done)[1][0]["entry"]), (1, "none"))
+        self.assertIn("num_q_heads", done.stderr)
+
+    def test_a_models_decode_step(self):
+        names = run("--benchmark_list_tests", "--model=llama3-70b", "--tp=8", "--batch=1,64", "--context=1024").stdout
+        self.assertEqual([re.sub("/[^/]*$", "", name) for name in names.splitlines()],
+                         [f"pa_decode/gfx950/{kv}/bs64/mtp1/h128/b{batch}/c1024/hq8/hkv1/vt1/vl0/sw0/distinct"
+                          for kv in ("bf16", "fp8.per_tensor") for batch in (1, 64)])
 
     def test_runs_that_end_early(self):
         self.check_ends("--benchmark_filter=per_token.*mtp[12]/.*b3/.*hq8/.*vl0/")

@@ -25,6 +25,7 @@ def scales_of(mode, rows, columns):
 
 
 class Norm:
+    step = [f"rmsnorm/gfx950/bf16/c8192/r{batch}/{out}/res1" for batch in (1, 64) for out in ("bf16", "fp8.per_token")]
     identity = "kind arch x_dtype weight_dtype out_dtype scale_mode residual columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>rmsnorm|layernorm)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)(?:\.(?P<scale>\w+))?"
                       r"/res(?P<residual>[01])/" + END)
@@ -43,6 +44,7 @@ class Norm:
 
 
 class Softmax:
+    step = [f"softmax/gfx950/bf16/c128256/r{rows}/causal0" for rows in ("1", "8of64")]
     identity = "kind arch x_dtype causal columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>softmax|log_softmax)/" + EXTENT + r"causal(?P<causal>\d+)/" + END)
     rows = 13
@@ -58,6 +60,7 @@ class Softmax:
 
 
 class AttentionCombine:
+    step = [f"combine/gfx950/f32/c128/r{rows}/p8/bf16" for rows in (8, 512)]
     identity = "kind arch x_dtype out_dtype partials columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>combine)/" + EXTENT + r"p(?P<partials>\d+)/(?P<out>f32|f16|bf16)/" + END)
     rows = 11
@@ -74,6 +77,8 @@ class AttentionCombine:
 
 
 class Quant:
+    step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
+            for columns in (8192, 1024, 3584)]
     identity = "kind arch x_dtype out_dtype scale_mode given columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)\.(?P<scale>per_\w+)"
                       r"/given(?P<given>[01])/" + END)
@@ -199,6 +204,14 @@ class Csv(contract.Contract):
             self.refuses(argument)
         self.refuses(BENCHMARK_FORMAT="xml")
         self.refuses(BENCHMARK_OUT="/nonexistent/x")
+
+    def test_own_shapes(self):
+        self.check_shapes()
+
+    def test_a_models_decode_step(self):
+        names = run("--benchmark_list_tests", "--model=llama3-70b", "--tp=8", "--batch=1,64").stdout.splitlines()
+        self.assertEqual([re.sub("/[^/]*$", "", name) for name in names], op().step)
+        self.assertIn("do not share out", self.refuses("--model=llama3-70b", "--tp=7"))
 
     def test_runs_that_end_early(self):
         self.check_ends(f"--benchmark_filter={op().small}")

@@ -99,6 +99,13 @@ class Csv(contract.Contract):
                          "--benchmark_out=/nonexistent/x", "--benchmark_filter=no_such_row"):
             self.refuses(argument)
 
+    def test_own_shapes(self):
+        self.check_shapes(by_name=False)  # a size is config_bytes=67108864
+        row, = contract.identities("--config=copy/gfx950/config_bytes=67108864")[1].values()
+        self.assertEqual(row[:5], ("copy", "gfx950", "none", "4194304", "67108864"))
+        self.refuses("--model=llama3-8b")
+        self.refuses("--config=copy/config_bytes=12345")
+
     def test_runs_that_end_early(self):
         self.check_ends("--benchmark_filter=^copy/")
 

@@ -34,11 +34,11 @@ class BundleCheck(unittest.TestCase):
             self.assertEqual((status, err), (0, ""))
             self.assertIn("; ok", out)
 
-    def broken(self, says, edit=None, files=None):
-        """A copy of the first bundle, edited as JSON or as files, fails with one line holding `says`."""
+    def broken(self, says, edit=None, files=None, bundle=BUNDLES[0]):
+        """A copy of a bundle, edited as JSON or as files, fails with one line holding `says`."""
         with self.subTest(says), tempfile.TemporaryDirectory() as scratch:
             copy = pathlib.Path(scratch) / "bundle"
-            shutil.copytree(BUNDLES[0], copy)
+            shutil.copytree(bundle, copy)
             if edit:
                 described = json.loads((copy / "bundle.json").read_text())
                 edit(described)
@@ -103,6 +103,12 @@ class BundleCheck(unittest.TestCase):
         self.broken("row 0 head 0", files=lambda d: flip(d / "q.bin", 1))
         self.broken("row 0 head 0", edit=lambda b: b["problem"].update(softmax_scale=1.0))
         self.broken("row 0 head 0", files=lambda d: flip(d / "context_lengths.bin", 0))
+
+    def test_sinks(self):
+        with_sinks = [bundle for bundle in BUNDLES if (bundle / "sinks.bin").exists()]
+        self.assertGreater(len(with_sinks), 0)
+        for bundle in with_sinks:
+            self.broken("row 0 head 0", files=lambda d: flip(d / "sinks.bin", 2), bundle=bundle)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Builds what test/isa looks at:
-#   tilewave_code_objects   code objects in ${objects}, with entries.json: one per kernel, and of row operations one per row_group
-#                           specs
+#   tilewave_code_objects   code objects in ${objects}, with entries.json: one per kernel, and of row operations one per some specs
 #   isa_cases               kernels that the gate must refuse, in ${cases}
-set(pa_entry_count 36)  # entries of one architecture; the registry's own counts are asserted by the source
-set(pa_feature_count 10)
-set(row_group 4)
-
-
 set(flags -x hip --cuda-device-only --no-gpu-bundle-output ${tilewave_hip_flags_debian} -std=c++20 -O3 -Wall -Wextra
           -I${PROJECT_SOURCE_DIR}/include)
 
@@ -33,55 +27,64 @@ foreach(arch gfx942 gfx950)
             OPTIONS -fsyntax-only -Xclang -emit-pch -Xclang -o -Xclang ${backend})
 endforeach()
 
-# compile(OUTPUT SOURCE ARCH options...): appends to ${outputs}
+# compile(NAME SOURCE ARCH options...): the code object ${folder}/NAME.co, appended to ${outputs}
 set(outputs)
-function(compile output source arch)
-  get_filename_component(name ${output} NAME)
+function(compile name source arch)
+  set(output ${folder}/${name}.co)
   set(backend ${CMAKE_CURRENT_BINARY_DIR}/backend_${arch}.pch)
-  run_clang(${output} ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${name} ${arch} DEPENDS ${backend}
+  run_clang(${output} ${CMAKE_CURRENT_SOURCE_DIR}/${source} ${name}.co ${arch} DEPENDS ${backend}
             OPTIONS -Xclang -include-pch -Xclang ${backend} ${ARGN} -o ${output})
   set(outputs ${outputs} ${output} PARENT_SCOPE)
 endfunction()
 
-math(EXPR last_entry "${pa_entry_count} - 1")
-math(EXPR last_feature "${pa_feature_count} - 1")
+# Row operations are those whose tests have an isa_claims.hpp; list_kernels.cpp tells the code objects of all ops.
+set(includes)
+set(claims)
+set(row_lists)
+set(lists_from list_kernels.cpp ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
+    ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/feature_specs.hpp)
+foreach(op IN LISTS TILEWAVE_OPS)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/test/ops/${op}/isa_claims.hpp)
+    string(APPEND claims "#include \"test/ops/${op}/isa_claims.hpp\"\n")
+    get_property(lists GLOBAL PROPERTY tilewave_${op}_lists)
+    get_property(headers GLOBAL PROPERTY tilewave_${op}_headers)
+    get_property(name GLOBAL PROPERTY tilewave_${op}_name)
+    foreach(list header IN ZIP_LISTS lists headers)
+      string(APPEND includes "#include \"${header}\"\n")
+      list(APPEND lists_from ${PROJECT_SOURCE_DIR}/include/${header})
+      get_filename_component(header ${header} NAME_WE)
+      string(APPEND row_lists " LIST(${list}, ${op}, ${name}, ${header})")
+    endforeach()
+  endif()
+endforeach()
+set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated)
+file(CONFIGURE OUTPUT ${generated}/isa/row_lists.hpp CONTENT
+"#pragma once
+${includes}#define ROW_LISTS(LIST)${row_lists}
+inline constexpr int row_group = 4;  // specs of one code object
+")
+file(CONFIGURE OUTPUT ${generated}/isa/row_claims.hpp CONTENT "#pragma once\n#include \"isa/row_lists.hpp\"\n${claims}")
+
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lists_from})
+set(list_kernels ${CMAKE_CURRENT_BINARY_DIR}/list_kernels)
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -I${generated} -I${PROJECT_SOURCE_DIR}/include
+                        ${CMAKE_CURRENT_SOURCE_DIR}/list_kernels.cpp -o ${list_kernels} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${list_kernels} OUTPUT_FILE ${list_kernels}.cmake COMMAND_ERROR_IS_FATAL ANY)
+set(folder ${objects})
+include(${list_kernels}.cmake)
+
+# A few specs of GEMM: write_entries.cpp names the same.
 foreach(arch gfx942 gfx950)
-  foreach(index RANGE ${last_entry})
-    compile(${objects}/pa_${arch}_${index}.co paged_attention_entry.hip ${arch} -DENTRY=${index} -DENTRY_COUNT=${pa_entry_count})
-  endforeach()
-  foreach(index RANGE ${last_feature})
-    compile(${objects}/pa_feature_${arch}_${index}.co paged_attention_entry.hip ${arch} -DFEATURE=${index} -DFEATURE_COUNT=${pa_feature_count})
-  endforeach()
-  foreach(index RANGE 8)  # the specs of paged_attention_specs
-    compile(${objects}/balanced_combine_${arch}_${index}.co paged_attention_entry.hip ${arch} -DBALANCED=${index})
-  endforeach()
-  foreach(combine 64.bf16 80.bf16 96.bf16 112.bf16 128.bf16 192.bf16 256.bf16 64.f16 128.f16)
-    string(REPLACE "." ";" parts ${combine})
-    list(POP_FRONT parts head_size out)
-    compile(${objects}/combine_${arch}_h${combine}.co paged_attention_entry.hip ${arch} -DCOMBINE=${head_size} -DOUT=${out})
+  foreach(spec gemm.0 gemm.2 gemm.4 gemm_feature.0 gemm_feature.1 gemm_feature.2)
+    string(REPLACE "." ";" parts ${spec})
+    list(POP_FRONT parts list index)
+    compile(${list}_${arch}_${index} gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
   endforeach()
 endforeach()
 
-# LIST OP NAME: the specs of LIST in include/tilewave/ops/OP/HEADER.hpp, kernel NAME, every entry of every spec
-function(compile_row_entries list op name header spec_count)
-  math(EXPR last_group "(${spec_count} - 1) / ${row_group}")
-  foreach(arch gfx942 gfx950)
-    foreach(group RANGE ${last_group})
-      math(EXPR first "${group} * ${row_group}")
-      compile(${objects}/${list}_${arch}_${group}.co row_entries.hip ${arch}
-              -DLIST=${list} -DOP=${op} -DNAME=${name} -DHEADER=${header} -DFIRST=${first} -DCOUNT=${row_group})
-    endforeach()
-  endforeach()
-  set(outputs ${outputs} PARENT_SCOPE)
-endfunction()
-compile_row_entries(norm norm Norm registry 20)
-compile_row_entries(norm_wide norm Norm wide_specs 8)
-compile_row_entries(quant quant Quant registry 24)
-compile_row_entries(softmax softmax Softmax registry 6)
-
 add_executable(write_isa_entries write_entries.cpp)
 tilewave_use_room(write_isa_entries)
-target_compile_definitions(write_isa_entries PRIVATE ROW_GROUP=${row_group})
+target_include_directories(write_isa_entries PRIVATE ${PROJECT_SOURCE_DIR} ${generated})
 tilewave_unoptimised(write_entries.cpp)
 target_link_libraries(write_isa_entries PRIVATE nlohmann_json::nlohmann_json)
 add_custom_command(OUTPUT ${objects}/entries.json COMMAND write_isa_entries ${objects}/entries.json
@@ -91,11 +94,12 @@ add_custom_target(tilewave_code_objects DEPENDS ${outputs} ${objects}/entries.js
 # Kernels that the gate must refuse, and one source with both rooms' kernels compiled for both architectures in one call.
 set(outputs)
 file(MAKE_DIRECTORY ${cases})
+set(folder ${cases})
 foreach(arch gfx942 gfx950)
   foreach(case Good GoodPersistent NarrowLoads NarrowPersistent Spilling OneWave MuchLds Calling RowsGood
                RowsNarrowLoad RowsNarrowStore RowsEarlyWait RowsExchange RowsThroughLds RowsSecondBarrier)
     # MuchLds misses its own occupancy target, which is the point.
-    compile(${cases}/${case}_${arch}.co gate_cases.hip ${arch} -DCASE=${case} -Wno-pass-failed)
+    compile(${case}_${arch} gate_cases.hip ${arch} -DCASE=${case} -Wno-pass-failed)
   endforeach()
 endforeach()
 list(REMOVE_ITEM flags --no-gpu-bundle-output)

@@ -14,6 +14,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 sys.dont_write_bytecode = True
@@ -31,6 +32,7 @@ def load_tool():
 
 isa = load_tool()
 stats = sys.modules["kernel_stats"]
+gate_rules = sys.modules["gate_rules"]
 
 
 def entry(case, arch, **changed):
@@ -108,6 +110,21 @@ class Gate(unittest.TestCase):
     def test_one_bad_kernel_among_good_ones(self):
         status, found, _ = gate([entry("Good", "gfx942"), entry("NarrowLoads", "gfx942"), entry("Good", "gfx950")])
         self.assertEqual((status, found), (1, {("NarrowLoads_gfx942.co", "kv_width")}))
+
+    def test_rules_of_gemm(self):
+        claim = {"mfma": "f32_32x32x16_bf16", "valu_of_products": 0, "writes_lds": False}
+        good = ["v_mfma_f32_32x32x16_bf16", "ds_read_b128", "buffer_load_dwordx4", "s_waitcnt vmcnt(4)"]
+        for added, rule in (
+            ([], None),
+            (["v_mfma_f32_32x32x8_bf16_1k"], "gemm_mfma"),
+            (["s_waitcnt vmcnt(0)"], "gemm_drain"),
+            (["v_add_u32_e32"], "gemm_valu"),
+            (["ds_write_b128"], "gemm_lds"),
+        ):
+            lines = [(line.split() + [""])[:2] for line in good + added]
+            mix = stats.Mix([types.SimpleNamespace(mnemonic=name, operands=rest) for name, rest in lines])
+            found = gate_rules.gemm_violations(types.SimpleNamespace(whole=mix, hot=mix), claim)
+            self.assertEqual([name for name, _ in found], [rule] if rule else [])
 
     def test_bad_input_is_an_error_of_its_own(self):
         for entries, archs in (

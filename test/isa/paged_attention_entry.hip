@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // One paged-attention kernel per code object, so that each can be read, gated and shipped alone. Compiled with
 //   ROOM             gfx942 or gfx950
-//   ENTRY            index in the architecture's entries (specs outermost), and ENTRY_COUNT, or
-//   FEATURE          index in its feature specs, and FEATURE_COUNT, or
+//   ENTRY            index in the architecture's entries (specs outermost), or
+//   FEATURE          index in its feature specs, or
 //   COMBINE, OUT     head size and output type of a combine kernel, or
 //   BALANCED         index of a spec, for the combine of its balanced entry
 
@@ -20,13 +20,12 @@ constexpr ArchId arch = Backend::facts.id;
 struct Entry {
   PagedAttentionSpec spec{};
   PagedAttentionPolicy policy{};
-  int count = 0;  // of all entries
 };
 constexpr Entry entry_at(int index) {
   Entry found;
   for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
     for (const PagedAttentionPolicy& policy : paged_attention_policies(arch, spec)) {
-      if (found.count++ == index) {
+      if (index-- == 0) {
         found.spec = spec;
         found.policy = policy;
       }
@@ -45,14 +44,10 @@ constexpr PagedAttentionPolicy balanced_policy(const PagedAttentionSpec& spec) {
 
 #if defined(ENTRY)
 constexpr Entry chosen = entry_at(ENTRY);
-static_assert(chosen.count == ENTRY_COUNT,
-              "test/isa/CMakeLists.txt: pa_entry_count is not the registry's number of entries");
 using Kernel = PagedAttentionDecode<Backend, chosen.spec, chosen.policy>;
 #elif defined(FEATURE)
 constexpr PagedAttentionSpec spec = paged_attention_feature_specs(arch)[FEATURE];
 constexpr PagedAttentionPolicy policy = paged_attention_other_policy(arch, spec);
-static_assert(paged_attention_feature_specs(arch).size() == FEATURE_COUNT,
-              "test/isa/CMakeLists.txt: pa_feature_count is not the number of feature specs");
 using Kernel = PagedAttentionDecode<Backend, spec, policy>;
 #elif defined(BALANCED)
 constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[BALANCED];

@@ -4,21 +4,20 @@
 //
 //   write_entries FILE
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "isa/row_claims.hpp"
+#include "test/isa/row_claims.hpp"
 #include "tilewave/arch/host/backend.hpp"
-#include "tilewave/ops/norm/wide_specs.hpp"
+#include "tilewave/ops/gemm/feature_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
-#include "tilewave/ops/quant/registry.hpp"
-#include "tilewave/ops/softmax/registry.hpp"
 
 namespace {
 
 using namespace tilewave;
-using nlohmann::ordered_json;
+using namespace tilewave::test;
 
 /// As llvm-objdump prints the room's atom on a type, without `v_mfma_`.
 template <ArchId arch>
@@ -96,82 +95,14 @@ ordered_json balanced_combine_claims(int index) {
           {"mfma", nullptr}};
 }
 
-/// What the code of a row kernel must hold, beside what every kernel must; docs/isa.md says how tools/isa counts it.
-struct RowUse {
-  int inputs = 1;         // row tensors: x, and a residual
-  int row_outputs = 1;    // row tensors written: the output, and a sum with the residual
-  int exchanges = 1;      // between the waves of a row: one barrier each
-  int values = 1;         // that they reduce over the row, all together
-  int scalar_loads = 0;   // of 4 bytes: a tensor's scale, a row's length
-  int scalar_stores = 0;  // of 4 bytes: statistics
-};
-
-/// Only the output's own type and scales matter beside `use`.
-template <ArchId arch>
-ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const RowPolicy& p) {
-  constexpr int wave = facts_of(arch).wave_lanes;
-  const auto steps = [](int lanes) {
-    int n = 0;
-    while (lanes >> (n + 1) != 0) ++n;
-    return n;
-  };
-  const int unit = p.vec / size_of(x), waves_per_row = std::max(1, p.lanes / wave);
-  use.exchanges += mode == ScaleMode::per_token;
-  use.values += mode == ScaleMode::per_token;
-  use.scalar_stores += mode == ScaleMode::per_token;
-  use.scalar_loads += mode == ScaleMode::per_tensor;
-  const int partials = waves_per_row > 1 ? use.values * p.rows * waves_per_row : 0;
-  const int spans = p.chunks / p.span;
-  int group_steps = 0;
-  if (mode == ScaleMode::per_group) {
-    use.scalar_stores += spans;
-    group_steps = spans * steps(scale_group / (unit * p.span));
-  }
-  // The rows of one tile in accesses of 16 bytes. A narrow output joins chunks of a span, and needs one store for each
-  // but the last of them where a row ends between two.
-  const int joined = std::max(1, std::min(p.span, 16 / (unit * size_of(out))));
-  const int pieces = p.chunks / joined * (joined - 1);
-  const int output_stores = p.chunks * unit * size_of(out) / 16;
-  // The residual of a row comes in parts where the row is long. Lanes of one wave with rows of their own mask x before it.
-  const bool beside = p.chunks <= 8 && p.lanes >= wave;
-  return {{"vector", p.vec == 16},
-          // clang joins single elements in registers, and waits for them, before it loads the next
-          {"bytes_in_flight", p.held && p.vec == 16 ? p.chunks * p.vec * (beside ? use.inputs : 1) : 0},
-          {"wide_loads", p.chunks * use.inputs},
-          {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
-          {"narrow_load_bytes", 4 * use.scalar_loads},
-          {"narrow_store_bytes", 4 * use.scalar_stores + pieces * unit * size_of(out)},
-          {"dpp", use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
-          {"barriers", waves_per_row > 1 ? use.exchanges : 0},
-          {"lds_bytes", partials * int{sizeof(float)}}};
-}
-
-template <ArchId arch>
-ordered_json row_claims(const NormSpec& s, const RowPolicy& p) {
-  // Of layers the sum and the squares.
-  const RowUse use{.inputs = 2, .row_outputs = 2, .values = s.kind == NormKind::layer ? 2 : 1, .scalar_stores = 2};
-  return row_claims<arch>(use, s.x, s.out, s.scale, p);
-}
-template <ArchId arch>
-ordered_json row_claims(const SoftmaxSpec& s, const RowPolicy& p) {
-  const RowUse use{.values = 2, .scalar_loads = 1, .scalar_stores = 1};  // maximum and sum together
-  return row_claims<arch>(use, s.x, s.x, ScaleMode::none, p);
-}
-template <ArchId arch>
-ordered_json row_claims(const QuantSpec& s, const RowPolicy& p) {
-  RowUse use{.exchanges = 0, .values = 0};
-  if (s.kind() == QuantKind::dequantise) use.scalar_loads = s.scale == ScaleMode::per_group ? p.chunks : 1;
-  return row_claims<arch>(use, s.x, s.out, s.output().scale, p);
-}
-
 /// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<s, i>, in the code
-/// object of its ROW_GROUP specs.
+/// object of its row_group specs.
 template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
   const std::string name(name_of(arch));
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const RowPolicies policies = policies_of(arch, specs[s]);
-    const std::string code_object = list + "_" + name + "_" + std::to_string(s / ROW_GROUP) + ".co";
+    const std::string code_object = list + "_" + name + "_" + std::to_string(s / row_group) + ".co";
     for (int i = 0; i < policies.count; ++i) {
       const RowPolicy& policy = policies.list[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
@@ -188,6 +119,51 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
                                  {"row", row}});
     }
   }
+}
+
+/// The matrix instruction of a GEMM, the full-rate one of its type and shape.
+template <ArchId arch>
+std::string gemm_mfma(DType type, int side) {
+  const bool fp8 = is_fp8(type), cdna4 = arch == ArchId::gfx950;
+  const int k = (side == 16 ? 16 : 8) * (fp8 ? 2 : 1) * (cdna4 ? (fp8 ? 4 : 2) : 1);
+  const std::string name = fp8 ? (cdna4 ? "f8f6f4" : "fp8_fp8") : std::string(name_of(type));
+  return "f32_" + std::to_string(side) + "x" + std::to_string(side) + "x" + std::to_string(k) + "_" + name;
+}
+
+/// Every policy of a GEMM spec: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
+template <ArchId arch, GemmSpec spec, GemmPolicies policies>
+void add_gemm(ordered_json& file, const std::string& list, int index) {
+  const std::string name(name_of(arch));
+  static_for<policies.count>([&](auto i) {
+    static constexpr GemmPolicy policy = policies.list[i];
+    using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
+    const bool block = spec.scale == GemmScale::block;
+    file["entries"].push_back({{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
+                               {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
+                               {"arch", name},
+                               {"kernel", "gemm"},
+                               {"spec", name_of(spec)},
+                               {"policy", name_of(policy)},
+                               {"waves_per_simd", Kernel::waves_per_simd},
+                               {"waves_per_block", policy.waves()},
+                               {"lds_bytes", sizeof(typename Kernel::Shared)},
+                               {"mfma", nullptr},
+                               {"gemm",
+                                {{"mfma", gemm_mfma<arch>(spec.a, Kernel::W::side)},
+                                 {"writes_lds", policy.path == GemmPath::staged},
+                                 // sums of a step are scaled in f32, in pairs
+                                 {"valu_of_products", block ? Kernel::W::Map::sums / 2 + 2 : 0}}}});
+  });
+}
+template <ArchId arch>
+void add_gemms(ordered_json& file) {
+  static constexpr auto specs = gemm_specs(arch);
+  static constexpr auto features = gemm_feature_specs(arch);
+  static_for<3>([&](auto i) {
+    constexpr int s = 2 * i;
+    add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s);
+    add_gemm<arch, features[i], gemm_feature_policies(arch, features[i])>(file, "gemm_feature", i);
+  });
 }
 
 template <ArchId arch>
@@ -218,10 +194,9 @@ void add_arch(ordered_json& file) {
       [&](auto i) { file["entries"].push_back(combine_claims<arch, paged_attention_head_sizes[i]>()); });
   file["entries"].push_back(combine_claims<arch, 64, DType::f16>());
   file["entries"].push_back(combine_claims<arch, 128, DType::f16>());
-  add_rows<arch>(file, "norm", "norm", norm_specs(arch), norm_policies);
-  add_rows<arch>(file, "norm_wide", "norm", norm_wide_specs(arch), norm_policies);
-  add_rows<arch>(file, "quant", "quant", quant_specs(arch), quant_policies);
-  add_rows<arch>(file, "softmax", "softmax", softmax_specs(arch), softmax_policies);
+  add_gemms<arch>(file);
+#define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);
+  ROW_LISTS(ADD_ROWS)
 }
 
 }  // namespace

@@ -65,25 +65,29 @@ foreach(arch gfx942 gfx950)
   add_dependencies(tilewave_tests test_isa_sim_room_${arch})
 endforeach()
 
-# The tests of row operations over machine code: the same test files, with the entries that row_entries.cpp names.
-set(parts ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test isa_sim/row_entries)
-foreach(arch gfx942 gfx950)
-  set(objects)
-  foreach(part IN LISTS parts)
-    get_filename_component(name ${part} NAME)
-    set(source ${PROJECT_SOURCE_DIR}/test/${part}.cpp)
-    set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}_${arch}.o)
-    list(APPEND objects ${object})
-    add_custom_command(OUTPUT ${object}
-      COMMAND ${TILEWAVE_AMD_CLANG} ${flags} --offload-arch=${arch} -DROOM=${arch} -MD -MF ${object}.d -MT ${object}
-              -c ${source} -o ${object}
-      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${name}_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
+# Tests of ops over machine code: the same test files, with the entries that a source of this folder names.
+# simulate(NAME PARTS...): test_isa_sim_NAME_<arch>, PARTS relative to test/
+function(simulate name)
+  foreach(arch gfx942 gfx950)
+    set(objects)
+    foreach(part IN LISTS ARGN)
+      get_filename_component(part_name ${part} NAME)
+      set(source ${PROJECT_SOURCE_DIR}/test/${part}.cpp)
+      set(object ${CMAKE_CURRENT_BINARY_DIR}/${part_name}_${arch}.o)
+      list(APPEND objects ${object})
+      add_custom_command(OUTPUT ${object}
+        COMMAND ${TILEWAVE_AMD_CLANG} ${flags} --offload-arch=${arch} -DROOM=${arch} -MD -MF ${object}.d -MT ${object}
+                -c ${source} -o ${object}
+        DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${part_name}_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
+    endforeach()
+    add_executable(test_isa_sim_${name}_${arch} ${objects})
+    set_target_properties(test_isa_sim_${name}_${arch} PROPERTIES LINKER_LANGUAGE CXX)
+    target_link_libraries(test_isa_sim_${name}_${arch} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
+    add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
   endforeach()
-  add_executable(test_isa_sim_rows_${arch} ${objects})
-  set_target_properties(test_isa_sim_rows_${arch} PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(test_isa_sim_rows_${arch} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
-  add_dependencies(tilewave_tests test_isa_sim_rows_${arch})
-endforeach()
+endfunction()
+simulate(rows ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test isa_sim/row_entries)
+simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)
 if(TARGET bench_paged_attention)

@@ -65,9 +65,11 @@ class Tensor {
       }
     upload();
   }
-  void download() {
+  void download() { download(*this); }
+  /// What the device has in a tensor that was written in place of this one.
+  void download(const Tensor& from) {
     each_part([&](std::int64_t at, std::int64_t device_at, std::size_t bytes) {
-      bench::check_hip(hipMemcpy(&bytes_[at], far(device_at), bytes, hipMemcpyDeviceToHost), "copying back");
+      bench::check_hip(hipMemcpy(&bytes_[at], from.far(device_at), bytes, hipMemcpyDeviceToHost), "copying back");
     });
   }
   double at(std::int32_t row, std::int32_t column) const {
@@ -143,6 +145,11 @@ inline float drawn(char name, std::int64_t row, std::int64_t column) {
 
 using bench::half_step;
 
+template <class T>
+T* moved(T* p, int bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(p) + bytes);
+}
+
 /// A problem made wrong in one way, and the status that must name it.
 template <class Problem>
 struct Wrong {
@@ -171,6 +178,25 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
     CHECK_FALSE(e.launch(p, {}).ok());
     const Entry* chosen = &e;
     CHECK_FALSE(select(p, entries, facts, chosen).ok());
+    CHECK(chosen == nullptr);
+  }
+}
+
+/// More rows than one launch has lanes for are refused where an entry is selected, not only at the launch.
+template <class Entry, class Problem>
+void check_too_many_rows(Problem p,
+                         Status (*select)(const Problem&, std::span<const Entry* const>, const ArchFacts&,
+                                          const Entry*&),
+                         std::span<const Entry* const> entries, const ArchFacts& facts) {
+  p.x = reinterpret_cast<const void*>(std::uintptr_t{1} << 48);
+  p.out = reinterpret_cast<void*>(std::uintptr_t{1} << 49);
+  for (const std::int32_t columns : {8, 4096}) {
+    p.rows = 0x7fffffff - 65536;
+    p.columns = columns;
+    p.x_strides = p.out_strides = {columns, 0};
+    const Entry* chosen = entries[0];
+    const Status status = select(p, entries, facts, chosen);
+    CHECK(name_of(status.code) == "bad_extent");
     CHECK(chosen == nullptr);
   }
 }

@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
     add_gpu(tilewave);
     add_campaign(tilewave);
     add_trace(tilewave);
+    add_tune(tilewave);
     add_report(tilewave);
   });
 }

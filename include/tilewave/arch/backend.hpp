@@ -215,9 +215,9 @@ concept GroupBackend = StagedBackend<B> &&
   { B::template store_matrices<4>(row, four_words) } -> std::same_as<void>;
 };
 
-/// Rows of elements on the device as a tensor map sees them: `columns` contiguous elements, `rows` of them, in `layers`.
-/// Strides in bytes, multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by `box_rows`, at
-/// most 256, of one layer.
+/// Rows of elements on the device as a tensor map sees them: `columns` contiguous elements, `rows` of them, in
+/// `layers`. Strides in bytes, multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by
+/// `box_rows`, at most 256, of one layer.
 struct TensorShape {
   const void* data;
   DType type;
@@ -227,8 +227,8 @@ struct TensorShape {
 };
 
 /// A matrix of rows of 128 bytes of k in shared memory, as copy_tensor writes them: the 16-byte unit u of row r lies at
-/// at + 128 r + 16 (u ^ r % 8). `at` is aligned to 1024 bytes. `row`, a multiple of 8, and `piece`, in units of 32 bytes,
-/// say where a product begins.
+/// at + 128 r + 16 (u ^ r % 8). `at` is aligned to 1024 bytes. `row`, a multiple of 8, and `piece`, in units of 32
+/// bytes, say where a product begins.
 struct SwizzledOperand {
   const void* at;
   int row = 0, piece = 0;
@@ -237,25 +237,28 @@ struct SwizzledOperand {
 };
 
 /// A group room with an engine that copies boxes of tensors, and with blocks of a cluster that copy for each other:
-///   maps        make_tensor_map(shape, map) on the host: a TensorMap, which the kernel's Args carry; errors bad_stride,
+///   maps        make_tensor_map(shape, map) on the host: a TensorMap, which the kernel's Args carry; errors
+///               bad_stride,
 ///               misaligned, bad_extent, launch_failed. prefetch_map(map): it will be used soon
-///   copies      copy_tensor(shared, map, column, row, layer, b) by one lane: the box from there on lands in shared memory
-///               as SwizzledOperand says, aligned to 1024 bytes, and counts on b, all of its bytes. What lies outside
-///               the tensor is 0; column, row and layer are not negative. With a mask, the box lands in all blocks of the
-///               cluster whose bit is set, at the same place, and counts on the barrier at b's place in each
+///   copies      copy_tensor(shared, map, column, row, layer, b) by one lane: the box from there on lands in shared
+///               memory as SwizzledOperand says, aligned to 1024 bytes, and counts on b, all of its bytes. What lies
+///               outside the tensor is 0; column, row and layer are not negative. With a mask, the box lands in all
+///               blocks of the cluster whose bit is set, at the same place, and counts on the barrier at b's place in
+///               each
 ///   stores      store_tensor(map, column, row, layer, shared) by one lane: a box of that form goes out behind
-///               shared_written() and a barrier; nothing is written outside the tensor. stores_end() makes the lane's stores
-///               since the last one a batch; stores_read<pending>() returns when at most `pending` batches still read
-///               shared memory
-///   mbarrier    mbarrier_arrive(b, rank): as mbarrier_arrive(b), at the barrier at b's place in block `rank` of the cluster
-///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] b[columns][..]^T,
-///               plus acc where `add`; between group_mma_begin and _end as group_mma. Columns: 8, 16, 32, 64, 128, 176,
-///               192, 240, 256
-///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l becomes
-///               elements 2 (l % 4) and the next of row l / 4 of matrix m
+///               shared_written() and a barrier; nothing is written outside the tensor. stores_end() makes the lane's
+///               stores since the last one a batch; stores_read<pending>() returns when at most `pending` batches still
+///               read shared memory
+///   mbarrier    mbarrier_arrive(b, rank): as mbarrier_arrive(b), at the barrier at b's place in block `rank` of the
+///               cluster
+///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
+///               transpose of b[columns][the same k], plus acc where `add`; between group_mma_begin and _end as
+///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256
+///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
+///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
 ///   sync        wave_barrier(): what the wave's lanes wrote to shared memory is there for all of them
-///   registers   take_registers<n>(), give_registers<n>(): by all lanes of a group, which from then on may use n each; of a
-///               kernel whose blocks fill a unit alone
+///   registers   take_registers<n>(), give_registers<n>(): by all lanes of a group, which from then on may use n each;
+///               of a kernel whose blocks fill a unit alone
 template <class B>
 concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,

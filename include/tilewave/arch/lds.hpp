@@ -65,7 +65,8 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
 ///               are
 ///   sync        lds_barrier(): a barrier of the block for what lanes stored to and read from LDS; loads and copies
 ///               stay under way
-///   hints       priority<n>(): of this wave among those of its SIMD, 0 to 3
+///   hints       pin(sums): the product that made them stays between the copies, fences and barriers around it;
+///               priority<n>(): of this wave among those of its SIMD, 0 to 3
 template <class B>
 concept LdsBackend = Backend<B> && requires(const void* base, std::uint32_t offset, void* shared,
                                             const Chunk (&operand)[2], Vec<float, 4>& small, Vec<float, 16>& large) {
@@ -76,6 +77,7 @@ concept LdsBackend = Backend<B> && requires(const void* base, std::uint32_t offs
   { B::direct_copies } -> std::convertible_to<bool>;
   { B::template copies_wait<0>() } -> std::same_as<void>;
   { B::lds_barrier() } -> std::same_as<void>;
+  { B::pin(large) } -> std::same_as<void>;
   { B::template priority<1>() } -> std::same_as<void>;
 };
 

@@ -56,7 +56,8 @@ inline NormRow norm_row(const NormProblem& p, std::int32_t row) {
   }
   double squares = 0;
   for (const double v : x) squares += (v - r.mean) * (v - r.mean);
-  r.rstd = 1 / std::sqrt(squares / p.columns + p.eps);
+  const bool finite = squares <= std::numeric_limits<float>::max();  // beyond f32 the row is NaN
+  r.rstd = finite ? 1 / std::sqrt(squares / p.columns + p.eps) : std::numeric_limits<double>::quiet_NaN();
   r.values.resize(p.columns);
   for (std::int32_t c = 0; c < p.columns; ++c) {
     double n = (x[c] - r.mean) * r.rstd * element(s.weight, p.weight, c);
@@ -89,7 +90,9 @@ inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
   if (largest == -infinity) return r;
   for (const double v : x) sum += std::exp(v - largest);
   r.lse = largest + std::log(sum);
-  for (std::int64_t c = 0; c < visible; ++c) r.values[c] = log ? x[c] - r.lse : std::exp(x[c] - r.lse);
+  for (std::int64_t c = 0; c < visible; ++c) {  // not by lse, which may be too large to hold log(sum)
+    r.values[c] = log ? x[c] - largest - std::log(sum) : std::exp(x[c] - largest) / sum;
+  }
   return r;
 }
 

@@ -192,13 +192,13 @@ struct Row {
   TILEWAVE_DEVICE static float reduce(Shared<values>& shared, const Place& at, float x, Op) {
     Vec<float, 1> one;
     one[0] = x;
-    return reduce_values<value, Single<Op>>(shared, at, one)[0];
+    return reduce_values<value>(shared, at, one, Single<Op>{})[0];
   }
-  /// The same of n values together, at places value, value + 1, ...; still one barrier. R::across<lanes>(v) all-reduces
-  /// over aligned groups of lanes, R::merge(v, w) is its operation.
+  /// The same of n values together, at places value, value + 1, ...; still one barrier. r.across<lanes>(v) all-reduces
+  /// over aligned groups of lanes, merge(v, w) is its operation.
   template <int value, class R, int values, int n>
-  TILEWAVE_DEVICE static Vec<float, n> reduce_values(Shared<values>& shared, const Place& at, Vec<float, n> x) {
-    x = R::template across<group_lanes>(x);
+  TILEWAVE_DEVICE static Vec<float, n> reduce_values(Shared<values>& shared, const Place& at, Vec<float, n> x, R r) {
+    x = r.template across<group_lanes>(x);
     if constexpr (all_waves > 1) {
       publish<value>(shared, at, x);
       const auto of_wave = [&](int w) {
@@ -211,8 +211,8 @@ struct Row {
       const int lane = B::lane_id();
       x = of_wave(lane % group);
       TILEWAVE_UNROLL
-      for (int w = group; w < all_waves; w += group) x = R::merge(x, of_wave(w + lane % group));
-      x = R::template across<group>(x);
+      for (int w = group; w < all_waves; w += group) x = r.merge(x, of_wave(w + lane % group));
+      x = r.template across<group>(x);
     }
     return x;
   }
@@ -285,11 +285,11 @@ struct Row {
   template <class Op>
   struct Single {
     template <int lanes>
-    TILEWAVE_DEVICE static Vec<float, 1> across(Vec<float, 1> x) {
+    TILEWAVE_DEVICE Vec<float, 1> across(Vec<float, 1> x) const {
       x[0] = B::template reduce<lanes>(x[0], Op{});
       return x;
     }
-    TILEWAVE_DEVICE static Vec<float, 1> merge(Vec<float, 1> x, Vec<float, 1> y) {
+    TILEWAVE_DEVICE Vec<float, 1> merge(Vec<float, 1> x, Vec<float, 1> y) const {
       x[0] = Op{}(x[0], y[0]);
       return x;
     }

@@ -8,7 +8,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
 #include "tilewave/core/status.hpp"
-#include "tilewave/tile/row_output.hpp"
+#include "tilewave/tile/row_tensors.hpp"
 
 namespace tilewave {
 
@@ -49,6 +49,7 @@ constexpr bool is_row_type(DType t) { return t == DType::f32 || t == DType::f16 
 
 /// The rules of an output: type and scale mode, and that its tensors are there and aligned to their elements.
 inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFacts& facts) {
+  if (!is_scale_mode(mode)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
   if (mode == ScaleMode::none) {
     if (out != x) return {StatusCode::unsupported_dtype, "an output without a scale is of the input's type"};
   } else if (out != DType::i8 && !is_fp8(out)) {
@@ -62,6 +63,9 @@ inline Status check_row_output_tensors(const void* out, const float* scale, DTyp
   if (out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (!element_aligned(out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
   if (mode != ScaleMode::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
+  if (mode == ScaleMode::none && scale != nullptr) {
+    return {StatusCode::bad_value, "scale is given, but the output has none"};
+  }
   if (!element_aligned(scale, DType::f32)) return {StatusCode::misaligned, "scale needs 4-byte alignment"};
   return {};
 }
@@ -99,7 +103,8 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
 }
 
 /// Picks the best entry (better_policy) for a problem among the candidates that were built for its spec and take its
-/// rows; `aligned`: whether wide accesses can take them. Null if none does, or with an error of `check`.
+/// rows; `aligned`: whether wide accesses can take them. Null with an error of `check`; bad_extent if an entry would
+/// take such rows, but not so many; no_matching_entry else.
 template <class Spec, class Problem>
 Status select_row_entry(const Problem& p, std::span<const RowEntry<Spec, Problem>* const> candidates,
                         const ArchFacts& facts, Status (*check)(const Problem&, const ArchFacts&),
@@ -107,13 +112,25 @@ Status select_row_entry(const Problem& p, std::span<const RowEntry<Spec, Problem
   entry = nullptr;
   if (Status s = check(p, facts); !s.ok()) return s;
   const DType x = p.spec.x;
+  Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
   for (const auto* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    if (!policy_takes(e->policy, x, columns_of(p), aligned(p))) continue;
-    if (entry == nullptr || better_policy(e->policy, entry->policy, x, rows_of(p), facts)) entry = e;
+    if (!policy_takes(e->policy, x, columns_of(p), aligned(p))) {
+      if (none.code == StatusCode::no_matching_entry) none.reason = "no entry takes rows of this length and alignment";
+    } else if (!check_launch(row_grid(e->policy, rows_of(p)), facts).ok()) {
+      none = {StatusCode::bad_extent, "too many rows for one launch: 2^31 blocks or 2^32 lanes"};
+    } else if (entry == nullptr || better_policy(e->policy, entry->policy, x, rows_of(p), facts)) {
+      entry = e;
+    }
   }
-  if (entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec and these rows"};
-  return {};
+  return entry == nullptr ? none : Status{};
+}
+
+/// For the one spec S that a caller compiles in: whether the problem has it.
+template <class Spec, class Problem>
+Status check_planned_spec(const Spec& planned, const Problem& p) {
+  if (p.spec == planned) return {};
+  return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
 }
 
 /// The candidates that all entries of an array are.

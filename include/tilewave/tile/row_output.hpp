@@ -15,9 +15,11 @@ inline constexpr int scale_group = 128;  // columns of one per_group scale
 /// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
 inline constexpr float smallest_amax = 0x1p-117f;
 
+constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::per_group; }
+
 constexpr const char* name_of(ScaleMode m) {
   constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group"};
-  return names[static_cast<int>(m)];
+  return is_scale_mode(m) ? names[static_cast<int>(m)] : "unknown";
 }
 
 /// The largest magnitude that a quantised type holds.

@@ -9,11 +9,6 @@ namespace {
 using P = AttentionCombineProblem;
 using C = StatusCode;
 
-template <class T>
-T* moved(T* p, int bytes) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(p) + bytes);
-}
-
 const Wrong<P> wrongs[] = {
     {"no partials", C::bad_extent, [](P& p) { p.partials = 0; }},
     {"129 partials", C::bad_extent, [](P& p) { p.partials = 129; }},
@@ -39,6 +34,16 @@ const Wrong<P> wrongs[] = {
     {"heads of out that overlap", C::bad_stride, [](P& p) { p.out_strides.head -= 1; }},
     {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_strides.row -= 1; }},
     {"rows of lse in one place", C::bad_stride, [](P& p) { p.lse_strides.row = 0; }},
+    {"a stride of x of 2^62", C::bad_stride, [](P& p) { p.x_strides.partial = std::int64_t{1} << 62; }},
+    {"a stride of x_lse of 2^62", C::bad_stride, [](P& p) { p.x_lse_strides.row = std::int64_t{1} << 62; }},
+    {"a stride of out of 2^62", C::bad_stride, [](P& p) { p.out_strides.row = std::int64_t{1} << 62; }},
+    {"a stride of lse of 2^62", C::bad_stride, [](P& p) { p.lse_strides.head = std::int64_t{1} << 62; }},
+    {"out is x", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.x); }},
+    {"out around x_lse", C::bad_value, [](P& p) { p.x_lse = static_cast<const float*>(p.out); }},
+    {"lse is x_lse", C::bad_value, [](P& p) { p.lse = const_cast<float*>(p.x_lse); }},
+    {"lse inside x", C::bad_value, [](P& p) { p.lse = static_cast<float*>(const_cast<void*>(p.x)); }},
+    {"lse inside out", C::bad_value, [](P& p) { p.lse = static_cast<float*>(p.out); }},
+    {"x of no type", C::unsupported_dtype, [](P& p) { p.spec.x = static_cast<DType>(99); }},
     {"x i8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::i8; }},
     {"out fp8", C::unsupported_dtype, [](P& p) { p.spec.out = DType::fp8_e4m3fn; }},
 };
@@ -60,6 +65,21 @@ TEST_CASE("combine: bad problems get a named status and a reason, and nothing is
     good.lse_strides = {2, 1};
     check_refused<AttentionCombineEntry, P>(*e, good, wrongs, attention_combine_check, attention_combine_select,
                                             all_attention_combine_entries());
+    P many = good;  // far tensors: nothing of it is launched
+    many.x = reinterpret_cast<const void*>(std::uintptr_t{1} << 48);
+    many.x_lse = reinterpret_cast<const float*>(std::uintptr_t{1} << 49);
+    many.out = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
+    many.lse = nullptr;
+    many.rows = 1 << 30;
+    many.heads = 1;
+    many.x_strides = {std::int64_t{64} << 30, 64, 0};
+    many.x_lse_strides = {1 << 30, 1, 0};
+    many.out_strides = {64, 0};
+    const AttentionCombineEntry* chosen = e;
+    CHECK(attention_combine_select(many, all_attention_combine_entries(), facts_of(e->arch), chosen).code ==
+          C::bad_extent);
+    CHECK(chosen == nullptr);
+
     P wide = good;
     wide.head_size = 512;
     wide.x_strides = {2048, 1024, 512};

@@ -45,9 +45,9 @@ class GemmCall {
         operand_(strides(s.k, s.m, spec.a)),
         weights_(preshuffled() ? RowStrides{std::int64_t{s.n} * s.k, 0} : strides(s.k, s.n, spec.b)),
         output_(strides(s.n, s.m, DType::f32)),
-        a_(spec.a, a_layers_ * s.m, s.k, s.m, operand_),
-        b_(spec.b, preshuffled() ? layers_ : layers_ * s.n, preshuffled() ? s.n * s.k : s.k, preshuffled() ? 1 : s.n,
-           weights_),
+        a_(spec.a, a_layers_ * s.m, whole(s.k, spec.a), s.m, operand_),
+        b_(spec.b, preshuffled() ? layers_ : layers_ * s.n, preshuffled() ? s.n * s.k : whole(s.k, spec.b),
+           preshuffled() ? 1 : s.n, weights_),
         out_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
         residual_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
         bias_(spec.out, layers_, s.n, 1, {s.n + s.gap, 0}),
@@ -119,6 +119,8 @@ class GemmCall {
            : spec_.scale == GemmScale::row ? std::max(s_.n, 1)
                                            : 1;
   }
+  /// Elements of rows that are whole 16 bytes.
+  static std::int32_t whole(std::int32_t k, DType type) { return align_up(k, 16 / size_of(type)); }
   /// Of rows, and of layers with a gap of their own.
   RowStrides strides(std::int64_t columns, std::int64_t rows, DType type) const {
     const std::int64_t unit = type == DType::f32 ? 1 : 16 / size_of(type);

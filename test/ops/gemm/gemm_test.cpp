@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Every entry against the reference in double: boundary shapes, strides, epilogues, closed forms.
 #include "entries/gemm.hpp"
+
 #include "test/ops/gemm/call.hpp"
 
 namespace tilewave::test {
@@ -9,9 +10,11 @@ namespace {
 /// Calls f(entry) for each entry that this build can run.
 template <class F>
 void each_entry(const F& f) {
-  for (const GemmEntry* const entry : all_gemm_entries()) {
-    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
-    f(*entry);
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries()}) {
+    for (const GemmEntry* const entry : entries) {
+      INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
+      f(*entry);
+    }
   }
 }
 std::int32_t step_of(const GemmEntry& e) { return e.policy.depth / size_of(e.spec.a); }
@@ -25,6 +28,10 @@ GemmShape taken(const GemmEntry& e, GemmShape s) {
 }
 void check(const GemmEntry& e, GemmShape s, GemmValues values = gemm_random) {
   s = taken(e, s);
+  if (e.spec.groups != GemmGroups::one && s.rows.empty()) {
+    s.batch = 1;
+    s.rows = {s.m};
+  }
   INFO(name_of(s));
   CHECK(GemmCall(e.spec, s, values).run(e) == "");
 }
@@ -56,6 +63,18 @@ TEST_CASE("every entry applies bias, residual and alpha, and takes batches") {
   });
 }
 
+TEST_CASE("groups have their own rows, and no others are written") {
+  each_entry([](const GemmEntry& e) {
+    if (e.spec.groups == GemmGroups::one) return;
+    const std::int32_t rows = e.policy.rows;
+    if (e.spec.groups == GemmGroups::contiguous) {
+      check(e, {.m = rows + 24, .n = 40, .k = 48, .rows = {0, 5, rows + 1, 0, 3}, .gap = 2, .bias = true});
+    } else {
+      check(e, {.m = rows + 2, .n = 40, .k = 48, .rows = {rows + 1, 0, 1}, .gap = 2, .residual = true});
+    }
+  });
+}
+
 TEST_CASE("blocks that share K add up in order") {
   each_entry([](const GemmEntry& e) {
     if (e.policy.splits == 1) return;
@@ -67,7 +86,8 @@ TEST_CASE("blocks that share K add up in order") {
 
 TEST_CASE("a product with the identity is exact") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.scale != GemmScale::none) return;
+    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one || e.spec.activation != Activation::none)
+      return;
     GemmCall call(e.spec, taken(e, {.m = 40, .n = 48, .k = 40}), [](char tensor, std::int64_t r, std::int64_t c) {
       return tensor == 'a' ? float(r == c) : std::ldexp(1.0f + float(r % 7) / 8, int(c % 9) - 4);
     });

@@ -10,13 +10,11 @@ namespace {
 using P = QuantProblem;
 using C = StatusCode;
 
-template <class T>
-T* off_by_a_byte(T* p) {
-  return reinterpret_cast<T*>(reinterpret_cast<std::uintptr_t>(p) + 1);
-}
-
 const Wrong<P> any[] = {
     {"no scale", C::unsupported_quant_mode, [](P& p) { p.spec.scale = ScaleMode::none; }},
+    {"scale mode 9", C::unsupported_quant_mode, [](P& p) { p.spec.scale = static_cast<ScaleMode>(9); }},
+    {"x of no type", C::unsupported_dtype, [](P& p) { p.spec.x = static_cast<DType>(99); }},
+    {"out of no type", C::unsupported_dtype, [](P& p) { p.spec.out = static_cast<DType>(99); }},
     {"rows -1", C::bad_extent, [](P& p) { p.rows = -1; }},
     {"columns -1", C::bad_extent, [](P& p) { p.columns = -1; }},
     {"columns 2^31 - 1", C::bad_extent, [](P& p) { p.columns = 0x7fffffff; }},
@@ -24,24 +22,42 @@ const Wrong<P> any[] = {
     {"x null", C::null_pointer, [](P& p) { p.x = nullptr; }},
     {"out null", C::null_pointer, [](P& p) { p.out = nullptr; }},
     {"scale null", C::null_pointer, [](P& p) { p.scale = nullptr; }},
-    {"scale off by a byte", C::misaligned, [](P& p) { p.scale = off_by_a_byte(p.scale); }},
+    {"scale off by a byte", C::misaligned, [](P& p) { p.scale = moved(p.scale, 1); }},
+    {"rows of x in one place", C::bad_stride, [](P& p) { p.x_strides = {}; }},
+    {"rows of out in one place", C::bad_stride, [](P& p) { p.out_strides = {}; }},
+    {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_strides.outer -= 1; }},
+    {"a stride of x of 2^62", C::bad_stride, [](P& p) { p.x_strides.outer = std::int64_t{1} << 62; }},
+    {"a stride of out of 2^62", C::bad_stride, [](P& p) { p.out_strides.outer = std::int64_t{1} << 62; }},
+    {"out is x", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.x); }},
+    {"out starts at x's last byte", C::bad_value,
+     [](P& p) { p.out = moved(const_cast<void*>(p.x), p.rows * p.columns * size_of(p.spec.x) - size_of(p.spec.out)); }},
+    {"scale inside out", C::bad_value, [](P& p) { p.scale = static_cast<float*>(p.out); }},
 };
 const Wrong<P> quantising[] = {
     {"out of f32", C::unsupported_dtype, [](P& p) { p.spec.out = DType::f32; }},
     {"out of x's type", C::unsupported_dtype, [](P& p) { p.spec.out = p.spec.x; }},
-    {"x off by a byte", C::misaligned, [](P& p) { p.x = off_by_a_byte(p.x); }},
-    {"smooth off by a byte", C::misaligned, [](P& p) { p.smooth = off_by_a_byte(p.x); }},
+    {"x off by a byte", C::misaligned, [](P& p) { p.x = moved(p.x, 1); }},
+    {"smooth off by a byte", C::misaligned, [](P& p) { p.smooth = moved(p.x, 1); }},
+    {"smooth inside out", C::bad_value, [](P& p) { p.smooth = p.out; }},
+    {"scale inside x", C::bad_value, [](P& p) { p.scale = static_cast<float*>(const_cast<void*>(p.x)); }},
 };
 const Wrong<P> dequantising[] = {
     {"out of i8", C::unsupported_dtype, [](P& p) { p.spec.out = DType::i8; }},
-    {"out off by a byte", C::misaligned, [](P& p) { p.out = off_by_a_byte(p.out); }},
+    {"out off by a byte", C::misaligned, [](P& p) { p.out = moved(p.out, 1); }},
     {"smooth", C::bad_value, [](P& p) { p.smooth = p.out; }},
     {"find_scale", C::bad_value, [](P& p) { p.find_scale = true; }},
 };
+const Wrong<P> grouped[] = {
+    {"scale_stride 0", C::bad_stride, [](P& p) { p.scale_stride = 0; }},
+    {"scale_stride less than a row's groups", C::bad_stride, [](P& p) { p.scale_stride = 1; }},
+    {"scale_stride 2^62", C::bad_stride, [](P& p) { p.scale_stride = std::int64_t{1} << 62; }},
+};
 const Wrong<P> with_found_scale[] = {
+    {"workspace inside x", C::bad_value, [](P& p) { p.workspace = const_cast<void*>(p.x); }},
+    {"workspace around scale", C::bad_value, [](P& p) { p.workspace = p.scale; }},
     {"workspace null", C::null_pointer, [](P& p) { p.workspace = nullptr; }},
     {"workspace too small", C::workspace_too_small, [](P& p) { --p.workspace_bytes; }},
-    {"workspace off by a byte", C::misaligned, [](P& p) { p.workspace = off_by_a_byte(p.workspace); }},
+    {"workspace off by a byte", C::misaligned, [](P& p) { p.workspace = moved(p.workspace, 1); }},
 };
 
 void check_refused(const QuantEntry& e, const P& good, std::span<const Wrong<P>> wrongs) {
@@ -51,8 +67,8 @@ void check_refused(const QuantEntry& e, const P& good, std::span<const Wrong<P>>
 TEST_CASE("bad quant problems get a named status and a reason, and nothing is written") {
   for (const QuantEntry* e : all_quant_entries()) {
     if (e->policy.lanes != 256) continue;
-    constexpr std::int32_t columns = 64;
-    Tensor x(e->spec.x, columns), out(e->spec.out, columns), scale(DType::f32, 1);
+    constexpr std::int32_t columns = 256, rows = 3;
+    Tensor x(e->spec.x, rows * columns), out(e->spec.out, rows * columns), scale(DType::f32, 2 * rows);
     const bench::DeviceBuffer workspace(quant_partials * sizeof(float));
     P good;
     good.spec = e->spec;
@@ -61,9 +77,10 @@ TEST_CASE("bad quant problems get a named status and a reason, and nothing is wr
     good.scale = static_cast<float*>(scale.device());
     good.workspace = workspace.data();
     good.workspace_bytes = workspace.bytes();
-    good.rows = 1;
+    good.rows = rows;
     good.columns = columns;
     good.x_strides = good.out_strides = {columns, 0};
+    good.scale_stride = 2;
     check_refused(*e, good, any);
     const bool quantises = e->spec.kind() == QuantKind::quantise;
     check_refused(*e, good,
@@ -78,14 +95,14 @@ TEST_CASE("bad quant problems get a named status and a reason, and nothing is wr
     } else {
       CHECK(e->launch(found, {}).code == C::bad_value);
     }
-    if (e->spec.output().scale == ScaleMode::per_group) {
-      P overlapping = good;
-      overlapping.rows = 2;
-      CHECK(e->launch(overlapping, {}).code == C::bad_stride);
-    }
+    if (e->spec.scale == ScaleMode::per_group) check_refused(*e, good, grouped);
     check_empty(*e, good, out);
     scale.download();
     CHECK(scale.gaps_kept(0, 0));
+    P many = good;
+    many.scale = reinterpret_cast<float*>(std::uintptr_t{1} << 50);
+    many.scale_stride = 32;
+    check_too_many_rows(many, quant_select, all_quant_entries(), facts_of(e->arch));
   }
 }
 

@@ -164,6 +164,7 @@ TEST_CASE("bad vec_add problems get a named status and a reason, and nothing is 
   const Wrong<P> wrongs[] = {
       {"fp8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::fp8_e4m3fn; }},
       {"i8", C::unsupported_dtype, [](P& p) { p.spec.x = DType::i8; }},
+      {"no type", C::unsupported_dtype, [](P& p) { p.spec.x = static_cast<DType>(99); }},
       {"count -1", C::bad_extent, [](P& p) { p.count = -1; }},
       {"count beyond the grid", C::bad_extent, [](P& p) { p.count = vec_add_max_count + 1; }},
       {"a null", C::null_pointer, [](P& p) { p.a = nullptr; }},
@@ -305,6 +306,21 @@ void check_far_blocks() {
     for (const std::string& error : {run_far_blocks<Id, S, i>()...}) CHECK(error == "");
   }
   (std::make_index_sequence<vec_add_policies(Id, S).size()>{});
+}
+
+TEST_CASE("a plan names a spec that is not the template's before anything else") {
+  VecAddProblem p;  // its tensors are null, too
+  p.spec.x = DType::f32;
+  p.count = 1;
+  const VecAddEntry* entry = all_vec_add_entries()[0];
+  const Status status = vec_add_plan<host::Backend<ArchId::sm90>, VecAddSpec{DType::f16}>(p, entry);
+  CHECK(name_of(status.code) == "no_matching_entry");
+  CHECK(std::string(status.reason).find("problem.spec") == 0);
+  CHECK(entry == nullptr);
+  p.spec.x = DType::f16;
+  p.count = 0;
+  REQUIRE(vec_add_plan<host::Backend<ArchId::sm90>, VecAddSpec{DType::f16}>(p, entry).ok());
+  CHECK(entry->spec == p.spec);
 }
 
 TEST_CASE("vec_add reaches elements beyond 2^31 and 2^32") {

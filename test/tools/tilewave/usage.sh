@@ -157,5 +157,43 @@ else
   echo "no Chromium here: the page was parsed, not seen"
 fi
 
+# --- tune, on a stand-in for a benchmark of nine rows; where "broken" is, its third chunk fails
+cat >bench <<'EOF'
+#!/bin/bash
+filter=.
+for argument; do
+  case $argument in
+    --benchmark_list_tests*) for i in 1 2 3 4 5 6 7 8 9; do echo "row.$i/v"; done; exit ;;
+    --benchmark_filter=*) filter=${argument#*=} ;;
+  esac
+done
+echo "$filter" >>filters
+echo "name,batch_size,lanes,us,err"
+for i in 1 2 3 4 5 6 7 8 9; do
+  [[ -e broken && $i == 5 && row.5/v =~ $filter ]] && exit 2
+  [[ row.$i/v =~ $filter ]] && echo "row.$i/v,$((i % 3)),$((i / 3)),$((10 + i)),0"
+done
+exit 0
+EOF
+chmod +x bench
+touch broken
+expect 0 "Example" tune run --help
+expect 1 "4 of 5 chunks" tune run tuning --benchmark ./bench --chunk 2
+expect 14 "7 of 9 rows" tune merge tuning
+expect 0 "class" tune merge tuning --partial
+rm broken filters
+expect 0 "5 of 5 chunks" tune run tuning --benchmark ./bench --chunk 2
+[[ $(<filters) == *'row\.5/v|row\.6/v'* && $(wc -l <filters) -eq 1 ]] || failed "tune measured again what was there: $(<filters)"
+expect 31 "another chunk size" tune run tuning --benchmark ./bench --chunk 3
+expect 0 "+16.74 %" tune merge tuning --out tried.csv
+[[ $(wc -l <tried.csv) -eq 10 ]] || failed "tried.csv has $(wc -l <tried.csv) lines"
+expect 2 "i/n" tune run tuning --benchmark ./bench --shard 3/2
+for shard in 1 2 3; do expect 0 "chunks measured" tune run "shard$shard" --benchmark ./bench --chunk 2 --shard $shard/3 --workers 2; done
+expect 0 "class" tune merge shard1 shard2 shard3 --out together.csv
+diff <(sort tried.csv) <(sort together.csv) >/dev/null || failed "shards give something else"
+expect 14 "measured twice" tune merge shard1 shard1
+"$tilewave" tune merge tuning --json | json tune
+expect 1 "cannot list" tune run other --benchmark false
+
 echo "$failures failures"
 exit $((failures > 0))

@@ -56,6 +56,7 @@ void add_report(Command& tilewave);
 void add_roofline(Command& tilewave);
 void add_specs(Command& tilewave);
 void add_trace(Command& tilewave);
+void add_tune(Command& tilewave);
 
 /// Of main(): parses, runs one command, turns what it throws into one line on stderr.
 int run_commands(int argc, char** argv, const std::function<void(Command&)>& add);

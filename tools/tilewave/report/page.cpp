@@ -228,7 +228,7 @@ std::string page_html(const std::string& title, const std::vector<std::string>& 
       "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width,initial-scale=1'><title>{0}</title>\n<style>\n"
       "body{{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1100px;padding:0 1rem;color:#222;background:#fff}}\n"
       ".scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-size:.85rem;margin:.5rem 0 1.5rem}}\n"
-      "th,td{{border-bottom:1px solid #ddd;padding:.25rem .6rem;text-align:left;vertical-align:top}}th{{background:#f4f4f4}}td.n{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}\n"
+      "th,td{{border-bottom:1px solid #ddd;padding:.25rem .6rem;text-align:left;vertical-align:top}}th{{background:#f4f4f4;white-space:nowrap}}td.n{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}\n"
       "svg{{width:100%;height:auto;font:12px sans-serif}}.bad{{color:#b00}}\n</style></head><body>\n<h1>{0}</h1>\n{1}</body></html>\n",
       escaped(title), fmt::join(sections, "\n"));
 }

@@ -37,7 +37,8 @@ struct Source {
  private:
   static constexpr int format = 0x20000;  // as in window.hpp
   TILEWAVE_DEVICE static std::uint32_t in_lds(void* shared) {
-    return __builtin_amdgcn_readfirstlane((std::uint32_t)(__attribute__((address_space(3))) void*)shared);
+    return __builtin_amdgcn_readfirstlane(
+        static_cast<std::uint32_t>((std::uintptr_t)(__attribute__((address_space(3))) void*)shared));
   }
   TILEWAVE_DEVICE Words words() const {
     const auto at = reinterpret_cast<std::uintptr_t>(base);
@@ -58,6 +59,14 @@ struct Lds {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+  }
+  /// LLVM moves products freely, also across sched_fence() and barriers.
+  template <int n>
+  TILEWAVE_DEVICE static void pin(Vec<float, n>& sums) {
+    using Floats = float __attribute__((ext_vector_type(n)));
+    auto held = __builtin_bit_cast(Floats, sums);
+    asm volatile("" : "+v"(held));
+    sums = __builtin_bit_cast(Vec<float, n>, held);
   }
   template <int level>
   TILEWAVE_DEVICE static void priority() {

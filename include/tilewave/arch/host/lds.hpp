@@ -143,6 +143,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     detail::land_copies(*current_lane, pending);
   }
   static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }
+  template <int n>
+  static void pin(Vec<float, n>&) {}
   template <int level>
   static void priority() {}
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// wgmma with both operands in shared memory, for every width that a GEMM tile has. Apart from mma.hpp for its length only.
+// wgmma with both operands in shared memory, for every width that a GEMM tile has. Apart from mma.hpp for its length.
 #pragma once
 
 #include "tilewave/arch/sm90/mma.hpp"
@@ -8,7 +8,8 @@
 
 namespace tilewave::sm90 {
 
-/// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor format").
+/// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor
+/// format").
 template <DType type, int columns>
 TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint32_t add, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {

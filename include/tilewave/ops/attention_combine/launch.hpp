@@ -11,6 +11,31 @@
 
 namespace tilewave {
 
+namespace detail {
+
+inline Status check_combine_regions(const AttentionCombineProblem& p) {
+  const auto partials = [&](const void* data, DType type, std::int64_t columns, const PartialStrides& s) {
+    return Region(data, size_of(type), columns, {{p.partials, s.partial}, {p.rows, s.row}, {p.heads, s.head}});
+  };
+  const auto combined = [&](const void* data, DType type, std::int64_t columns, const CombinedStrides& s) {
+    return Region(data, size_of(type), columns, {{p.rows, s.row}, {p.heads, s.head}});
+  };
+  const Region x = partials(p.x, p.spec.x, p.head_size, p.x_strides);
+  const Region x_lse = partials(p.x_lse, DType::f32, 1, p.x_lse_strides);
+  const Region out = combined(p.out, p.spec.out, p.head_size, p.out_strides);
+  const Region lse = combined(p.lse, DType::f32, 1, p.lse_strides);
+  for (const Status& status :
+       {check_read(x, "a stride of x is 0"), check_read(x_lse, "a stride of x_lse is 0"),
+        check_written(out, "rows or heads of out overlap"), check_written(lse, "rows or heads of lse overlap")}) {
+    if (!status.ok()) return status;
+  }
+  if (!clear_of(out, {x, x_lse})) return {StatusCode::bad_value, "out overlaps another tensor"};
+  if (!clear_of(lse, {x, x_lse, out})) return {StatusCode::bad_value, "lse overlaps another tensor"};
+  return {};
+}
+
+}  // namespace detail
+
 /// Every rule a problem must satisfy.
 inline Status attention_combine_check(const AttentionCombineProblem& p, const ArchFacts&) {
   if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
@@ -30,19 +55,7 @@ inline Status attention_combine_check(const AttentionCombineProblem& p, const Ar
   if (!element_aligned(p.x_lse, DType::f32) || !element_aligned(p.lse, DType::f32)) {
     return {StatusCode::misaligned, "x_lse and lse need 4-byte alignment"};
   }
-  // A stride left at 0 would read one place for many.
-  const auto any_zero = [&](const PartialStrides& s) {
-    return (p.partials > 1 && s.partial == 0) || (p.rows > 1 && s.row == 0) || (p.heads > 1 && s.head == 0);
-  };
-  if (any_zero(p.x_strides)) return {StatusCode::bad_stride, "a stride of x is 0"};
-  if (any_zero(p.x_lse_strides)) return {StatusCode::bad_stride, "a stride of x_lse is 0"};
-  if (!disjoint(p.out_strides.row, p.rows, p.out_strides.head, p.heads, p.head_size)) {
-    return {StatusCode::bad_stride, "rows or heads of out overlap"};
-  }
-  if (p.lse != nullptr && !disjoint(p.lse_strides.row, p.rows, p.lse_strides.head, p.heads, 1)) {
-    return {StatusCode::bad_stride, "rows or heads of lse overlap"};
-  }
-  return {};
+  return detail::check_combine_regions(p);
 }
 
 /// Whether the kernels with 16-byte accesses can take the problem.

@@ -18,7 +18,8 @@ struct CombinedStrides {
 };
 
 /// A partial with lse -inf has no weight: its x may be anything, NaN included. Where all are, out is 0 and lse -inf.
-/// NaN or +inf in an lse, or NaN in an x that has weight, make the row NaN. Outputs and inputs do not overlap.
+/// NaN or +inf in an lse, or NaN in an x that has weight, make the row NaN. No output overlaps
+/// another tensor: a row may be written while another one of its block is still read.
 struct AttentionCombineProblem {
   AttentionCombineSpec spec{};
 

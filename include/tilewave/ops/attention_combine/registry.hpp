@@ -43,6 +43,8 @@ inline Status attention_combine_select(const AttentionCombineProblem& p,
 /// attention_combine_select.
 template <class B, AttentionCombineSpec S>
 Status attention_combine_plan(const AttentionCombineProblem& p, const AttentionCombineEntry*& entry) {
+  entry = nullptr;
+  if (Status s = check_planned_spec(S, p); !s.ok()) return s;
   return attention_combine_select(p, pointers_to(attention_combine_entries<B, S>), B::facts, entry);
 }
 

@@ -22,8 +22,8 @@ struct GemmArgs {
   std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
   std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
   std::int64_t a_scale_layer_stride, b_scale_layer_stride;
-  // Of specs without groups, see GemmTiles: how many tiles a layer and a band have, and how many rows of tiles a band, the
-  // last one too.
+  // Of specs without groups, see GemmTiles: how many tiles a layer and a band have, and how many rows of tiles a band,
+  // the last one too.
   FastDiv of_layer, of_band, height, last_height;
 };
 
@@ -79,8 +79,9 @@ struct GemmTile {
 };
 
 /// The tiles that a block works on, in order: number `first` and every `step`-th from there. Neighbours share operands:
-/// tiles go down bands of gemm_band rows of tiles before the next column, so that those under way at a time form a square
-/// (in L2, of all blocks together). A tile here is P.rows x P.columns of each block of a cluster, one below the other.
+/// tiles go down bands of gemm_band rows of tiles before the next column, so that those under way at a time form a
+/// square (in L2, of all blocks together). A tile here is P.rows x P.columns of each block of a cluster, one below the
+/// other.
 template <class B, GemmSpec S, GemmPolicy P>
 class GemmTiles {
  public:

@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// Rows that a problem multiplies, over all batches and groups, and the tiles of `p` that it takes: groups are taken for
-/// equally full.
+/// Rows that a problem multiplies, over all batches and groups, and the tiles of `p` that it takes: groups are taken
+/// for equally full.
 struct GemmShare {
   double tiles, rows;
 };
@@ -28,8 +28,8 @@ inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const Ge
   return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
 }
 
-/// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products and
-/// what the bytes take, and what is there once.
+/// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products
+/// and what the bytes take, and what is there once.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   const int element = size_of(problem.spec.a);
   const double sms = sm90_facts.compute_units;
@@ -37,8 +37,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double slots = double(sm90_facts.compute_units * p.waves_per_simd / (p.cluster * splits));
   const double rounds = double(std::int64_t((share.tiles + slots - 1) / slots));
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
-  // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles wait
-  // for shared memory, block scales for additions.
+  // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles
+  // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
   cycles *= wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08;

@@ -48,9 +48,10 @@ Status gemm_tensor_args(const GemmProblem& p, int splits, const Epilogue& epilog
 
 }  // namespace detail
 
-/// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share the K
-/// of a tile, from 1 to P.splits. Nothing is allocated, synchronised or read from the device. Errors: those of gemm_check;
-/// no_matching_entry if the entry is of another spec; bad_value for splits; launch_failed with the runtime's reason.
+/// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share
+/// the K of a tile, from 1 to P.splits. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// gemm_check; no_matching_entry if the entry is of another spec; bad_value for splits; launch_failed with the
+/// runtime's reason.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};

@@ -26,12 +26,14 @@ struct GemmLdsKernel {
   static constexpr bool direct = P.path == GemmPath::direct;
   static constexpr int slot_bytes = 128, a_slots = P.stages;
   static constexpr int lds_of_block = B::facts.lds_bytes / P.waves_per_simd;
+  using Scales = GemmStepScales<W, direct>;
+  static constexpr int lds_left = lds_of_block - a_slots * (P.rows + P.columns) * slot_bytes;
   static constexpr int b_slots =
-      direct && (a_slots * (P.rows + P.columns) + P.columns) * slot_bytes <= lds_of_block ? a_slots + 1 : a_slots;
+      direct && S.scale != GemmScale::block && lds_left >= P.columns * slot_bytes ? a_slots + 1 : a_slots;
   static constexpr int pieces = RowsA::pieces;
   static_assert(pieces % 2 == 0 && P.depth == slot_bytes && (direct ? a_slots >= 2 : a_slots <= 2));
 
-  struct Shared {
+  struct Shared : Scales::template InLds<a_slots> {
     alignas(16) Chunk a[a_slots][P.rows * 8];
     alignas(16) Chunk b[b_slots][P.columns * 8];
   };
@@ -54,14 +56,15 @@ struct GemmLdsKernel {
   };
   static constexpr int reads = (W::tiles_m + W::tiles_n) * W::chunks;
   static constexpr int products = W::tiles_m * W::tiles_n;
-  static constexpr int a_copies = RowsA::copies, b_copies = RowsB::copies, copies = a_copies + b_copies;
+  static constexpr int a_copies = RowsA::copies + Scales::copies, b_copies = RowsB::copies,
+                       copies = a_copies + b_copies;
 
   struct Turns {
     Shared& shared;
     RowsA of_a;
     RowsB of_b;
-    GemmStepScales<B, S, P, UserEpilogue> scales;
-    typename GemmStepScales<B, S, P, UserEpilogue>::OfStep scales_now{};
+    Scales scales;
+    typename Scales::OfStep scales_now{};
     Piece piece[2] = {};  // the even and the odd ones of a step
 
     TILEWAVE_DEVICE Turns(const Args& a, const GemmTile& tile, Shared& in)
@@ -72,7 +75,7 @@ struct GemmLdsKernel {
           of_b(W::source(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, tile.first_column, a.gemm.n,
                          P.columns, a.gemm.k),
                a.gemm.n - tile.first_column, a.gemm.b_stride, a.gemm.k, W::first_column()),
-          scales(a, tile) {}
+          scales(a, tile, in) {}
 
     TILEWAVE_DEVICE void multiply(std::int32_t first, std::int32_t end, typename W::AllSums& sums) {
       prepare(first);
@@ -106,9 +109,7 @@ struct GemmLdsKernel {
         static_for<b_slots - 1>([&](auto s) TILEWAVE_INLINE_LAMBDA {
           constexpr int of_step = s + a_slots - b_slots;
           if constexpr (of_step >= 0) {
-            static_for<a_copies>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-              of_a.template copy<i, false>(shared.a[of_step], first + of_step);
-            });
+            static_for<a_copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { copy_a<i, false>(first + of_step, of_step); });
           }
           static_for<b_copies>([&](auto i)
                                    TILEWAVE_INLINE_LAMBDA { of_b.template copy<i, false>(shared.b[s], first + s); });
@@ -140,7 +141,8 @@ struct GemmLdsKernel {
         bring<whole, slot, slots, 0>(step, a_slot, b_slot);
       });
       scales.fold(scales_now, sums);
-      scales_now = scales.load(step);
+      B::sched_fence();
+      scales_now = scales.load(step, a_slot);
       static_for<pieces - 1>([&](auto p) TILEWAVE_INLINE_LAMBDA {
         multiply_piece<0, products>(piece[p % 2], sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
           spread<reads, products, slot>(
@@ -156,7 +158,7 @@ struct GemmLdsKernel {
       if constexpr (direct) {
         spread<copies, pieces * slots, p * slots + slot>([&](auto i) TILEWAVE_INLINE_LAMBDA {
           if constexpr (i < a_copies) {
-            of_a.template copy<i, whole>(shared.a[(a_slot + a_slots - 1) % a_slots], step - 1 + a_slots);
+            copy_a<i, whole>(step - 1 + a_slots, (a_slot + a_slots - 1) % a_slots);
           } else {
             of_b.template copy<i - a_copies, whole>(shared.b[(b_slot + b_slots - 1) % b_slots], step - 1 + b_slots);
           }
@@ -164,6 +166,15 @@ struct GemmLdsKernel {
       } else if constexpr (a_slots == 2) {
         spread<copies, pieces * slots, p * slots + slot>(
             [&](auto i) TILEWAVE_INLINE_LAMBDA { advance<i, whole>(step + 2, 1 - a_slot); });
+      }
+    }
+    /// Rows of A, then their scales.
+    template <int i, bool whole>
+    TILEWAVE_DEVICE void copy_a(std::int32_t step, int slot) {
+      if constexpr (i < RowsA::copies) {
+        of_a.template copy<i, whole>(shared.a[slot], step);
+      } else {
+        scales.template copy<i - RowsA::copies>(step, slot);
       }
     }
     /// What was loaded goes into its slot, what comes next into its registers.
@@ -201,6 +212,7 @@ struct GemmLdsKernel {
       static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA {
         constexpr int i = from + index, m = i / W::tiles_n, n = i % W::tiles_n;
         B::template multiply<S.a, W::side>(of.b[n], of.a[m], into[m][n]);
+        B::pin(into[m][n]);
         beside(index);
         B::sched_fence();
       });

@@ -60,6 +60,7 @@ struct GemmWaveTile {
       number = die * whole + min_of(die, more) + turn / dies;
       GemmTiles<B, S, P> all(a.gemm, number, 1, 0);
       any = all.next(tile);
+      if (!any) return;
       tile.layer = B::uniform(tile.layer);
       tile.a_layer = B::uniform(tile.a_layer);
       tile.first_row = B::uniform(tile.first_row);

@@ -20,32 +20,24 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   if (!preshuffled) {
-    if (!blocks) {
-      if (direct) {
-        all.add({.rows = 256, .columns = 256, .stages = 2, .waves_rows = 2, .waves_columns = 2, .path = path});
-      }
-      all.add(
-          {.rows = 256, .columns = 256, .stages = direct ? 2 : 1, .waves_rows = 2, .waves_columns = 4, .path = path});
-    }
-    all.add({.rows = 128,
-             .columns = 128,
-             .stages = direct ? 2 : 1,
-             .waves_rows = 2,
-             .waves_columns = 2,
-             .path = path,
-             .splits = 16,
-             .waves_per_simd = 2});
+    const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
+      GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = waves_rows};
+      p.waves_columns = waves_columns;
+      p.path = path;
+      return p;
+    };
+    GemmPolicy small = tile(128, 128, direct ? 2 : 1, 2, 2);
+    small.splits = 16;
+    small.waves_per_simd = 2;
+    if (!blocks) all.add(tile(256, 256, direct ? 2 : 1, 2, 4));
+    all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
   }
   // Few rows: 16 columns of 16 rows of B a wave are 2 KiB in flight a step.
   const auto few = [&](int rows, int columns, int stages) {
-    all.add({.rows = rows,
-             .columns = columns,
-             .stages = stages,
-             .waves_rows = 1,
-             .waves_columns = 4,
-             .path = GemmPath::weights_in_registers,
-             .splits = 16,
-             .waves_per_simd = 1});
+    GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .waves_columns = 4};
+    p.path = GemmPath::weights_in_registers;
+    p.splits = 16;
+    all.add(p);
   };
   few(16, blocks ? 128 : 64, 4);
   if (preshuffled) {

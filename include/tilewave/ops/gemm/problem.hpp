@@ -9,8 +9,9 @@
 
 namespace tilewave {
 
-/// Rows of A and B are 16-byte aligned, and so are their strides; the other dimension is contiguous. No tensor may overlap
-/// the output, but residual may be out itself. Rows and columns beyond M and N are neither read nor written.
+/// Rows of A and B are whole 16 bytes: they and their strides are aligned to that, and what lies between K and there is
+/// read, the last row's too, but does not matter. The other dimension is contiguous. No tensor may overlap the output,
+/// but residual may be out itself. Rows and columns beyond M and N are neither read nor written.
 struct GemmProblem {
   GemmSpec spec{};
 
@@ -37,7 +38,8 @@ struct GemmProblem {
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;
-  // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128, M].
+  // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128,
+  // M].
   std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0, b_scale_k_stride = 0;
   std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row and block scales
 

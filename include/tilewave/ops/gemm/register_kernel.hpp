@@ -87,19 +87,19 @@ struct GemmRegisterKernel {
   static constexpr bool preshuffled = S.weights == GemmWeights::preshuffled;
   using RowsA = GemmRegisterRows<W, W::tiles_m, false>;
   using RowsB = GemmRegisterRows<W, W::tiles_n, preshuffled>;
-  using Scales = GemmStepScales<B, S, P, UserEpilogue>;
+  using Scales = GemmStepScales<W, false>;
   static_assert(P.depth == 128);
   struct Shared {
     float none;
   };
 
-  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const typename W::Place place(a, B::block_id(), true);
     if (!place.any) return;
     typename W::AllSums sums;
     W::clear(sums);
     const auto steps = a.steps(place.split);
-    if (steps.first < steps.end) multiply(a, place.tile, steps.first, steps.end, sums);
+    if (steps.first < steps.end) multiply(a, place.tile, steps, shared, sums);
     W::finish(a, place, sums);
   }
 
@@ -110,20 +110,22 @@ struct GemmRegisterKernel {
     typename Scales::OfStep scales;
   };
 
-  TILEWAVE_DEVICE static void multiply(const Args& a, const GemmTile& tile, std::int32_t step, std::int32_t end,
+  TILEWAVE_DEVICE static void multiply(const Args& a, const GemmTile& tile, typename Args::Steps steps, Shared& shared,
                                        typename W::AllSums& sums) {
+    std::int32_t step = steps.first;
+    const std::int32_t end = steps.end;
     const GemmArgs& g = a.gemm;
     const RowsA of_a(
         W::source(g.a, tile.a_layer * g.a_layer_stride, g.a_stride, tile.first_row, tile.row_end, P.rows, g.k),
         tile.row_end - tile.first_row, g.a_stride, g.k, W::first_row());
     const RowsB of_b(source_of_b(g, tile), g.n - tile.first_column, g.b_stride, g.k, W::first_column());
-    Scales scales(a, tile);
+    Scales scales(a, tile, shared);
     const auto load = [&]<bool whole>(Stage& stage, std::int32_t s) TILEWAVE_INLINE_LAMBDA {
       stage.a = of_a.template load<whole>(s);
       stage.b = of_b.template load<whole>(s);
       stage.scales = scales.load(min_of(s, end - 1));
     };
-    const auto products = [&](Stage& stage, std::int32_t s) TILEWAVE_INLINE_LAMBDA {
+    const auto products = [&](const Stage& stage) TILEWAVE_INLINE_LAMBDA {
       auto& into = scales.sums_of_step(sums);
       static_for<RowsA::units / W::chunks>([&](auto piece) TILEWAVE_INLINE_LAMBDA {
         TILEWAVE_UNROLL
@@ -134,18 +136,20 @@ struct GemmRegisterKernel {
             rows[c] = stage.a.of[i / W::tiles_n][piece * W::chunks + c];
             kv[c] = stage.b.of[i % W::tiles_n][piece * W::chunks + c];
           }
-          B::template multiply<S.a, W::side>(kv, rows, into[i / W::tiles_n][i % W::tiles_n]);
+          auto& sum = into[i / W::tiles_n][i % W::tiles_n];
+          B::template multiply<S.a, W::side>(kv, rows, sum);
+          B::pin(sum);
         }
       });
       scales.fold(stage.scales, sums);
-      (void)s;
     };
     Stage stage[P.stages];
     static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA { load.template operator()<false>(stage[s], step + s); });
     const std::int32_t whole = min_of(end, of_a.k_bytes / 128);
     for (; step + 2 * P.stages <= whole; step += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
-        products(stage[s], step + s);
+        products(stage[s]);
+        B::sched_fence();  // else loads get registers of their own, and wait for a copy from there
         load.template operator()<true>(stage[s], step + s + P.stages);
         B::sched_fence();
       });
@@ -155,7 +159,7 @@ struct GemmRegisterKernel {
         if (step + s >= end) return;
         of_a.clean(stage[s].a, step + s);
         if constexpr (!preshuffled) of_b.clean(stage[s].b, step + s);
-        products(stage[s], step + s);
+        products(stage[s]);
         load.template operator()<false>(stage[s], step + s + P.stages);
       });
     }

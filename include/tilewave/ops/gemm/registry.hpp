@@ -8,8 +8,9 @@
 
 #include "tilewave/ops/gemm/cost.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
-#include "tilewave/tile/row_check.hpp"
+#include "tilewave/ops/gemm/lds_cost.hpp"
 #include "tilewave/ops/gemm/lds_policies.hpp"
+#include "tilewave/tile/row_check.hpp"
 
 namespace tilewave {
 
@@ -53,6 +54,7 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
+  if (s.weights == GemmWeights::preshuffled) return all;
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   const bool block = s.scale == GemmScale::block;
   if (s.groups != GemmGroups::one) {
@@ -94,7 +96,9 @@ struct GemmPlan {
 };
 
 /// Bytes that a launch of the plan needs at GemmProblem::workspace; 0 for most.
-inline std::int64_t gemm_workspace_size(const GemmProblem&, const GemmPlan&) { return 0; }
+inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& plan) {
+  return gemm_workspace_size(p, plan.entry->policy, plan.splits);
+}
 
 /// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
 /// batch_invariant not on M. Errors, with a null entry: those of gemm_check, or no_matching_entry.
@@ -109,7 +113,8 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(p.k * size_of(p.spec.a), e->policy.depth) < 2 * splits) break;
-      const double cost = gemm_cost_sm90(p, m, e->policy, splits);
+      const double cost = facts.id == ArchId::sm90 ? gemm_cost_sm90(p, m, e->policy, splits)
+                                                   : gemm_cost_lds(p, m, e->policy, splits, facts);
       if (plan.entry != nullptr && cost >= best) continue;
       plan = {e, splits};
       best = cost;

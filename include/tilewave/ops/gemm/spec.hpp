@@ -8,11 +8,12 @@
 
 namespace tilewave {
 
-/// Which dimension of A and of B is contiguous: n is [M, K] and [K, N], t is [K, M] and [N, K]. Weights of models are nt.
+/// Which dimension of A and of B is contiguous: n is [M, K] and [K, N], t is [K, M] and [N, K]. Weights of models are
+/// nt.
 enum class GemmLayout : int { nt, nn, tn, tt };
 
-/// How B lies in memory. Preshuffled: row n, element k of B[N, K] is element (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u
-/// with u = 16 bytes of elements; N is a multiple of 16, K of 32 elements.
+/// How B lies in memory. Preshuffled: row n, element k of B[N, K] is element (n / 16 * (K / u) + k / u) * 16 u + n % 16
+/// * u + k % u with u = 16 bytes of elements; N is a multiple of 16, K of 32 elements.
 enum class GemmWeights : int { row_major, preshuffled };
 
 /// What multiplies sums of products, all f32: nothing; one number of A and one of B; one for each row of A and each of
@@ -46,8 +47,8 @@ constexpr const char* name_of(Activation a) {
 
 inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under GemmScale::block
 
-/// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n]; sums in f32. Scales,
-/// alpha, bias and residual are values of the Problem.
+/// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n]; sums in f32.
+/// Scales, alpha, bias and residual are values of the Problem.
 struct GemmSpec {
   DType a = DType::bf16, b = DType::bf16;  // both bf16, both f16, or both the chip's fp8
   DType out = DType::bf16;                 // bf16, f16 or f32

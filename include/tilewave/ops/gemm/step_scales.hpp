@@ -6,42 +6,86 @@
 
 namespace tilewave {
 
-/// Without block scales: nothing to do.
-template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
+/// Without block scales: nothing to do. `copied`: scales come into LDS with A's rows of their step; a load would wait
+/// for all copies.
+template <class W, bool copied>
 struct GemmStepScales {
-  using W = GemmWaveTile<B, S, P, UserEpilogue>;
   struct OfStep {};
-  TILEWAVE_DEVICE GemmStepScales(const typename W::Args&, const GemmTile&) {}
-  TILEWAVE_DEVICE OfStep load(std::int32_t) const { return {}; }
+  template <int slots>
+  struct InLds {};
+  static constexpr int copies = 0;  // of a wave for a step
+
+  template <class Shared>
+  TILEWAVE_DEVICE GemmStepScales(const typename W::Args&, const GemmTile&, Shared&) {}
+  TILEWAVE_DEVICE OfStep load(std::int32_t, int = 0) const { return {}; }
   TILEWAVE_DEVICE void fold(const OfStep&, typename W::AllSums&) {}
   TILEWAVE_DEVICE typename W::AllSums& sums_of_step(typename W::AllSums& sums) { return sums; }
 };
 
-template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
-requires(S.scale == GemmScale::block) struct GemmStepScales<B, S, P, UserEpilogue> {
-  using W = GemmWaveTile<B, S, P, UserEpilogue>;
+template <class W, bool copied>
+requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
+  using B = typename W::Backend;
   struct OfStep {
     float a[W::tiles_m] = {}, b = 0;
   };
-  static_assert(gemm_scale_block % W::wave_columns == 0 && P.columns % gemm_scale_block == 0);
+  static constexpr int lanes = B::facts.wave_lanes;
+  struct Nothing {};
+  template <int slots>
+  struct Places {
+    float scales[slots][W::waves][2][lanes];  // of A's rows; of B's, the same in all places
+  };
+  template <int slots>
+  using InLds = std::conditional_t<copied, Places<slots>, Nothing>;
+  static constexpr int copies = copied ? 2 : 0;
+  static_assert(gemm_scale_block % W::wave_columns == 0 && W::policy.columns % gemm_scale_block == 0);
+  static_assert(!copied || W::wave_rows == lanes);
 
-  TILEWAVE_DEVICE GemmStepScales(const typename W::Args& args, const GemmTile& tile) {
+  template <class Shared>
+  TILEWAVE_DEVICE GemmStepScales(const typename W::Args& args, const GemmTile& tile, Shared& shared) {
     const GemmArgs& g = args.gemm;
-    const std::int32_t last = tile.row_end - 1, row = tile.first_row + W::first_row() + W::Map::row(B::lane_id());
-    const float* const of_a = g.a_scale + tile.a_layer * g.a_scale_layer_stride;
+    const std::int32_t last = tile.row_end - 1, first = tile.first_row + W::first_row();
+    a_ = g.a_scale + tile.a_layer * g.a_scale_layer_stride;
+    b_ = g.b_scale + tile.layer * g.b_scale_layer_stride +
+         min_of(tile.first_column + W::first_column(), g.n - 1) / gemm_scale_block * g.b_scale_stride;
     TILEWAVE_UNROLL
-    for (int i = 0; i < W::tiles_m; ++i) a_at_[i] = of_a + min_of(row + i * W::side, last) * g.a_scale_stride;
-    const std::int32_t column = min_of(tile.first_column + W::first_column(), g.n - 1);
-    b_at_ = g.b_scale + tile.layer * g.b_scale_layer_stride + column / gemm_scale_block * g.b_scale_stride;
+    for (int i = 0; i < rows; ++i) {
+      const int row = copied ? B::lane_id() : i * W::side + W::Map::row(B::lane_id());
+      row_[i] = min_of(first + row, last) * g.a_scale_stride;
+    }
     a_k_stride_ = g.a_scale_k_stride;
     b_k_stride_ = g.b_scale_k_stride;
+    steps_ = args.k_steps;
+    if constexpr (copied) shared_ = &shared.scales[0][B::wave_id()];
     W::clear(part_);
   }
-  TILEWAVE_DEVICE OfStep load(std::int32_t step) const {
+
+  template <int i>
+  TILEWAVE_DEVICE void copy(std::int32_t step, int slot) const {
+    const std::int32_t at = min_of(step, steps_ - 1);
+    float* const to = shared_[slot * W::waves][i];
+    if constexpr (i == 0) {
+      const typename B::Source source{a_ + at * a_k_stride_, B::Source::nowhere - 4};
+      source.copy_word(to, static_cast<std::uint32_t>(row_[0] * sizeof(float)), 0);
+    } else {
+      const typename B::Source source{b_ + at * b_k_stride_, sizeof(float)};
+      source.copy_word(to, 0, 0);
+    }
+  }
+  TILEWAVE_DEVICE OfStep load(std::int32_t step, int slot = 0) const {
     OfStep scales;
     TILEWAVE_UNROLL
-    for (int i = 0; i < W::tiles_m; ++i) scales.a[i] = B::load(a_at_[i] + step * a_k_stride_);
-    scales.b = B::load(b_at_ + step * b_k_stride_);
+    for (int i = 0; i < W::tiles_m; ++i) {
+      if constexpr (copied) {
+        scales.a[i] = shared_[slot * W::waves][0][i * W::side + W::Map::row(B::lane_id())];
+      } else {
+        scales.a[i] = B::load(a_ + row_[i] + step * a_k_stride_);
+      }
+    }
+    if constexpr (copied) {
+      scales.b = shared_[slot * W::waves][1][0];
+    } else {
+      scales.b = B::load(b_ + step * b_k_stride_);
+    }
     return scales;
   }
   /// The sums of a step so far, scaled, become part of all; those of the next begin.
@@ -53,6 +97,7 @@ requires(S.scale == GemmScale::block) struct GemmStepScales<B, S, P, UserEpilogu
       for (int j = 0; j < W::tiles_n; ++j) {
         TILEWAVE_UNROLL
         for (int e = 0; e < W::Map::sums; ++e) sums[i][j][e] += part_[i][j][e] * scale;
+        B::pin(sums[i][j]);
       }
     }
     W::clear(part_);
@@ -60,9 +105,11 @@ requires(S.scale == GemmScale::block) struct GemmStepScales<B, S, P, UserEpilogu
   TILEWAVE_DEVICE typename W::AllSums& sums_of_step(typename W::AllSums&) { return part_; }
 
  private:
-  const float* a_at_[W::tiles_m];
-  const float* b_at_;
-  std::int64_t a_k_stride_, b_k_stride_;
+  static constexpr int rows = copied ? 1 : W::tiles_m;
+  const float *a_, *b_;
+  std::int64_t row_[rows], a_k_stride_, b_k_stride_;
+  std::int32_t steps_;
+  float (*shared_)[2][lanes] = nullptr;
   typename W::AllSums part_;
 };
 

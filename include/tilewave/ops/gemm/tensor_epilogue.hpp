@@ -17,8 +17,8 @@ struct GemmTensorOutput {
 
   static constexpr bool row_scales = S.scale == GemmScale::row;
 
-  /// By all lanes of a group, before a tile's products: the scales it will need are on their way meanwhile. The tall side's
-  /// stay with the lanes, the wide side's are the group's.
+  /// By all lanes of a group, before a tile's products: the scales it will need are on their way meanwhile. The tall
+  /// side's stay with the lanes, the wide side's are the group's.
   TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int group, Shared& shared) {
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
@@ -61,8 +61,8 @@ struct GemmTensorOutput {
     if (boxes && L::team_lane() == 0) B::template stores_read<0>();
   }
 
-  /// Blocks of a cluster have a share of K each. Each sums a part of the tile, in the order of ranks, and writes it. The
-  /// ring is empty then: such a block has one tile only. The fetching group comes along, see `accompany`.
+  /// Blocks of a cluster have a share of K each. Each sums a part of the tile, in the order of ranks, and writes it.
+  /// The ring is empty then: such a block has one tile only. The fetching group comes along, see `accompany`.
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     static_assert(P.splits == 1 ||
@@ -117,8 +117,8 @@ struct GemmTensorOutput {
     B::cluster_wait();
   }
 
-  /// What one box holds: 64 columns of C, of a wave's rows or (swapped) of all of a group's. Values are worked out part by
-  /// part: of a whole tile they would need more registers than sums leave.
+  /// What one box holds: 64 columns of C, of a wave's rows or (swapped) of all of a group's. Values are worked out part
+  /// by part: of a whole tile they would need more registers than sums leave.
   static constexpr int part_wide = P.swapped ? L::group_wide : 64;
 
   template <bool any>
@@ -162,7 +162,8 @@ struct GemmTensorOutput {
     }
   }
 
-  /// Through shared memory, as words of two neighbours of the wide side. A wave's box is its own: no other waits for it.
+  /// Through shared memory, as words of two neighbours of the wide side. A wave's box is its own: no other waits for
+  /// it.
   template <int wide>
   TILEWAVE_DEVICE void write_box(const Args& a, const GemmTile& tile, int group, Shared& shared,
                                  const Vec<float, wide / 2>& part, int t, int from) {

@@ -22,8 +22,8 @@ struct GemmTensorLayout {
   static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
   static constexpr int row_chunks = P.depth / 16;
   static constexpr bool block_scales = S.scale == GemmScale::block;
-  /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side, a
-  /// lane needs two of them only and loads them itself.
+  /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
+  /// a lane needs two of them only and loads them itself.
   static constexpr bool shared_scales = block_scales && P.swapped;
   static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
   static_assert(P.depth == 128 && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 && wide_rows <= 256);
@@ -171,8 +171,8 @@ struct GemmTensorLayout {
 
   /// Those of a lane's elements, of one stage.
   struct BlockScales {
-    // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B: for each 64 rows, of
-    // which a tile may begin in the middle of a block.
+    // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B: for each 64 rows,
+    // of which a tile may begin in the middle of a block.
     static constexpr int of_a = P.swapped ? group_wide / 4 : 2 * tiles;
     static constexpr int of_b = ceil_div(P.swapped ? group_tall : group_wide, 64);
     Vec<float, of_a> a_scale;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // RMSNorm and LayerNorm. Layers take the squares of each wave about the wave's own mean, then those of the row (Chan,
-// Golub, LeVeque 1979): one exchange, and nothing cancels. Grid: one block, or cluster of P.blocks, per P.rows rows.
+// Golub, LeVeque 1979): one exchange, and nothing cancels. A mean is taken about a value next to it: rows of one value
+// give that value to the bit, thus 0. Grid: one block, or cluster of P.blocks, per P.rows rows.
 // The lanes of a row keep it in registers between the statistics and the output (P.held), so it is read once and
 // written once. Where blocks stay, they keep weight and bias in registers from row to row, too. Shared memory: a few
 // floats per wave. Bound: memory.
@@ -34,29 +35,30 @@ struct NormColumns {
   using Tile = Row<B, S.x, P>;
   static constexpr int unit = Tile::unit;
   static constexpr bool quantised = S.scale != ScaleMode::none;
-  static constexpr int registers = (2 * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
+  // RMSNorm has a bias once in a while: it waits for that behind its stores rather than keep registers for it.
+  static constexpr bool early_bias = S.kind == NormKind::layer || !P.wide(S.x);
+  static constexpr int registers =
+      ((1 + early_bias) * max_of(unit * size_of(S.weight), 4) + quantised * max_of(P.vec, 4)) / 4;
   // Of the registers that the claimed occupancy leaves, the row has its own and the arithmetic gets 48.
   static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
   static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
 
-  ColumnValues<B, S.weight, unit> weight[ahead], bias[ahead];
+  ColumnValues<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
   ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
 
-  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::Place& at, int chunk, int from) {
-    const int column = Tile::column(at.lane, chunk), end = a.extent.columns, i = chunk % ahead;
-    weight[i].load(Tile::template shared_window<S.weight>(a.weight, from, end), column);
-    bias[i].load(Tile::template shared_window<S.weight>(a.bias, from, a.bias == nullptr ? from : end), column);
-    if constexpr (quantised) {
-      smooth[i].load(Tile::template shared_window<S.x>(a.smooth, from, a.smooth == nullptr ? from : end), column);
+  /// Chunks [first, last). An absent bias is not asked for; where the output is quantised, it and the smooth scale are
+  /// windows of nothing instead: clang spills around more branches.
+  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::Place& at, int first, int last, int from) {
+    load(weight, a.weight, a, at, first, last, from);
+    if constexpr (early_bias) {
+      if (quantised || a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
     }
-  }
-  TILEWAVE_DEVICE void load_first(const NormArgs& a, const typename Tile::Place& at, int from) {
-    TILEWAVE_UNROLL
-    for (int c = 0; c < ahead; ++c) load(a, at, c, from);
+    if constexpr (quantised) load(smooth, a.smooth, a, at, first, last, from);
   }
   /// v = (v rstd + shift) weight + bias, times the smooth scale, of which the last two are optional. RMSNorm has no
   /// shift.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, int chunk, float rstd, float shift, Vec<float, unit>& v) const {
+  TILEWAVE_DEVICE void apply(const NormArgs& a, const typename Tile::Place& at, int chunk, int from, float rstd,
+                             float shift, Vec<float, unit>& v) {
     const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) {
@@ -65,7 +67,8 @@ struct NormColumns {
       v[e] *= w[e];
     }
     if (a.bias != nullptr) {
-      const Vec<float, unit> b = bias[chunk % ahead].values();
+      if constexpr (!early_bias) load(bias, a.bias, a, at, chunk, chunk + 1, from);
+      const Vec<float, unit> b = bias[early_bias ? chunk % ahead : 0].values();
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) v[e] += b[e];
     }
@@ -75,6 +78,16 @@ struct NormColumns {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) v[e] *= s[e];
     }
+  }
+
+ private:
+  template <DType T, int n>
+  TILEWAVE_DEVICE static void load(ColumnValues<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
+                                   const typename Tile::Place& at, int first, int last, int from) {
+    const auto window =
+        Tile::template shared_window<T>(from_data, from, from_data == nullptr ? from : a.extent.columns);
+    TILEWAVE_UNROLL
+    for (int c = first; c < last; ++c) to[c % n].load(window, Tile::column(at.lane, c));
   }
 };
 
@@ -91,6 +104,7 @@ struct Norm {
   static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
   using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
 
+  static constexpr float infinity = __builtin_inff();
   // All columns' values are loaded before the row's statistics.
   static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
 
@@ -109,7 +123,7 @@ struct Norm {
     } else if constexpr (P.held) {
       x.load(source, at, at.first, columns);
     }
-    if constexpr (all_ahead) by_column.load_first(a, at, at.first);
+    if constexpr (all_ahead) by_column.load(a, at, 0, Columns::ahead, at.first);
     const auto each = [&](const auto& body) {
       Tile::tiles(at, columns, [&](int from) {
         if constexpr (P.held) {
@@ -137,14 +151,9 @@ struct Norm {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) kept[c] = x.values(c);
     }
-    float sum = 0.0f, squares = 0.0f, mean = 0.0f;
+    float squares = 0.0f, mean = 0.0f;
     if constexpr (S.kind == NormKind::layer) {
-      each([&](int) {
-        TILEWAVE_UNROLL
-        for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
-      });
-      sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
-      center = sum * per_column(Tile::wave_of_row(at), columns);
+      center = mean_of_wave(at, columns, x, each, values);
       if constexpr (Tile::keeps) {
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
@@ -170,16 +179,19 @@ struct Norm {
       mean = center;
     } else {
       squares = B::template reduce<Tile::group_lanes>(squares, Sum{});
-      Tile::template publish<0>(shared, at, Vec<float, 2>{{sum, squares}});
-      const auto sum_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
-      mean = Tile::sum_over_waves(sum_of) * a.per_column;
+      Tile::template publish<0>(shared, at, Vec<float, 2>{{center, squares}});
+      const auto mean_of = [&](int w) { return Tile::template published<0>(shared, at, 0, w); };
+      const auto count_of = [&](int w) { return static_cast<float>(Tile::columns_of_wave(w, columns)); };
+      const float near = mean_of(0);
+      mean = near + Tile::sum_over_waves([&](int w) { return (mean_of(w) - near) * count_of(w); }) * a.per_column;
       squares = Tile::sum_over_waves([&](int w) {
-        const float each = per_column(w, columns), off = sum_of(w) * each - mean;
-        const float about_mean = each > 0.0f ? off * off * static_cast<float>(Tile::columns_of_wave(w, columns)) : 0.0f;
-        return Tile::template published<0>(shared, at, 1, w) + about_mean;
+        const float off = mean_of(w) - mean;
+        return Tile::template published<0>(shared, at, 1, w) + off * off * count_of(w);
       });
     }
-    const float rstd = B::rsqrt(squares * a.per_column + a.eps), shift = (center - mean) * rstd;
+    const float square = squares * a.per_column + a.eps;
+    const float rstd = square < infinity ? B::rsqrt(square) : square - square;  // NaN beyond f32: 0 would go unseen
+    const float shift = (center - mean) * rstd;
     if (at.leader) {
       if (a.mean != nullptr) B::store(a.mean + at.row, mean);
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
@@ -189,13 +201,14 @@ struct Norm {
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
                                          if constexpr (!all_ahead) {
                                            if (chunk == 0) {
-                                             by_column.load_first(a, at, from);
+                                             by_column.load(a, at, 0, Columns::ahead, from);
                                            } else if (chunk + Columns::ahead - 1 < P.chunks) {
-                                             by_column.load(a, at, chunk + Columns::ahead - 1, from);
+                                             const int next = chunk + Columns::ahead - 1;
+                                             by_column.load(a, at, next, next + 1, from);
                                            }
                                          }
                                          Vec<float, unit> v = values(chunk);
-                                         by_column.apply(a, chunk, rstd, shift, v);
+                                         by_column.apply(a, at, chunk, from, rstd, shift, v);
                                          return v;
                                        });
   }
@@ -205,6 +218,34 @@ struct Norm {
 
   TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
+  }
+  /// The mean of the wave's columns about that of its first tile: what is summed in a row of one value is 0, or next to
+  /// it, and rounding leaves no trace in the mean.
+  template <class Each, class Values>
+  TILEWAVE_DEVICE static float mean_of_wave(const Place& at, int columns, Tile& x, const Each& each,
+                                            const Values& values) {
+    const int wave = Tile::wave_of_row(at);
+    float near = 0.0f, off = 0.0f;
+    each([&](int from) {
+      if (P.held || from == 0) {
+        float sum = 0.0f;
+        TILEWAVE_UNROLL
+        for (int c = 0; c < P.chunks; ++c) sum += fold(values(c), Sum{});
+        sum = B::template reduce<Tile::group_lanes>(sum, Sum{});
+        near = sum * per_column(wave, P.held ? columns : min_of(columns, Tile::block_columns));
+        x.refresh();
+      }
+      TILEWAVE_UNROLL
+      for (int c = 0; c < P.chunks; ++c) {
+        Vec<float, unit> v = values(c);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) v[e] -= near;
+        const float more = fold(v, Sum{});
+        if (from + Tile::column(at.lane, c) < columns) off += more;  // not of no column
+      }
+    });
+    off = B::template reduce<Tile::group_lanes>(off, Sum{});
+    return near + off * per_column(wave, columns);
   }
   /// 1 / columns of a wave of the row, 0 if it has none.
   TILEWAVE_DEVICE static float per_column(int wave, int columns) {

@@ -9,21 +9,73 @@
 
 namespace tilewave {
 
+namespace detail {
+
+/// What the spec or another tensor has no use for.
+inline Status check_norm_uses(const NormProblem& p) {
+  if (p.smooth != nullptr && p.spec.scale == ScaleMode::none) {
+    return {StatusCode::bad_value, "smooth is for an output with a scale"};
+  }
+  if (p.mean != nullptr && p.spec.kind == NormKind::rms) {
+    return {StatusCode::bad_value, "mean is for layers: rmsnorm has none"};
+  }
+  if (p.residual == nullptr && p.residual_out != nullptr) {
+    return {StatusCode::bad_value, "residual_out is given without residual"};
+  }
+  if (p.residual != nullptr && p.residual_out == nullptr) {
+    return {StatusCode::null_pointer, "a residual needs residual_out"};
+  }
+  return {};
+}
+
+inline Status check_norm_regions(const NormProblem& p) {
+  const NormSpec& s = p.spec;
+  const auto rows = [&](const void* data, DType type, const RowStrides& strides) {
+    return rows_region(data, type, p.rows, p.columns, p.inner_rows, strides);
+  };
+  const Region x = rows(p.x, s.x, p.x_strides), residual = rows(p.residual, s.x, p.residual_strides);
+  const Region sum = rows(p.residual_out, s.x, p.residual_out_strides), out = rows(p.out, s.out, p.out_strides);
+  const Region weight = vector_region(p.weight, s.weight, p.columns), bias = vector_region(p.bias, s.weight, p.columns);
+  const Region smooth = vector_region(p.smooth, s.x, p.columns);
+  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride);
+  const Region mean = vector_region(p.mean, DType::f32, p.rows), rstd = vector_region(p.rstd, DType::f32, p.rows);
+  for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(residual, "a stride of residual is 0"),
+                               check_written(sum, "rows of residual_out overlap"),
+                               check_written(out, "rows of out overlap"), check_scales(scale)}) {
+    if (!status.ok()) return status;
+  }
+  if (!in_place_or_clear(sum, x) || !in_place_or_clear(sum, residual) || !clear_of(sum, {weight, bias, smooth})) {
+    return {StatusCode::bad_value, "residual_out overlaps a tensor, without being x or residual"};
+  }
+  if (!in_place_or_clear(out, x) || !in_place_or_clear(out, residual) || !clear_of(out, {sum, weight, bias, smooth})) {
+    return {StatusCode::bad_value, "out overlaps a tensor, without being x or residual"};
+  }
+  if (!clear_of(scale, {x, residual, sum, out, weight, bias, smooth})) {
+    return {StatusCode::bad_value, "scale overlaps another tensor"};
+  }
+  if (!clear_of(mean, {x, residual, sum, out, weight, bias, smooth, scale, rstd}) ||
+      !clear_of(rstd, {x, residual, sum, out, weight, bias, smooth, scale})) {
+    return {StatusCode::bad_value, "mean or rstd overlaps another tensor"};
+  }
+  return {};
+}
+
+}  // namespace detail
+
 /// Every rule a problem must satisfy on an architecture.
 inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
   const NormSpec& s = p.spec;
+  if (!is_kind(s.kind)) return {StatusCode::bad_value, "the kind is none of NormKind"};
   if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
   if (s.weight != s.x && s.weight != DType::f32)
     return {StatusCode::unsupported_dtype, "weight must be x's type or f32"};
   if (Status status = check_row_output(s.x, s.out, s.scale, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (!(p.eps >= 0.0f) || !std::isfinite(p.eps)) return {StatusCode::bad_value, "eps must be finite and not negative"};
+  if (Status status = detail::check_norm_uses(p); !status.ok()) return status;
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
   if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
   if (p.weight == nullptr) return {StatusCode::null_pointer, "weight is null"};
-  if (p.residual != nullptr && p.residual_out == nullptr) {
-    return {StatusCode::null_pointer, "a residual needs residual_out"};
-  }
   for (const void* tensor : {p.x, p.residual, static_cast<const void*>(p.residual_out), p.smooth}) {
     if (!element_aligned(tensor, s.x)) return {StatusCode::misaligned, "a tensor is not aligned to its elements"};
   }
@@ -34,7 +86,8 @@ inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
   for (const float* tensor : {p.mean, p.rstd}) {
     if (!element_aligned(tensor, DType::f32)) return {StatusCode::misaligned, "statistics need 4-byte alignment"};
   }
-  return check_row_output_tensors(p.out, p.scale, s.out, s.scale);
+  if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
+  return detail::check_norm_regions(p);
 }
 
 /// Whether the kernels with 16-byte accesses can take the problem.

@@ -7,6 +7,11 @@
 
 namespace tilewave {
 
+/// A row that has a NaN or an infinity, or whose squares add up to more than f32 holds (|x| from about 1e19), is NaN
+/// throughout, rstd too; i8 codes are 0 then, with scale 1. eps + the mean square must be a normal f32: below, rstd may
+/// be infinite. A layer of one value is 0 to the bit.
+/// In place: out may be x or residual, and residual_out the other one or, where out is neither, either of them; with
+/// the same strides. Outputs overlap nothing else. Strides of tensors that are not there do not matter.
 struct NormProblem {
   NormSpec spec{};
 
@@ -15,8 +20,8 @@ struct NormProblem {
   const void* weight = nullptr;    // [columns]
   const void* bias = nullptr;      // optional [columns], of the weight's type
   const void* residual = nullptr;  // optional [rows, columns]: x + residual, rounded to x's type, is what is normalised
-  void* residual_out = nullptr;    // [rows, columns], with residual: that sum; may be residual or x itself
-  const void* smooth = nullptr;    // optional [columns], of x's type: multiplies the result before it is quantised
+  void* residual_out = nullptr;    // [rows, columns], with residual: that sum
+  const void* smooth = nullptr;    // optional [columns], of x's type, with a scale: multiplies what is quantised
   void* out = nullptr;             // [rows, columns]
   float* scale = nullptr;          // see RowOutputArgs
   float* mean = nullptr;           // optional [rows], layer only

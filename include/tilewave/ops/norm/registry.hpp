@@ -54,6 +54,8 @@ inline Status norm_select(const NormProblem& p, std::span<const NormEntry* const
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, NormSpec S>
 Status norm_plan(const NormProblem& p, const NormEntry*& entry) {
+  entry = nullptr;
+  if (Status s = check_planned_spec(S, p); !s.ok()) return s;
   return norm_select(p, pointers_to(norm_entries<B, S>), B::facts, entry);
 }
 

@@ -14,6 +14,7 @@ enum class NormKind : int {
 };
 
 constexpr const char* name_of(NormKind k) { return k == NormKind::rms ? "rmsnorm" : "layernorm"; }
+constexpr bool is_kind(NormKind k) { return k == NormKind::rms || k == NormKind::layer; }
 
 /// All arithmetic is f32. Residual, bias, smooth scale and the output of statistics are run-time choices of the
 /// Problem.

@@ -15,6 +15,7 @@ constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
 namespace detail {
 
 inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
+  if (!is_scale_mode(s.scale)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
   if (s.scale == ScaleMode::none) return {StatusCode::unsupported_quant_mode, "codes have a scale"};
   if (s.kind() == QuantKind::quantise) {
     if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16, bf16, or codes to dequantise"};
@@ -24,6 +25,25 @@ inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_dtype, "fp8 flavour of x is not this architecture's"};
   }
   if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
+  return {};
+}
+
+inline Status check_quant_regions(const QuantProblem& p) {
+  const QuantSpec& s = p.spec;
+  const Region x = rows_region(p.x, s.x, p.rows, p.columns, p.inner_rows, p.x_strides);
+  const Region out = rows_region(p.out, s.out, p.rows, p.columns, p.inner_rows, p.out_strides);
+  const Region smooth = vector_region(p.smooth, s.x, p.columns);
+  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride);
+  const Region workspace = vector_region(p.workspace, DType::f32, p.find_scale ? quant_partials : 0);
+  for (const Status& status :
+       {check_read(x, "a stride of x is 0"), check_written(out, "rows of out overlap"), check_scales(scale)}) {
+    if (!status.ok()) return status;
+  }
+  if (!clear_of(out, {x, smooth, scale})) return {StatusCode::bad_value, "out overlaps another tensor"};
+  if (s.kind() == QuantKind::quantise && !clear_of(scale, {x, smooth})) {
+    return {StatusCode::bad_value, "scale overlaps another tensor"};
+  }
+  if (!clear_of(workspace, {x, smooth, scale, out})) return {StatusCode::bad_value, "workspace overlaps a tensor"};
   return {};
 }
 
@@ -39,10 +59,6 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
     return {StatusCode::bad_value, "find_scale is for quantising with one scale a tensor"};
   }
   if (!quantises && p.smooth != nullptr) return {StatusCode::bad_value, "smooth is for quantising"};
-  const std::int64_t groups = ceil_div<std::int64_t>(p.columns, scale_group);
-  if (quantises && s.scale == ScaleMode::per_group && p.rows > 1 && p.scale_stride < groups) {
-    return {StatusCode::bad_stride, "scale_stride is less than the groups of a row"};
-  }
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
   if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
   if (!element_aligned(p.x, s.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
@@ -54,7 +70,8 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
       return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
     }
   }
-  return check_row_output_tensors(p.out, p.scale, s.out, s.scale);
+  if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
+  return detail::check_quant_regions(p);
 }
 
 /// Whether the kernels with 16-byte accesses can take the problem.

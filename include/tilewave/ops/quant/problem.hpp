@@ -15,11 +15,11 @@ namespace tilewave {
 struct QuantProblem {
   QuantSpec spec{};
 
-  // tensors on the device; rows as RowStrides says, columns contiguous; out does not overlap the others
+  // tensors on the device; rows as RowStrides says, columns contiguous; none that is written overlaps another
   const void* x = nullptr;       // [rows, columns]
   const void* smooth = nullptr;  // quantise: optional [columns], of x's type: multiplies x first
   void* out = nullptr;           // [rows, columns]
-  float* scale = nullptr;        // see RowOutputArgs. Given: positive and normal, not looked at. dequantise: given
+  float* scale = nullptr;        // see RowOutputArgs. Given to quantise: positive and normal. dequantise: given
 
   bool find_scale = false;    // quantise per_tensor: the scale is an output, amax of the tensor / largest code
   void* workspace = nullptr;  // quant_workspace_size() bytes where it is not 0, contents irrelevant

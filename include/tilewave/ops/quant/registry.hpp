@@ -48,6 +48,8 @@ inline Status quant_select(const QuantProblem& p, std::span<const QuantEntry* co
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, QuantSpec S>
 Status quant_plan(const QuantProblem& p, const QuantEntry*& entry) {
+  entry = nullptr;
+  if (Status s = check_planned_spec(S, p); !s.ok()) return s;
   return quant_select(p, pointers_to(quant_entries<B, S>), B::facts, entry);
 }
 

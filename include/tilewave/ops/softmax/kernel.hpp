@@ -3,6 +3,9 @@
 // it in registers between statistics and output (P.held), so it is read once and written once; else it is read once
 // more for the output. Maximum and sum are found together: of a lane, then of the row in one reduction. Shared memory:
 // a few floats per wave. Bound: memory.
+//
+// Scores are compared as x and scaled as differences. Products of x and the scale would be rounded, or contracted with
+// what is subtracted and not rounded, by whole powers of two where x is large. Half the difference cannot overflow.
 #pragma once
 
 #include "tilewave/ops/softmax/policy.hpp"
@@ -18,8 +21,8 @@ struct SoftmaxArgs {
   RowStrides x_strides;
   RowOutputArgs output;
   FastDiv rows_per_length;
-  FastDiv causal_rows;  // by 1 without a causal mask
-  float scale_log2;     // scale * log2(e)
+  FastDiv causal_rows;            // by 1 without a causal mask
+  float scale, twice_scale_log2;  // the latter 2 scale log2(e), or next to 0
 };
 
 template <class B, SoftmaxSpec S, SoftmaxPolicy P>
@@ -40,9 +43,9 @@ struct Softmax {
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, visible);
-    const float scale_log2 = abs_of(a.scale_log2);
+    const Scores score{abs_of(a.twice_scale_log2)};
     const auto prepare = [&](int from) {
-      if (a.scale_log2 < 0.0f) x.negate();
+      if (a.twice_scale_log2 < 0.0f) x.negate();
       Vec<float, unit> hidden;  // what is not visible becomes a score of -inf
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) hidden[e] = minus_infinity;
@@ -59,10 +62,9 @@ struct Softmax {
       });
     };
 
-    // Of this lane first: `sum` counts in units of exp2(top), the largest score (x scale, in log2 units) or 0 where
-    // there is none.
-    Vec<float, unit> kept[keep ? P.chunks : 1];  // x, then exp2(score - top)
-    float largest = minus_infinity, sum = 0.0f, top = 0.0f;
+    // Of this lane first: `sum` counts in units of the weight of its largest x.
+    Vec<float, unit> kept[keep ? P.chunks : 1];  // x, then weights
+    float largest = minus_infinity, sum = 0.0f;
     each(visible, [&](int) {
       const float before = largest;
       float largest_x = minus_infinity;
@@ -72,15 +74,15 @@ struct Softmax {
         largest_x = Max{}(largest_x, fold(v, Max{}));
         if constexpr (keep) kept[c] = v;
       }
-      largest = Max{}(largest, largest_x * scale_log2);
-      top = finite_or_zero(largest);
+      largest = Max{}(largest, largest_x);
+      const float half_top = half_finite(largest);
       x.refresh();
-      if constexpr (!P.held) sum *= B::exp2(before - top);
+      if constexpr (!P.held) sum *= score.weight(before, half_top);
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         Vec<float, unit> v = keep ? kept[keep ? c : 0] : x.values(c);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) v[e] = B::exp2(v[e] * scale_log2 - top);
+        for (int e = 0; e < unit; ++e) v[e] = score.weight(v[e], half_top);
         sum += fold(v, Sum{});
         if constexpr (keep) kept[c] = v;
       }
@@ -89,18 +91,21 @@ struct Softmax {
     Vec<float, 2> found;
     found[0] = largest;
     found[1] = sum;
-    found = Tile::template reduce_values<0, ScaledSum>(shared, at, found);
-    top = finite_or_zero(found[0]);
+    found = Tile::template reduce_values<0>(shared, at, found, ScaledSum{score});
+    const float half_top = half_finite(found[0]);
     sum = found[1];
     if constexpr (P.held) x.refresh();
     const float sum_log2 = B::log2(sum);
-    if (a.lse != nullptr && at.leader) B::store(a.lse + at.row, (top + sum_log2) * ln_2);
+    if (a.lse != nullptr && at.leader) {
+      B::store(a.lse + at.row, 2.0f * half_top * abs_of(a.scale) + sum_log2 * ln_2);
+    }
 
-    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;           // NaN stays NaN
-    const float kept_scale = B::exp2(lane_largest - top) * inverse;  // 0 for a lane that saw nothing
+    const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;                    // NaN stays NaN
+    const float kept_scale = score.weight(lane_largest, half_top) * inverse;  // 0 for a lane that saw nothing
+    const float unseen = S.kind == SoftmaxKind::softmax ? 0.0f : minus_infinity;
     Output::template write<0>(
         a.output, a.extent, at, shared, [&](const auto& body) { each(a.extent.columns, body); },
-        [&](int chunk, int) TILEWAVE_INLINE_LAMBDA {
+        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
           Vec<float, unit> v;
           if constexpr (keep) {
             v = kept[chunk];
@@ -110,13 +115,17 @@ struct Softmax {
             v = x.values(chunk);
             TILEWAVE_UNROLL
             for (int e = 0; e < unit; ++e) {
-              const float score = v[e] * scale_log2 - top;
               if constexpr (S.kind == SoftmaxKind::softmax) {
-                v[e] = B::exp2(score) * inverse;
+                v[e] = score.weight(v[e], half_top) * inverse;
               } else {
-                v[e] = sum == 0.0f ? minus_infinity : (score - sum_log2) * ln_2;
+                v[e] = sum == 0.0f ? minus_infinity : (score.below(v[e], half_top) - sum_log2) * ln_2;
               }
             }
+          }
+          const int left = visible - from - Tile::column(at.lane, chunk);
+          if (left < unit) {  // where the row has a NaN, so has by now what it does not see
+            TILEWAVE_UNROLL
+            for (int e = 0; e < unit; ++e) v[e] = e < left ? v[e] : unseen;
           }
           return v;
         });
@@ -125,20 +134,29 @@ struct Softmax {
  private:
   using Place = typename Tile::Place;
 
-  TILEWAVE_DEVICE static float finite_or_zero(float x) { return x == minus_infinity ? 0.0f : x; }
+  /// Half the largest x, 0 where there is none.
+  TILEWAVE_DEVICE static float half_finite(float x) { return x == minus_infinity ? 0.0f : 0.5f * x; }
 
-  /// Of a largest score and a sum in units of exp2(it); 0 where there is none.
+  struct Scores {
+    float twice_scale_log2;
+    /// Score of x less that of the largest, in log2 units. The same with and without contraction: halves are exact.
+    TILEWAVE_DEVICE float below(float x, float half_top) const { return (0.5f * x - half_top) * twice_scale_log2; }
+    TILEWAVE_DEVICE float weight(float x, float half_top) const { return B::exp2(below(x, half_top)); }
+  };
+
+  /// Of a largest x and a sum in units of its weight; 0 where there is none.
   struct ScaledSum {
+    Scores score;
     template <int lanes>
-    TILEWAVE_DEVICE static Vec<float, 2> across(Vec<float, 2> v) {
+    TILEWAVE_DEVICE Vec<float, 2> across(Vec<float, 2> v) const {
       const float largest = B::template reduce<lanes>(v[0], Max{});
-      v[1] = B::template reduce<lanes>(v[1] * B::exp2(v[0] - finite_or_zero(largest)), Sum{});
+      v[1] = B::template reduce<lanes>(v[1] * score.weight(v[0], half_finite(largest)), Sum{});
       v[0] = largest;
       return v;
     }
-    TILEWAVE_DEVICE static Vec<float, 2> merge(Vec<float, 2> v, Vec<float, 2> w) {
-      const float largest = Max{}(v[0], w[0]), top = finite_or_zero(largest);
-      v[1] = v[1] * B::exp2(v[0] - top) + w[1] * B::exp2(w[0] - top);
+    TILEWAVE_DEVICE Vec<float, 2> merge(Vec<float, 2> v, Vec<float, 2> w) const {
+      const float largest = Max{}(v[0], w[0]), half_top = half_finite(largest);
+      v[1] = v[1] * score.weight(v[0], half_top) + w[1] * score.weight(w[0], half_top);
       v[0] = largest;
       return v;
     }

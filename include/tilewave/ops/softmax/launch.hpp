@@ -9,21 +9,43 @@
 
 namespace tilewave {
 
+namespace detail {
+
+inline Status check_softmax_regions(const SoftmaxProblem& p) {
+  const DType type = p.spec.x;
+  const Region x = rows_region(p.x, type, p.rows, p.columns, p.inner_rows, p.x_strides);
+  const Region out = rows_region(p.out, type, p.rows, p.columns, p.inner_rows, p.out_strides);
+  const Region lse = vector_region(p.lse, DType::f32, p.rows);
+  const Region lengths = vector_region(p.lengths, DType::f32, ceil_div<std::int64_t>(p.rows, p.rows_per_length));
+  if (Status s = check_read(x, "a stride of x is 0"); !s.ok()) return s;
+  if (Status s = check_written(out, "rows of out overlap"); !s.ok()) return s;
+  if (!in_place_or_clear(out, x)) return {StatusCode::bad_value, "out overlaps x without being it"};
+  if (!clear_of(out, {lengths})) return {StatusCode::bad_value, "out overlaps lengths"};
+  if (!clear_of(lse, {x, out, lengths})) return {StatusCode::bad_value, "lse overlaps another tensor"};
+  return {};
+}
+
+}  // namespace detail
+
 /// Every rule a problem must satisfy. Lengths live on the device and are not read; one beyond the columns is cut off.
 inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
   const DType type = p.spec.x;
+  if (!is_kind(p.spec.kind)) return {StatusCode::bad_value, "the kind is none of SoftmaxKind"};
   if (!is_row_type(type)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
   if (p.rows_per_length < 1) return {StatusCode::bad_extent, "rows_per_length must be positive"};
+  if (p.rows_per_length != 1 && p.lengths == nullptr) {
+    return {StatusCode::bad_value, "rows_per_length is set, but there are no lengths"};
+  }
   if (p.causal_rows < 0) return {StatusCode::bad_extent, "causal_rows must be 0 (no causal mask) or positive"};
-  if (!std::isfinite(p.scale) || !std::isfinite(p.scale * log2_e))
-    return {StatusCode::bad_value, "scale must be finite"};
+  if (!std::isfinite(2.0f * p.scale * log2_e)) return {StatusCode::bad_value, "2 scale log2(e) must be finite"};
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
   if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
   if (!element_aligned(p.x, type)) return {StatusCode::misaligned, "x is not aligned to its elements"};
   if (!element_aligned(p.lse, DType::f32)) return {StatusCode::misaligned, "lse needs 4-byte alignment"};
   if (!element_aligned(p.lengths, DType::f32)) return {StatusCode::misaligned, "lengths need 4-byte alignment"};
-  return check_row_output_tensors(p.out, nullptr, type, ScaleMode::none);
+  if (Status s = check_row_output_tensors(p.out, nullptr, type, ScaleMode::none); !s.ok()) return s;
+  return detail::check_softmax_regions(p);
 }
 
 /// Whether the kernels with 16-byte accesses can take the problem.
@@ -36,7 +58,7 @@ inline bool softmax_aligned(const SoftmaxProblem& p) {
 inline SoftmaxArgs softmax_args(const SoftmaxProblem& p) {
   // What a row does not see becomes -inf by this factor, so it is not 0; no finite element shows the difference.
   constexpr float smallest = std::numeric_limits<float>::denorm_min();
-  const float scale_log2 = p.scale * log2_e;
+  const float twice_scale_log2 = 2.0f * p.scale * log2_e;
   return {.x = p.x,
           .lse = p.lse,
           .lengths = p.lengths,
@@ -45,7 +67,8 @@ inline SoftmaxArgs softmax_args(const SoftmaxProblem& p) {
           .output = {p.out, nullptr, p.out_strides, 0},
           .rows_per_length = FastDiv::by(p.rows_per_length),
           .causal_rows = FastDiv::by(max_of(p.causal_rows, 1)),
-          .scale_log2 = scale_log2 == 0.0f ? smallest : scale_log2};
+          .scale = p.scale,
+          .twice_scale_log2 = twice_scale_log2 == 0.0f ? smallest : twice_scale_log2};
 }
 
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of

@@ -10,20 +10,20 @@ namespace tilewave {
 /// A row sees its first `visible` columns: columns, or lengths[row / rows_per_length] if given; causal_rows = Q > 0
 /// takes off Q - 1 - row % Q of them, so that the last of Q query rows sees all. What a row does not see is not read;
 /// its softmax is 0, its log softmax -inf. A row that sees nothing, or only -inf, is all of that, with lse -inf. NaN or
-/// +inf among what a row sees makes all of its visible outputs NaN.
+/// +inf among what a row sees makes all of its visible outputs NaN. Outputs overlap nothing else.
 struct SoftmaxProblem {
   SoftmaxSpec spec{};
 
   // tensors on the device; rows as RowStrides says, columns contiguous
   const void* x = nullptr;                // [rows, columns]
-  void* out = nullptr;                    // [rows, columns]; may be x
+  void* out = nullptr;                    // [rows, columns]; may be x, with its strides
   float* lse = nullptr;                   // optional [rows]: natural log of the sum of exp(x scale)
   const std::int32_t* lengths = nullptr;  // optional [ceil(rows / rows_per_length)]; below 0 is 0
 
   float scale = 1.0f;
 
   std::int32_t rows = 0, columns = 0;
-  std::int32_t rows_per_length = 1;
+  std::int32_t rows_per_length = 1;  // with lengths
   std::int32_t causal_rows = 0;
   std::int32_t inner_rows = 1;  // see RowStrides
   RowStrides x_strides{}, out_strides{};

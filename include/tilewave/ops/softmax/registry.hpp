@@ -40,6 +40,8 @@ inline Status softmax_select(const SoftmaxProblem& p, std::span<const SoftmaxEnt
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, SoftmaxSpec S>
 Status softmax_plan(const SoftmaxProblem& p, const SoftmaxEntry*& entry) {
+  entry = nullptr;
+  if (Status s = check_planned_spec(S, p); !s.ok()) return s;
   return softmax_select(p, pointers_to(softmax_entries<B, S>), B::facts, entry);
 }
 

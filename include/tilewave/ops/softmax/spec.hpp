@@ -14,6 +14,7 @@ enum class SoftmaxKind : int {
 };
 
 constexpr const char* name_of(SoftmaxKind k) { return k == SoftmaxKind::softmax ? "softmax" : "log_softmax"; }
+constexpr bool is_kind(SoftmaxKind k) { return k == SoftmaxKind::softmax || k == SoftmaxKind::log_softmax; }
 
 /// Input and output have one type; all arithmetic is f32. Scale and masks are run-time values of the Problem.
 struct SoftmaxSpec {

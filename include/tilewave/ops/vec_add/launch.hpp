@@ -24,11 +24,9 @@ inline Status vec_add_check(const VecAddProblem& p, const ArchFacts&) {
   if (!element_aligned(p.a, type)) return {StatusCode::misaligned, "a is not aligned to its elements"};
   if (!element_aligned(p.b, type)) return {StatusCode::misaligned, "b is not aligned to its elements"};
   if (!element_aligned(p.out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
-  const std::uintptr_t bytes = static_cast<std::uintptr_t>(p.count) * size_of(type);
-  const auto to = reinterpret_cast<std::uintptr_t>(p.out);
+  const Region out = vector_region(p.out, type, p.count);
   for (const void* input : {p.a, p.b}) {
-    const auto from = reinterpret_cast<std::uintptr_t>(input);
-    if (from != to && (from < to ? to - from : from - to) < bytes) {
+    if (!in_place_or_clear(out, vector_region(input, type, p.count))) {
       return {StatusCode::bad_value, "out overlaps a or b without being it"};
     }
   }

@@ -47,6 +47,8 @@ inline Status vec_add_select(const VecAddProblem& p, std::span<const VecAddEntry
 /// The entry for a problem on backend B for the one spec S that the caller compiles in.
 template <class B, VecAddSpec S>
 Status vec_add_plan(const VecAddProblem& p, const VecAddEntry*& entry) {
+  entry = nullptr;
+  if (Status s = check_planned_spec(S, p); !s.ok()) return s;
   return vec_add_select(p, pointers_to(vec_add_entries<B, S>), B::facts, entry);
 }
 

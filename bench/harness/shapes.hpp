@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// A user's own configs in place of a sweep: from a file, from the name of a row, or from a model's dimensions.
+//
+// A Case has each_column(), name_parts, name_types and name_mode (words.hpp), imply(Words&), which fills in what users leave
+// out, settle(), which makes of a config what is launched, and fault(): why no such call can be made, or nothing.
+// model_cases(arch, what) are an op's calls in one decode step of a model.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "bench/harness/models.hpp"
+#include "bench/harness/words.hpp"
+
+namespace tilewave::bench {
+
+struct ShapeOptions {
+  std::string shapes, config, model;
+  int tp = 1;
+  std::vector<int> batch{1}, context{8192};
+
+  bool any() const { return !shapes.empty() || !config.empty() || !model.empty(); }
+};
+
+/// Of a decode step: one GPU's share of a model, sequences and their lengths.
+struct ModelStep {
+  Model share;
+  std::vector<int> batch, context;
+};
+
+inline void declare(CLI::App& app, ShapeOptions& o) {
+  std::string names;
+  for (const Model& m : models) names += (names.empty() ? "" : ", ") + std::string(m.name);
+  auto* shapes =
+      app.add_option("--shapes", o.shapes, "CSV or JSON file of configs to run, columns named as in the output");
+  auto* config =
+      app.add_option("--config", o.config, "one config: the parts of a row's name, or column=value, between /");
+  auto* model = app.add_option("--model", o.model, "configs of a decode step: " + names);
+  shapes->excludes(config)->excludes(model);
+  config->excludes(model);
+  app.add_option("--tp", o.tp, "with --model: GPUs that share it (default: 1)")
+      ->needs(model)
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--batch", o.batch, "with --model: comma list of sequences of a step (default: 1)")
+      ->needs(model)
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--context", o.context, "with --model: comma list of tokens of a sequence (default: 8192)")
+      ->needs(model)
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 24));
+}
+
+/// The configs that the options ask for, in their order. `start`: architecture, seed, and what users need not say.
+/// `others`: columns of a row that are none of its config. Throws std::invalid_argument, with the place, for a bad one.
+template <class Case, class ModelCases>
+std::vector<Case> cases_of(const ShapeOptions& o, const Case& start, const std::set<std::string>& others,
+                           const ModelCases& model_cases) {
+  std::vector<Case> cases;
+  if (!o.model.empty()) {
+    cases = model_cases(start.arch, ModelStep{share_of(o.model, o.tp), o.batch, o.context});
+    for (Case& c : cases) c.seed = start.seed;
+    if (cases.empty()) throw std::invalid_argument("--model: no call of this op is in a decode step");
+  }
+  std::vector<Words> all;
+  if (!o.shapes.empty()) all = read_words(o.shapes);
+  if (!o.config.empty()) all = {words_of_name(o.config, Case::name_parts, Case::name_types, Case::name_mode)};
+  for (Words& words : all) {
+    Case::imply(words);
+    Case c = start;
+    ColumnReader reader(words, start.arch);
+    Case::each_column(c, reader);
+    reader.check_derived();
+    Case::each_column(c, reader);
+    reader.expect_no_more(others);
+    if (c.arch != start.arch)
+      words.refuse("arch is " + std::string(name_of(c.arch)) + ", this run's is " + std::string(name_of(start.arch)));
+    c.settle();
+    if (const std::string fault = c.fault(); !fault.empty()) words.refuse(fault);
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+}  // namespace tilewave::bench

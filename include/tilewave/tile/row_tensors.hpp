@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// The tensors of a row operation as regions of memory, and the rules that every operation has for them.
+#pragma once
+
+#include "tilewave/core/math.hpp"
+#include "tilewave/core/region.hpp"
+#include "tilewave/core/status.hpp"
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave {
+
+/// Rows as RowStrides says.
+inline Region rows_region(const void* data, DType type, std::int32_t rows, std::int32_t columns,
+                          std::int32_t inner_rows, const RowStrides& s) {
+  const std::int32_t rest = rows % inner_rows;
+  Region region(data, size_of(type), columns,
+                {{ceil_div<std::int64_t>(rows, inner_rows), s.outer}, {min_of(rows, inner_rows), s.inner}});
+  if (rows > inner_rows && rest > 0 && s.outer >= 0 && s.inner >= 0 && region.addressable() && !region.empty()) {
+    const std::int64_t whole = rows / inner_rows, last_whole = (whole - 1) * s.outer + (inner_rows - 1) * s.inner;
+    region.end_at((max_of(last_whole, whole * s.outer + (rest - 1) * s.inner) + columns) * size_of(type));
+  }
+  return region;
+}
+/// Contiguous elements.
+inline Region vector_region(const void* data, DType type, std::int64_t count) {
+  return Region(data, size_of(type), count, {});
+}
+/// Scales as RowOutputArgs has them.
+inline Region scale_region(const float* scale, ScaleMode mode, std::int32_t rows, std::int32_t columns,
+                           std::int64_t stride) {
+  if (mode == ScaleMode::per_group) {
+    return Region(scale, sizeof(float), ceil_div<std::int64_t>(columns, scale_group), {{rows, stride}});
+  }
+  return vector_region(scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : rows);
+}
+
+/// A tensor that is read; `repeats` says that a stride of it is 0, which is one that was forgotten.
+inline Status check_read(const Region& tensor, const char* repeats) {
+  if (!tensor.addressable()) return {StatusCode::bad_stride, "multiples of a stride reach beyond 2^56 bytes"};
+  if (tensor.repeats()) return {StatusCode::bad_stride, repeats};
+  return {};
+}
+/// A tensor that is written; `overlaps` says that its rows overlap.
+inline Status check_written(const Region& tensor, const char* overlaps) {
+  if (Status s = check_read(tensor, overlaps); !s.ok()) return s;
+  if (tensor.overlaps_itself()) return {StatusCode::bad_stride, overlaps};
+  return {};
+}
+/// Scales that are read or written: one set of rules, since groups that overlap are a stride gone wrong in either case.
+inline Status check_scales(const Region& scales) {
+  return check_written(scales, "scale_stride is less than the groups of a row");
+}
+/// Whether a tensor that is written shares no byte with any of the others.
+inline bool clear_of(const Region& written, std::initializer_list<Region> others) {
+  for (const Region& other : others)
+    if (overlap(written, other)) return false;
+  return true;
+}
+/// The same, or is the other one, element for element: each lane reads what it holds before it writes there.
+inline bool in_place_or_clear(const Region& written, const Region& other) {
+  return written == other || !overlap(written, other);
+}
+
+}  // namespace tilewave

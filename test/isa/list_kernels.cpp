@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// Prints every AMD code object that test/isa builds, as a call of CMake: `compile(NAME SOURCE ARCH definitions...)`. It runs when
+// CMake configures, so it includes registries alone. write_entries.cpp says what each must hold.
+#include <cstdio>
+
+#include "isa/row_lists.hpp"
+#include "tilewave/ops/paged_attention/feature_specs.hpp"
+
+namespace {
+
+using namespace tilewave;
+
+void one_each(const char* prefix, const char* arch, std::size_t count, const char* definition) {
+  for (std::size_t i = 0; i < count; ++i)
+    std::printf("compile(%s_%s_%zu paged_attention_entry.hip %s -D%s=%zu)\n", prefix, arch, i, arch, definition, i);
+}
+
+void combine(const char* arch, int head_size, const char* out) {
+  std::printf("compile(combine_%s_h%d.%s paged_attention_entry.hip %s -DCOMBINE=%d -DOUT=%s)\n", arch, head_size, out,
+              arch, head_size, out);
+}
+
+[[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, const char* arch,
+                           std::size_t count) {
+  for (std::size_t first = 0; first < count; first += row_group)
+    std::printf(
+        "compile(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DCOUNT=%d)\n", list,
+        arch, first / row_group, arch, list, op, name, header, first, row_group);
+}
+
+void list(ArchId id) {
+  const char* const arch = name_of(id).data();
+  std::size_t entries = 0;
+  for (const PagedAttentionSpec& spec : paged_attention_specs(id)) entries += paged_attention_policies(id, spec).size();
+  one_each("pa", arch, entries, "ENTRY");
+  one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
+  one_each("balanced_combine", arch, paged_attention_specs(id).size(), "BALANCED");
+  for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");
+  for (const int head_size : {64, 128}) combine(arch, head_size, "f16");
+#define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, arch, list##_specs(id).size());
+  ROW_LISTS(LIST_ROWS)
+}
+
+}  // namespace
+
+int main() {
+  list(ArchId::gfx942);
+  list(ArchId::gfx950);
+}

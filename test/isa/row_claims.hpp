@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// What every compiled row kernel must hold; an op's isa_claims.hpp says the rest.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave::test {
+
+using nlohmann::ordered_json;
+
+/// What the code of a row kernel must hold, beside what every kernel must; docs/isa.md says how tools/isa counts it.
+struct RowUse {
+  int inputs = 1;         // row tensors: x, and a residual
+  int row_outputs = 1;    // row tensors written: the output, and a sum with the residual
+  int exchanges = 1;      // between the waves of a row: one barrier each
+  int values = 1;         // that they reduce over the row, all together
+  int scalar_loads = 0;   // of 4 bytes: a tensor's scale, a row's length
+  int scalar_stores = 0;  // of 4 bytes: statistics
+};
+
+/// Only the output's own type and scales matter beside `use`.
+template <ArchId arch>
+ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const RowPolicy& p) {
+  constexpr int wave = facts_of(arch).wave_lanes;
+  const auto steps = [](int lanes) {
+    int n = 0;
+    while (lanes >> (n + 1) != 0) ++n;
+    return n;
+  };
+  const int unit = p.vec / size_of(x), waves_per_row = std::max(1, p.lanes / wave);
+  use.exchanges += mode == ScaleMode::per_token;
+  use.values += mode == ScaleMode::per_token;
+  use.scalar_stores += mode == ScaleMode::per_token;
+  use.scalar_loads += mode == ScaleMode::per_tensor;
+  const int partials = waves_per_row > 1 ? use.values * p.rows * waves_per_row : 0;
+  const int spans = p.chunks / p.span;
+  int group_steps = 0;
+  if (mode == ScaleMode::per_group) {
+    use.scalar_stores += spans;
+    group_steps = spans * steps(scale_group / (unit * p.span));
+  }
+  // The rows of one tile in accesses of 16 bytes. A narrow output joins chunks of a span, and needs one store for each
+  // but the last of them where a row ends between two.
+  const int joined = std::max(1, std::min(p.span, 16 / (unit * size_of(out))));
+  const int pieces = p.chunks / joined * (joined - 1);
+  const int output_stores = p.chunks * unit * size_of(out) / 16;
+  // The residual of a row comes in parts where the row is long. Lanes of one wave with rows of their own mask x before it.
+  const bool beside = p.chunks <= 8 && p.lanes >= wave;
+  return {{"vector", p.vec == 16},
+          // clang joins single elements in registers, and waits for them, before it loads the next
+          {"bytes_in_flight", p.held && p.vec == 16 ? p.chunks * p.vec * (beside ? use.inputs : 1) : 0},
+          {"wide_loads", p.chunks * use.inputs},
+          {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
+          {"narrow_load_bytes", 4 * use.scalar_loads},
+          {"narrow_store_bytes", 4 * use.scalar_stores + pieces * unit * size_of(out)},
+          {"dpp", use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
+          {"barriers", waves_per_row > 1 ? use.exchanges : 0},
+          {"lds_bytes", partials * int{sizeof(float)}}};
+}
+
+}  // namespace tilewave::test

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/common/command.hpp"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/json.hpp"
+#include "tools/tilewave/common/process.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/gpu/devices.hpp"
+#include "tools/tilewave/tune/tune.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+struct Options {
+  TuneRun run;
+  std::string folder, shard = "1/1", gpus = "none", retry = "10m", limit = "1h", timeout = "1h", out, selected, by;
+  std::vector<std::string> folders;
+  bool partial = false, json = false;
+};
+
+int run(Options& o) {
+  std::tie(o.run.shard, o.run.shards) = parse_shard(o.shard);
+  o.run.folder = o.folder, o.run.gpus = o.gpus != "none";
+  o.run.retry_s = seconds_of(o.retry), o.run.limit_s = seconds_of(o.limit), o.run.timeout_s = seconds_of(o.timeout);
+  if (o.gpus == "all") o.run.workers = static_cast<int>(ask_gpus().gpus.size());
+  const TuneProgress p = run_tune(o.run);
+  fmt::print("{} of {} chunks measured\n", p.done, p.chunks);
+  return p.failed > 0 ? static_cast<int>(Exit::failed) : 0;
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + "\"";
+}
+
+std::string csv_text(const Csv& csv) {
+  std::string out;
+  const auto add = [&](const std::vector<std::string>& row) {
+    std::vector<std::string> cells;
+    for (const std::string& cell : row) cells.push_back(csv_cell(cell));
+    out += join(cells, ",") + "\n";
+  };
+  add(csv.columns);
+  for (const auto& row : csv.rows) add(row);
+  return out;
+}
+
+int merge(const Options& o) {
+  const Csv tried = gather(o.folders, o.partial);
+  Csv selected;
+  if (!o.selected.empty()) selected = read_csv(o.selected, "us");
+  if (!o.out.empty()) write_atomically(o.out, csv_text(tried));
+  const Tuned tuned = judge_tuning(tried, o.selected.empty() ? nullptr : &selected,
+                                   o.by.empty() ? std::vector<std::string>{} : split(o.by, ','));
+  if (o.json) {
+    Json configs = Json::array(), classes = Json::array();
+    for (const TunedConfig& c : tuned.configs) {
+      const Tried& best = c.tried.front();
+      configs.push_back(
+          {{"config", c.config},
+           {"class", c.group},
+           {"tried", c.tried.size()},
+           {"best", best.right ? Json{{"policy", best.policy}, {"entry", best.entry}, {"us", best.us}} : Json()},
+           {"selected_us", c.selected_us ? Json(*c.selected_us) : Json()}});
+    }
+    for (const TunedClass& c : tuned.classes) {
+      classes.push_back({{"class", c.name},
+                         {"configs", c.configs},
+                         {"tried", c.tried},
+                         {"wrong", c.wrong},
+                         {"policy", c.policy},
+                         {"loss", c.loss},
+                         {"selected_loss", c.selected_loss ? Json(*c.selected_loss) : Json()}});
+    }
+    fmt::print("{}", dump({{"schema", "tilewave.tune/1"}, {"classes", classes}, {"configs", configs}}));
+    return 0;
+  }
+  std::vector<std::vector<std::string>> table{{"class", "configs", "tried", "wrong", "over each config's best",
+                                               "library's choice", "best policy for all of it"}};
+  for (const TunedClass& c : tuned.classes) {
+    table.push_back({c.name, std::to_string(c.configs), std::to_string(c.tried), std::to_string(c.wrong),
+                     c.policy.empty() ? "-" : fmt::format("{:+.2f} %", (c.loss - 1) * 100),
+                     c.selected_loss ? fmt::format("{:+.2f} %", (*c.selected_loss - 1) * 100) : "-",
+                     c.policy.empty() ? "none serves all" : c.policy});
+  }
+  fmt::print("{}", text_table(table));
+  return 0;
+}
+
+}  // namespace
+
+void add_tune(Command& tilewave) {
+  auto o = std::make_shared<Options>();
+  Command tune =
+      tilewave.add("tune", "measure every legal candidate, over GPUs and hosts, and say which is best for which class");
+  tune.needs_subcommand();
+  tune.example(
+      "  tilewave tune run DIR --benchmark 'bench_norm --policies=all' && tilewave tune merge DIR --out tried.csv");
+  Command sub = tune.add("run", "measure what is not measured yet; exit status 1 if chunks failed");
+  sub.option("FOLDER", o->folder, "for the plan and the chunks").required();
+  sub.option("--benchmark", o->run.benchmark, "shell command, with --policies=all and what else it needs").required();
+  sub.option("--chunk", o->run.chunk_rows, "rows of one process (default: 16)").range(1, 10000);
+  sub.option("--shard", o->shard, "i/n: every n-th chunk from the i-th on, for n jobs of any scheduler (default: 1/1)");
+  sub.option("--workers", o->run.workers, "processes at a time (default: 1)").range(1, 1024);
+  sub.option("--use-gpu", o->gpus, "none (default); one: an idle GPU for each worker; all: a worker for each GPU")
+      .one_of({"none", "one", "all"});
+  sub.option("--gpu-retry", o->retry, "default: 10m");
+  sub.option("--gpu-limit", o->limit, "default: 1h");
+  sub.option("--timeout", o->timeout, "of one chunk (default: 1h)");
+  sub.example(
+      "  tilewave tune run DIR --benchmark 'bench_pa --policies=all --sweep=decode' --use-gpu all --shard $SLURM_ARRAY_TASK_ID/8");
+  sub.run([o] { return run(*o); });
+  Command put = tune.add("merge", "all chunks as one CSV, and the best policy by class");
+  put.option("FOLDER", o->folders, "of run, one or more with the same plan").required();
+  put.option("--out", o->out, "CSV of everything tried");
+  put.option("--selected", o->selected,
+             "CSV of the same configs with --policies=selected: what the library's choice loses");
+  put.option("--by", o->by, "columns that make a class");
+  put.flag("--partial", o->partial, "although chunks are missing");
+  put.flag("--json", o->json, "the report as JSON");
+  put.example("  tilewave tune merge host1/DIR host2/DIR --out tried.csv --selected selected.csv");
+  put.run([o] { return merge(*o); });
+}
+
+}  // namespace tilewave::tool

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/columns.hpp"
+#include "tools/tilewave/tune/tune.hpp"
+
+namespace tilewave::tool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string words_of(const Csv& csv, std::size_t row, const std::vector<std::size_t>& columns) {
+  std::vector<std::string> words;
+  for (const std::size_t c : columns) words.push_back(csv.columns[c] + "=" + csv.rows[row][c]);
+  return words.empty() ? "all" : join(words, " ");
+}
+
+/// What a config is: all that is no policy and no measurement.
+std::vector<std::size_t> config_columns(const Csv& csv) {
+  std::vector<std::size_t> columns;
+  for (std::size_t i = 0; i < csv.columns.size(); ++i) {
+    const Role role = role_of(csv.columns[i]);
+    if (role == Role::identity || role == Role::device || role == Role::inputs) columns.push_back(i);
+  }
+  return columns;
+}
+
+/// The policy alone: an entry's name holds the spec as well, which differs between configs of a class.
+std::vector<std::size_t> policy_columns(const Csv& csv) {
+  std::vector<std::size_t> columns;
+  for (std::size_t i = 0; i < csv.columns.size(); ++i) {
+    const std::string& c = csv.columns[i];
+    if (role_of(c) == Role::policy && c != "entry" && c != "label" && c != "kernelName" && c != "kernelId")
+      columns.push_back(i);
+  }
+  return columns;
+}
+
+double time_of(const Csv& csv, std::size_t row) {
+  const double us = csv.need_number(row, csv.need("us"));
+  if (!std::isfinite(us) || us <= 0) refuse(csv.where(row) + ": us is no time: an emulated row cannot be tuned by");
+  return us;
+}
+
+TunedClass judge_class(const std::string& name, const std::vector<const TunedConfig*>& configs) {
+  TunedClass c;
+  c.name = name, c.configs = configs.size();
+  std::map<std::string, std::pair<std::size_t, double>> policies;  // configs that have it right, sum of logs
+  double selected = 0;
+  std::size_t selections = 0, decided = 0;
+  for (const TunedConfig* config : configs) {
+    c.tried += config->tried.size();
+    c.wrong += static_cast<std::size_t>(
+        std::count_if(config->tried.begin(), config->tried.end(), [](const Tried& t) { return !t.right; }));
+    if (!config->tried.front().right) continue;
+    ++decided;
+    const double best = config->tried.front().us;
+    for (const Tried& t : config->tried) {
+      if (t.right) ++policies[t.policy].first, policies[t.policy].second += std::log(t.us / best);
+    }
+    if (config->selected_us) selected += std::log(*config->selected_us / best), ++selections;
+  }
+  double least = 1e300;
+  for (const auto& [policy, sum] : policies) {
+    if (sum.first == decided && sum.second < least) least = sum.second, c.policy = policy;
+  }
+  if (!c.policy.empty()) c.loss = std::exp(least / static_cast<double>(decided));
+  if (selections > 0) c.selected_loss = std::exp(selected / static_cast<double>(selections));
+  return c;
+}
+
+}  // namespace
+
+Csv gather(const std::vector<std::string>& folders, bool partial) {
+  Csv all;
+  std::string plan;
+  std::set<std::string> names, planned;
+  for (const std::string& folder : folders) {
+    const std::string text = read_file((fs::path(folder) / "plan.txt").string());
+    if (plan.empty()) plan = text;
+    if (text != plan) throw Error(Exit::refused, fmt::format("{} has another plan than {}", folder, folders.front()));
+    std::vector<fs::path> files;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(fs::path(folder) / "chunks", error)) {
+      if (entry.path().extension() == ".csv") files.push_back(entry.path());
+    }
+    if (error) refuse(fmt::format("cannot read {}/chunks: {}", folder, error.message()));
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files) {
+      const Csv csv = read_csv(file.string(), "name");
+      if (all.columns.empty()) all.columns = csv.columns, all.source = folder;
+      if (csv.columns != all.columns)
+        throw Error(Exit::refused, file.string() + " has other columns than the chunks before it");
+      const std::size_t name = csv.need("name");
+      for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+        if (!names.insert(csv.rows[r][name]).second)
+          throw Error(Exit::refused,
+                      fmt::format("{}: {} was measured twice", csv.where(r), printable(csv.rows[r][name], 200)));
+        all.rows.push_back(csv.rows[r]);
+        all.lines.push_back(all.rows.size() + 1);
+      }
+    }
+  }
+  const auto lines = lines_of(plan);
+  for (std::size_t i = 1; i < lines.size(); ++i) planned.insert(lines[i]);
+  if (all.rows.empty()) refuse(folders.front() + " holds no chunk");
+  if (!partial && names != planned)
+    throw Error(Exit::refused,
+                fmt::format("{} of {} rows are measured; --partial takes what is there", names.size(), planned.size()));
+  return all;
+}
+
+Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std::string>& by) {
+  const auto config = config_columns(tried), policy = policy_columns(tried);
+  const std::size_t err = tried.need("err");
+  const auto entry = tried.find("entry");
+  std::vector<std::size_t> group;
+  for (const std::string& c : by.empty() ? class_columns() : by) {
+    if (!by.empty()) tried.need(c);
+    if (const auto at = tried.find(c)) group.push_back(*at);
+  }
+  std::map<std::string, std::size_t> at;
+  Tuned tuned;
+  for (std::size_t r = 0; r < tried.rows.size(); ++r) {
+    const std::string key = words_of(tried, r, config);
+    const auto [found, fresh] = at.try_emplace(key, tuned.configs.size());
+    if (fresh) tuned.configs.push_back({key, words_of(tried, r, group), {}, {}});
+    Tried t{words_of(tried, r, policy), entry ? tried.rows[r][*entry] : "", time_of(tried, r),
+            tried.need_number(r, err) == 0};
+    auto& list = tuned.configs[found->second].tried;
+    if (std::any_of(list.begin(), list.end(),
+                    [&](const Tried& o) { return o.policy == t.policy && o.entry == t.entry; })) {
+      throw Error(Exit::refused, fmt::format("{}: {} was tried twice for one config", tried.where(r), t.policy));
+    }
+    list.push_back(t);
+  }
+  if (selected != nullptr) {
+    const auto columns = config_columns(*selected);
+    for (std::size_t r = 0; r < selected->rows.size(); ++r) {
+      const auto found = at.find(words_of(*selected, r, columns));
+      if (found != at.end()) tuned.configs[found->second].selected_us = time_of(*selected, r);
+    }
+  }
+  std::map<std::string, std::vector<const TunedConfig*>> classes;
+  for (TunedConfig& c : tuned.configs) {
+    std::stable_sort(c.tried.begin(), c.tried.end(),
+                     [](const Tried& a, const Tried& b) { return a.right != b.right ? a.right : a.us < b.us; });
+    classes[c.group].push_back(&c);
+  }
+  for (const auto& [name, configs] : classes) tuned.classes.push_back(judge_class(name, configs));
+  return tuned;
+}
+
+}  // namespace tilewave::tool

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Every legal candidate of a benchmark, measured in chunks that can be cut off, shared out and put together again.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/tilewave/common/csv.hpp"
+
+namespace tilewave::tool {
+
+struct TuneRun {
+  std::filesystem::path folder;
+  std::string benchmark;      // shell command; gets --benchmark_list_tests, --benchmark_filter and --benchmark_format
+  int chunk_rows = 16;        // of one process
+  int shard = 1, shards = 1;  // this takes every shards-th chunk, from the shard-th on
+  int workers = 1;            // processes at a time, each on a GPU of its own if gpus is set
+  bool gpus = false;
+  double retry_s = 600, limit_s = 3600, timeout_s = 3600;
+};
+
+struct TuneProgress {
+  std::size_t chunks = 0, done = 0, failed = 0;  // of the shard
+};
+
+/// Measures what is not there yet. The plan, written by the first run, is the list of rows; a benchmark that lists others
+/// is refused. A chunk is there when its CSV is, which has exactly its rows.
+TuneProgress run_tune(const TuneRun& options);
+
+/// "i/n" with 1 <= i <= n.
+std::pair<int, int> parse_shard(const std::string& text);
+
+/// For --benchmark_filter: these names and no longer ones.
+std::string filter_of(const std::vector<std::string>& names);
+
+struct Tried {
+  std::string policy, entry;
+  double us = 0;
+  bool right = false;
+};
+
+struct TunedConfig {
+  std::string config, group;
+  std::vector<Tried> tried;           // fastest right one first
+  std::optional<double> selected_us;  // what the library would have taken
+};
+
+struct TunedClass {
+  std::string name;
+  std::size_t configs = 0, tried = 0, wrong = 0;
+  std::string policy;                   // best over all its configs that all of them have; empty: none has
+  double loss = 1;                      // its time over that of each config's own best, geometric mean
+  std::optional<double> selected_loss;  // the same of the library's choice
+};
+
+struct Tuned {
+  std::vector<TunedConfig> configs;
+  std::vector<TunedClass> classes;
+};
+
+/// All chunks of folders with the same plan, as one CSV; refuses an incomplete plan (unless partial) and other columns.
+Csv gather(const std::vector<std::string>& folders, bool partial);
+
+/// Refuses rows without a time, and a candidate that was measured twice for one config.
+Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std::string>& by);
+
+}  // namespace tilewave::tool
