@@ -50,10 +50,10 @@ struct GemmCase {
     visit("group_kind", c.spec.groups);
     visit("group_rows", c.group_rows);
     visit("batch", c.batch);
-    visit.derived("m", c.m);
-    visit.derived("n", c.n);
-    visit.derived("k", c.k);
-    visit.derived("groups", c.groups);
+    visit.chosen("m", c.m);
+    visit.chosen("n", c.n);
+    visit.chosen("k", c.k);
+    visit.chosen("groups", c.groups);
     visit("config_m", c.config_m);
     visit("config_n", c.config_n);
     visit("config_k", c.config_k);
