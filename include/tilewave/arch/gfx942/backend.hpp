@@ -15,7 +15,7 @@ struct Backend : Memory, Lanes, Mma, Sync, Launch {
   static constexpr ArchFacts facts = gfx942_facts;
   static constexpr AtomFacts atom = gfx942_atom;
 };
-static_assert(tilewave::Backend<Backend>);
+static_assert(tilewave::Fp8AtomBackend<Backend>);
 
 }  // namespace tilewave::gfx942
 

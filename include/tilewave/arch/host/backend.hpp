@@ -35,7 +35,7 @@ struct Backend : Memory<Id>, Lanes<Id>, Mma<Id>, Numbers<facts_of(Id).fp8>, Sync
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
-static_assert(tilewave::Backend<Backend<ArchId::gfx942>>);
+static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::Backend<Backend<ArchId::gfx950>>);
 static_assert(tilewave::GroupBackend<Backend<ArchId::sm90>>);
 
