@@ -44,6 +44,8 @@ def violations(c):
         return
     if set(c.whole.mfma) != set(claim["mfma"]):
         yield "mfma", f"matrix instructions {shapes(c.whole.mfma)}, the room's atom is {', '.join(claim['mfma'])}"
+    if claim.get("steady"):
+        yield from steady_violations(c, claim["steady"])
     if c.kv_share() < 0.95:
         yield "kv_width", (
             f"{100 * c.kv_share():.1f} % of the KV bytes come {' or '.join(map(str, claim['kv_widths']))} a lane: "
@@ -65,6 +67,23 @@ def gemm_violations(c, claim):
         yield "gemm_valu", f"{valu} vector instructions beside {hot.mfma.total()} products"
     if hot.count["lds_write"] and not claim["writes_lds"]:
         yield "gemm_lds", f"{hot.count['lds_write']} writes to LDS, which copies could do"
+
+
+def steady_violations(c, claim):
+    """Of a loop that streams KV: what most of its iterations spend for each KB, and how much is never waited for."""
+    steady = c.steady
+    if not steady.kb:
+        yield "steady", "no way round the loop loads K or V"
+        return
+    for rule, what, found in (
+        ("steady_valu", "vector operations", steady.per_kb(steady.mix.count["valu"])),
+        ("steady_matrix", "clocks of the matrix unit", steady.per_kb(steady.matrix_clocks)),
+    ):
+        if found > claim[rule]:
+            yield rule, f"{found:.1f} {what} for each KB of K and V, {claim[rule]} were reached"
+    if steady.kb_in_flight < claim["steady_flight"]:
+        flight = claim["steady_flight"]
+        yield "steady_flight", f"a wait leaves {steady.kb_in_flight:g} KB of a wave in flight, {flight} were reached"
 
 
 def row_violations(c, claim):

@@ -97,19 +97,63 @@ def matrix_loops(instructions):
 
 
 def successors(instructions):
-    """The control-flow graph: of each instruction the places of those that may come next."""
+    """The control-flow graph: of each instruction the places of those that may come next, as far as they are here."""
     place = {ins.address: n for n, ins in enumerate(instructions)}
     following = []
     for n, ins in enumerate(instructions):
         to = []
-        falls_through = ins.mnemonic not in ("s_branch", "s_endpgm", "s_setpc_b64")
-        if falls_through and n + 1 < len(instructions):
-            to.append(n + 1)
+        if ins.mnemonic not in ("s_branch", "s_endpgm", "s_setpc_b64"):
+            to.append(place.get(ins.address + ins.size))
         if ins.mnemonic == "s_branch" or ins.mnemonic.startswith("s_cbranch"):
             words = int(ins.operands.split()[0])  # signed 16 bits, in words from the next instruction
-            to.append(place[ins.address + 4 + 4 * (words - 0x10000 if words >= 0x8000 else words)])
-        following.append(to)
+            to.append(place.get(ins.address + 4 + 4 * (words - 0x10000 if words >= 0x8000 else words)))
+        following.append([n for n in to if n is not None])
     return following
+
+
+def steady_path(loop):
+    """The way once round a loop that most iterations take: of all the one with the most matrix instructions, then the most
+    bytes loaded, then the fewest instructions; without masks and rescaling, which others jump to."""
+    following, whole = successors(loop), set(range(len(loop)))
+    entered = [n for n in whole if not any(n in following[m] for m in whole if m == n - 1)] or [0]
+    best = ((-1,), [])
+    for head in {to for n in whole for to in following[n] if to <= n} or entered:
+        best = max(best, longest_way(loop, following, head), key=lambda way: way[0])
+    return [loop[n] for n in best[1]]
+
+
+def longest_way(loop, following, head):
+    """From `head` back to it, with what is counted of it. Ways that meet themselves elsewhere are left out."""
+    order, state = [], {}
+    work = [(head, iter(following[head]))]
+    state[head] = "open"
+    while work:  # depth first: what may follow a node comes before it in `order`
+        node, rest = work[-1]
+        for to in rest:
+            if to not in state:
+                state[to] = "open"
+                work.append((to, iter(following[to])))
+                break
+        else:
+            order.append(work.pop()[0])
+            state[node] = "done"
+    place = {n: i for i, n in enumerate(order)}
+    reach = {}  # of a node: the best way on to `head`
+    for node in order:
+        ways = [((0, 0, 0), None)] if head in following[node] else []
+        ways += [(reach[to][0], to) for to in following[node] if to != head and to in reach and place[to] < place[node]]
+        if not ways:
+            continue
+        (products, loaded, rest), to = max(ways, key=lambda way: way[0])
+        ins = loop[node]
+        reach[node] = ((products + multiplies(ins), loaded + (load_bytes(ins.mnemonic) or 0), rest - 1), to)
+    if head not in reach:
+        return ((-1,), [])
+    way, node = [], head
+    while node is not None:
+        way.append(node)
+        node = reach[node][1]
+    return (reach[head][0], way)
 
 
 def connected(following, nodes):
@@ -146,6 +190,42 @@ def connected(following, nodes):
                         on_path.discard(part[-1])
                     if len(part) > 1 or node in inside[node]:
                         found.append(set(part))
+    return found
+
+
+# Clocks of a SIMD that a matrix instruction takes: CDNA3 ISA guide, "MFMA passes", and CDNA4's, 4 clocks a pass.
+MATRIX_CLOCKS = {"16x16x16": 16, "16x16x32": 16, "32x32x8": 32, "32x32x16": 32}
+QUARTER_RATE = re.compile(r"^v_(exp|log|rcp|rsq|sqrt|sin|cos|mul_lo|mul_hi|mad_u64_u32|mad_i64_i32)")
+
+
+class Steady:
+    """The steady path of a loop that streams KV: what it spends for each KB of K and V, 1024 bytes that a wave loads."""
+
+    def __init__(self, path, kv_widths):
+        self.mix = Mix(path)
+        self.kb = sum(width * self.mix.loads[width] for width in kv_widths) / 16
+        self.quarter_rate = sum(bool(QUARTER_RATE.match(ins.mnemonic)) for ins in path)
+        self.matrix_clocks = sum(n * MATRIX_CLOCKS[name.split("_")[1]] for name, n in self.mix.mfma.items())
+        self.kb_in_flight = min(in_flight(path, kv_widths), default=0)
+
+    def per_kb(self, count):
+        return count / self.kb if self.kb else 0.0
+
+
+def in_flight(path, kv_widths):
+    """KB of KV that a wave has on their way behind each wait for vector memory, once round a loop."""
+    queue, found = [], []
+    for turn in range(3):  # the queue is as it stays from the second on
+        found = []
+        for ins in path:
+            if (width := load_bytes(ins.mnemonic)) is not None:
+                queue.append(width / 16 if width in kv_widths else 0)
+            elif STORE.match(ins.mnemonic):
+                queue.append(0)
+            elif ins.mnemonic == "s_waitcnt" and (match := re.search(r"vmcnt\((\d+)\)", ins.operands)):
+                if int(match[1]) < len(queue):
+                    queue = queue[len(queue) - int(match[1]) :]
+                    found.append(sum(queue))
     return found
 
 
@@ -207,6 +287,7 @@ class Compiled:
     whole: Mix
     matrix_loops: Mix  # every loop that multiplies
     hot: Mix  # the one of them with the most matrix instructions
+    steady: Steady  # its steady path
 
     @property
     def label(self):
@@ -272,6 +353,7 @@ def inspect(path, entries=()):
                     Mix(kernel.instructions),
                     Mix([ins for loop in multiply for ins in loop]),
                     Mix(hot),
+                    Steady(steady_path(hot), entry.get("kv_widths", [16])),
                 )
             )
     return found

@@ -10,7 +10,7 @@
 namespace tilewave {
 namespace {
 
-constexpr AtomFacts atoms[] = {gfx942_atom, gfx950_atom, sm90_atom};
+constexpr AtomFacts atoms[] = {gfx942_atom, gfx942_fp8_atom, gfx950_atom, sm90_atom};
 
 /// How often `map` hits each element of [rows, columns], over all lanes and their `per_lane` elements.
 template <class Map>

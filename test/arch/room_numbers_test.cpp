@@ -97,6 +97,7 @@ struct CheckPick {
 
 struct NumberResults {
   float exp2, log2;
+  float left;            // of x * 3 after its rounding: what subtract leaves of it
   std::uint32_t packed;  // (x, -x)
 };
 
@@ -113,7 +114,8 @@ struct NumbersKernel {
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
     const float x = args.in[i];
-    args.out[i] = {B::exp2(x), B::log2(x), B::pack_bf16(x, -x)};
+    const float rounded = B::subtract(x * 3.0f, 0.0f);
+    args.out[i] = {B::exp2(x), B::log2(x), B::subtract(x * 3.0f, rounded), B::pack_bf16(x, -x)};
   }
 };
 
@@ -139,6 +141,7 @@ struct CheckNumbers {
       CHECK(std::fabs(out[i].exp2 - exact) <= 1e-6f * exact);
       if (in[i] > 0) CHECK(std::fabs(out[i].log2 - std::log2(static_cast<double>(in[i]))) <= 2e-6);
       if (std::isinf(in[i])) continue;
+      CHECK(out[i].left == 0);
       CHECK(rounds_to(in[i], static_cast<std::uint16_t>(out[i].packed)));
       CHECK(rounds_to(-in[i], static_cast<std::uint16_t>(out[i].packed >> 16)));
     }

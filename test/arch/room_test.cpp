@@ -35,7 +35,9 @@ struct MmaKernel {
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
-    if constexpr (type == DType::f16) {
+    if constexpr (is_fp8(type)) {
+      args.out[i] = B::mma_fp8(args.in[i].kv, args.in[i].rows, args.out[i]);
+    } else if constexpr (type == DType::f16) {
       args.out[i] = B::mma_f16(args.in[i].kv, args.in[i].rows, args.out[i]);
     } else {
       args.out[i] = B::mma(args.in[i].kv, args.in[i].rows, args.out[i]);
@@ -47,13 +49,18 @@ struct MmaKernel {
 /// the kv and the k of every operand element and the place of every accumulator show. Starts from accumulators of 1/2.
 template <class B, DType type, class KvValue>
 void check_mma(KvValue kv_value) {
-  constexpr AtomFacts atom = B::atom;
+  constexpr AtomFacts atom = is_fp8(type) ? gfx942_fp8_atom : B::atom;
   using Kernel = MmaKernel<B, type>;
   const auto encode = [](int value) {
     const auto x = static_cast<float>(value);
+    if (is_fp8(type)) return std::uint32_t{f32_to_fp8(type, x)};
     return std::uint32_t{type == DType::f16 ? f32_to_f16(x) : f32_to_bf16(x)};
   };
-  constexpr int kv_size = B::KvOperand::size * 2, rows_size = B::RowsOperand::size * 2;
+  constexpr int in_word = 4 / size_of(type);
+  constexpr int kv_size = B::KvOperand::size * in_word, rows_size = B::RowsOperand::size * in_word;
+  const auto put = [](std::uint32_t& word, int e, std::uint32_t code) {
+    word = e % in_word ? word | code << 32 / in_word * (e % in_word) : code;
+  };
   std::vector<typename Kernel::Operands> in(atom.k * atom.lanes);
   for (int k = 0; k < atom.k; ++k) {
     for (int lane = 0; lane < atom.lanes; ++lane) {
@@ -61,12 +68,12 @@ void check_mma(KvValue kv_value) {
       for (int e = 0; e < kv_size; ++e) {
         const AtomElement at = atom.kv_operand(lane, e);
         const std::uint32_t code = encode(kv_value(at.index, at.k));
-        o.kv[e / 2] = e % 2 ? o.kv[e / 2] | code << 16 : code;
+        put(o.kv[e / in_word], e, code);
       }
       for (int e = 0; e < rows_size; ++e) {
         const AtomElement at = atom.rows_operand(lane, e);
         const std::uint32_t code = encode(at.k == k ? 1 + at.index : 0);
-        o.rows[e / 2] = e % 2 ? o.rows[e / 2] | code << 16 : code;
+        put(o.rows[e / in_word], e, code);
       }
     }
   }
@@ -89,6 +96,10 @@ struct KvIndex {
 };
 struct KIndex {
   int operator()(int, int k) const { return 1 + k; }
+};
+/// One for each k that has four bits, as fp8 does.
+struct KCode {
+  int operator()(int, int k) const { return (8 + k % 8) << k / 8; }
 };
 /// What bf16 has not: 11 bits of significand, and subnormals from 2^-24 on.
 template <class B>
@@ -116,6 +127,10 @@ struct CheckMma {
     check_mma<B, DType::f16>(KvIndex{});
     check_mma<B, DType::f16>(KIndex{});
     check_halves<B>();
+    if constexpr (Fp8AtomBackend<B>) {
+      check_mma<B, B::facts.fp8>(KvIndex{});
+      check_mma<B, B::facts.fp8>(KCode{});
+    }
   }
 };
 

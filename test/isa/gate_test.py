@@ -103,6 +103,14 @@ class Gate(unittest.TestCase):
         self.check("Good", ["block"], waves_per_block=8)
         self.check("Good", ["mfma"], mfma=["f32_32x32x8_bf16"])
 
+    def test_the_steady_path_keeps_what_was_reached(self):
+        reached = {"steady_valu": 100, "steady_matrix": 100, "steady_flight": 0}
+        self.check("Good", [], steady=reached)
+        self.check("Good", ["steady_valu"], steady=reached | {"steady_valu": 0.5})
+        self.check("Good", ["steady_matrix"], steady=reached | {"steady_matrix": 1})
+        self.check("Good", ["steady_flight"], steady=reached | {"steady_flight": 100})
+        self.check("Good", ["kv_width", "steady"], steady=reached, kv_widths=[2])
+
     def test_half_rate_shape_on_gfx950(self):
         status, found, _ = gate([entry("Good", "gfx942") | {"arch": "gfx950", "mfma": [SHAPE["gfx950"]]}])
         self.assertEqual((status, found), (1, {("Good_gfx942.co", "arch"), ("Good_gfx942.co", "mfma")}))

@@ -28,9 +28,9 @@ std::string atom_name(DType type) {
 }
 /// The types of both products, each once.
 template <ArchId arch>
-ordered_json atom_names(const PagedAttentionSpec& spec) {
-  ordered_json names = ordered_json::array({atom_name<arch>(spec.q)});
-  if (spec.value_type() != spec.q) names.push_back(atom_name<arch>(spec.value_type()));
+ordered_json atom_names(const PagedAttentionSpec& spec, bool fp8_keys) {
+  ordered_json names = ordered_json::array({fp8_keys ? "f32_16x16x32_fp8_fp8" : atom_name<arch>(spec.q)});
+  if (fp8_keys || spec.value_type() != spec.q) names.push_back(atom_name<arch>(spec.value_type()));
   return names;
 }
 /// Bytes of the loads that bring K and V.
@@ -55,7 +55,7 @@ ordered_json decode_claims(const std::string& prefix, int index) {
           {"waves_per_simd", policy.waves_per_simd},
           {"waves_per_block", policy.waves_per_block()},
           {"lds_bytes", std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared)},
-          {"mfma", atom_names<arch>(spec)},
+          {"mfma", atom_names<arch>(spec, Kernel::L::fp8_keys)},
           // matrix instructions that one lane's 16-byte piece of K or V feeds
           {"mfma_per_load", spec.unit() / atom_of(arch).k_per_lane * policy.row_tiles},
           {"kv_widths", kv_widths<arch>(spec)}};

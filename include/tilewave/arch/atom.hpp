@@ -71,6 +71,15 @@ inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942,
                                        .k_per_lane = 4,
                                        .rows_per_lane = 1,
                                        .kv_per_lane = 4};
+// v_mfma_f32_16x16x32_fp8_fp8: the same on fp8, of twice the k in as many registers.
+inline constexpr AtomFacts gfx942_fp8_atom{.arch = ArchId::gfx942,
+                                           .rows = 16,
+                                           .kv = 16,
+                                           .k = 32,
+                                           .lanes = 64,
+                                           .k_per_lane = 8,
+                                           .rows_per_lane = 1,
+                                           .kv_per_lane = 4};
 // v_mfma_f32_16x16x32_bf16: the double-K shape that runs at CDNA4's full rate.
 inline constexpr AtomFacts gfx950_atom{.arch = ArchId::gfx950,
                                        .rows = 16,

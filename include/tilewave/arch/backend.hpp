@@ -56,7 +56,8 @@ struct GroupOperand {
 ///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
 ///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
-///   numbers     exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
+///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
+///               exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
 ///               widen_f16(word) -> 2 floats, exact, subnormals kept;
@@ -109,6 +110,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::settle(word) } -> std::same_as<std::uint32_t>;
   { B::settle(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
+  { B::subtract(x, x) } -> std::same_as<float>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
   { B::rsqrt(x) } -> std::same_as<float>;
@@ -136,6 +138,14 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::post(*box, out, 0, x) } -> std::same_as<void>;
   { B::collect(*box, 1, 0) } -> std::same_as<void>;
   { B::sched_fence() } -> std::same_as<void>;
+};
+
+/// A room whose chained atom also takes fp8 of its own flavour: mma_fp8(kv, rows, acc), operands of as many bytes as
+/// mma's with twice the k (gfx942_fp8_atom), f32 sums.
+template <class B>
+concept Fp8AtomBackend = Backend<B> &&
+    requires(typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
+  { B::mma_fp8(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
 };
 
 /// A room with copies that some waves fetch for others, into a ring of stages in shared memory:

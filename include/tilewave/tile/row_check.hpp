@@ -3,7 +3,6 @@
 #pragma once
 
 #include <limits>
-#include <span>
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
@@ -11,17 +10,6 @@
 #include "tilewave/tile/row_tensors.hpp"
 
 namespace tilewave {
-
-/// A compiled row kernel: what it computes, how, and how to start it.
-template <class Spec, class Problem>
-struct RowEntry {
-  ArchId arch;
-  bool emulated;
-  Spec spec;
-  RowPolicy policy;
-  Status (*launch)(const Problem&, hipStream_t);
-  int lds_bytes;
-};
 
 /// Whether every row of a tensor starts on a multiple of 16 bytes. Null is fine.
 inline bool rows_aligned(const void* data, const RowStrides& s, std::int32_t inner_rows, DType type) {
@@ -102,44 +90,26 @@ constexpr bool better_policy(const RowPolicy& a, const RowPolicy& b, DType x, st
   return fills ? a.lanes < b.lanes : a.lanes > b.lanes;
 }
 
-/// Picks the best entry (better_policy) for a problem among the candidates that were built for its spec and take its
-/// rows; `aligned`: whether wide accesses can take them. Null with an error of `check`; bad_extent if an entry would
-/// take such rows, but not so many; no_matching_entry else.
-template <class Spec, class Problem>
-Status select_row_entry(const Problem& p, std::span<const RowEntry<Spec, Problem>* const> candidates,
-                        const ArchFacts& facts, Status (*check)(const Problem&, const ArchFacts&),
-                        bool (*aligned)(const Problem&), const RowEntry<Spec, Problem>*& entry) {
-  entry = nullptr;
-  if (Status s = check(p, facts); !s.ok()) return s;
-  const DType x = p.spec.x;
-  Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
-  for (const auto* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    if (!policy_takes(e->policy, x, columns_of(p), aligned(p))) {
-      if (none.code == StatusCode::no_matching_entry) none.reason = "no entry takes rows of this length and alignment";
-    } else if (!check_launch(row_grid(e->policy, rows_of(p)), facts).ok()) {
-      none = {StatusCode::bad_extent, "too many rows for one launch: 2^31 blocks or 2^32 lanes"};
-    } else if (entry == nullptr || better_policy(e->policy, entry->policy, x, rows_of(p), facts)) {
-      entry = e;
+/// Of a Registry (registry.hpp) what row operations have in common; `aligned`: whether wide accesses can take the rows.
+template <class SpecOf, class ProblemOf, bool (*aligned)(const ProblemOf&)>
+struct RowRegistry {
+  using Spec = SpecOf;
+  using Problem = ProblemOf;
+  using Policy = RowPolicy;
+
+  static Status takes(const RowPolicy& policy, const Problem& p, const ArchFacts& facts) {
+    if (!policy_takes(policy, p.spec.x, columns_of(p), aligned(p))) {
+      return {StatusCode::no_matching_entry, "no entry takes rows of this length and alignment"};
     }
+    if (!check_launch(row_grid(policy, rows_of(p)), facts).ok()) {
+      return {StatusCode::bad_extent, "too many rows for one launch: 2^31 blocks or 2^32 lanes"};
+    }
+    return {};
   }
-  return entry == nullptr ? none : Status{};
-}
-
-/// For the one spec S that a caller compiles in: whether the problem has it.
-template <class Spec, class Problem>
-Status check_planned_spec(const Spec& planned, const Problem& p) {
-  if (p.spec == planned) return {};
-  return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-}
-
-/// The candidates that all entries of an array are.
-template <class Entry, std::size_t n>
-std::array<const Entry*, n> pointers_to(const std::array<Entry, n>& entries) {
-  std::array<const Entry*, n> pointers{};
-  for (std::size_t i = 0; i < n; ++i) pointers[i] = &entries[i];
-  return pointers;
-}
+  static bool better(const RowPolicy& a, const RowPolicy& b, const Problem& p, const ArchFacts& facts) {
+    return better_policy(a, b, p.spec.x, rows_of(p), facts);
+  }
+};
 
 /// What must hold before an entry of this spec and policy is launched: the rules of `check`, and that it takes the
 /// rows.
@@ -158,6 +128,8 @@ Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem
 struct RowPolicies {
   std::array<RowPolicy, 20> list{};
   int count = 0;
+  constexpr const RowPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr std::size_t size() const { return count; }
 };
 
 /// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length

@@ -14,6 +14,7 @@ struct Around {
   int capacity = 0;  // tokens; 0: as the longest sequence needs
   int window = 0;
   bool sinks = false;
+  bool zero_scale = false;  // of V: outputs are zeros, whose sign is a bit, too
 };
 
 std::vector<std::int32_t> lengths_of(const std::vector<std::int32_t>& all, const std::vector<int>& who) {
@@ -37,6 +38,7 @@ class CallAround : public Call {
     set_q([&](int row, int head, int d) { return drawn('q', row / mtp, head, row % mtp, d); });
     set_k([&](int b, int h, int t, int d) { return drawn('k', b, h, t, d); });
     set_v([&](int b, int h, int t, int d) { return drawn('v', b, h, t, d); });
+    if (around.zero_scale) set_v_scale([](int, int, int) { return 0.0f; });
   }
 
  private:
@@ -93,6 +95,21 @@ TEST_CASE("batch-invariant: alone, among others and in a wider table a sequence 
     check_invariant(e, 2 * tile - 5, 0, true);
     check_invariant(e, tile + 1, tile + 20, true);
   });
+}
+
+TEST_CASE("batch-invariant: zeros have one sign, whether a call has one split or many") {
+  int seen = 0;
+  each_small_entry([&](const PagedAttentionEntry& e) {
+    if (e.spec.quant == QuantMode::none || e.policy.staged() || e.policy.balanced()) return;
+    ++seen;
+    const std::vector<std::int32_t> all{tile_of(e) - 1};
+    CallAround alone(e, all, {{0}, tile_of(e), 0, 0, false, true});
+    CallAround wide(e, all, {{0}, tile_of(e), 40 * tile_of(e), 0, false, true});
+    const Answer one = run(alone, e), many = run(wide, e);
+    CHECK(std::count(one.out.begin(), one.out.end(), 0) == std::ssize(one.out));
+    CHECK(same_bits(one, many));
+  });
+  CHECK((seen > 0 || too_slow_here()));
 }
 
 TEST_CASE("batch-invariant: with every feature too") {

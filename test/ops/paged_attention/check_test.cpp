@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Bad input: each a named status with a reason, and nothing written. And the empty inputs, which are good.
+// Bad input: each a named status with a reason, and nothing written. And the empty batch, which is good.
 #include <array>
 #include <limits>
 
@@ -9,6 +9,7 @@ namespace tilewave::test {
 namespace {
 
 constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+constexpr std::int64_t far = std::int64_t{1} << 62;
 constexpr std::int32_t int_max = std::numeric_limits<std::int32_t>::max();
 
 struct Wrong {
@@ -25,6 +26,9 @@ T* moved(T* p, int bytes) {
 
 using P = PagedAttentionProblem;
 using C = StatusCode;
+
+/// 32 GiB of K or V, which kernels count in 16 bytes.
+std::int64_t apart(const P& p) { return (std::int64_t{1} << 31) * p.spec.unit(); }
 
 constexpr std::array wrong_specs{
     Wrong{"head_size 0", C::unsupported_head_size, [](P& p) { p.spec.head_size = 0; }},
@@ -45,6 +49,8 @@ constexpr std::array wrong_specs{
     Wrong{"kv of a type without a name", C::unsupported_dtype, [](P& p) { p.spec.kv = static_cast<DType>(77); }},
     Wrong{"quant mode of the other kind", C::unsupported_quant_mode,
           [](P& p) { p.spec.quant = p.spec.quant == QuantMode::none ? QuantMode::per_token : QuantMode::none; }},
+    Wrong{"quant mode without a name", C::unsupported_quant_mode,
+          [](P& p) { p.spec.quant = static_cast<QuantMode>(9); }},
 };
 
 constexpr std::array wrong_extents{
@@ -63,6 +69,7 @@ constexpr std::array wrong_extents{
     Wrong{"block_size -16", C::unsupported_block_size, [](P& p) { p.block_size = -16; }},
     Wrong{"table_columns -1", C::bad_extent, [](P& p) { p.table_columns = -1; }},
     Wrong{"num_pages -1", C::bad_extent, [](P& p) { p.num_pages = -1; }},
+    Wrong{"num_pages left out", C::bad_extent, [](P& p) { p.num_pages = 0; }},
     Wrong{"2^31 tokens a sequence", C::bad_extent, [](P& p) { p.table_row_stride = p.table_columns = 1 << 27; }},
     Wrong{"2^31 output rows", C::bad_extent, [](P& p) { p.batch = 1 << 29; }},
     Wrong{"2^64 output rows", C::bad_extent,
@@ -71,6 +78,7 @@ constexpr std::array wrong_extents{
             p.num_kv_heads = 1;
             p.mtp = 8;
           }},
+    Wrong{"softmax_scale left out", C::bad_value, [](P& p) { p.softmax_scale = 0; }},
     Wrong{"softmax_scale NaN", C::bad_value, [](P& p) { p.softmax_scale = nan; }},
     Wrong{"softmax_scale inf", C::bad_value, [](P& p) { p.softmax_scale = inf; }},
     Wrong{"softmax_scale beyond f32 in log2 units", C::bad_value, [](P& p) { p.softmax_scale = 3e38f; }},
@@ -120,6 +128,30 @@ constexpr std::array wrong_tensors{
     Wrong{"out heads that overlap", C::bad_stride, [](P& p) { p.out_head_stride -= 24; }},
     Wrong{"out rows backwards", C::bad_stride, [](P& p) { p.out_row_stride = -p.out_row_stride; }},
     Wrong{"table rows that overlap", C::bad_stride, [](P& p) { p.table_row_stride = p.table_columns - 1; }},
+    // Multiples of which leave 64 bits, or any memory.
+    Wrong{"q rows 2^62 apart", C::bad_stride, [](P& p) { p.q_row_stride = far; }},
+    Wrong{"q heads -2^62 apart", C::bad_stride, [](P& p) { p.q_head_stride = -far; }},
+    Wrong{"k pages 2^62 apart", C::bad_stride, [](P& p) { p.k_strides.page = far; }},
+    Wrong{"k tokens 2^62 apart", C::bad_stride, [](P& p) { p.k_strides.token = far; }},
+    Wrong{"v pages 2^62 apart", C::bad_stride, [](P& p) { p.v_strides.page = far; }},
+    Wrong{"v dims 2^62 apart", C::bad_stride, [](P& p) { p.v_strides.dim = far; }},
+    Wrong{"out rows 2^62 apart", C::bad_stride, [](P& p) { p.out_row_stride = far; }},
+    Wrong{"out heads 2^61 apart, in rows 2^62 apart", C::bad_stride,
+          [](P& p) {
+            p.out_row_stride = far;
+            p.out_head_stride = far / 2;
+          }},
+    Wrong{"table rows 2^62 apart", C::bad_stride, [](P& p) { p.table_row_stride = far; }},
+    Wrong{"k pages 32 GiB apart", C::bad_stride, [](P& p) { p.k_strides.page = apart(p); }},
+    Wrong{"v units 32 GiB apart", C::bad_stride, [](P& p) { p.v_strides.unit = -apart(p); }},
+    Wrong{"more pages than there is memory", C::bad_stride, [](P& p) { p.num_pages = far; }},
+    Wrong{"out on q", C::bad_stride, [](P& p) { p.out = const_cast<void*>(p.q); }},
+    Wrong{"out in the middle of k", C::bad_stride,
+          [](P& p) { p.out = const_cast<char*>(moved(static_cast<const char*>(p.k), 64)); }},
+    Wrong{"lse on v", C::bad_stride, [](P& p) { p.lse = static_cast<float*>(const_cast<void*>(p.v)); }},
+    Wrong{"lse on out", C::bad_stride, [](P& p) { p.lse = static_cast<float*>(p.out); }},
+    Wrong{"lse on context_lengths", C::bad_stride,
+          [](P& p) { p.lse = reinterpret_cast<float*>(const_cast<std::int32_t*>(p.context_lengths)); }},
 };
 
 constexpr std::array wrong_scales{
@@ -132,6 +164,9 @@ constexpr std::array wrong_scales{
 constexpr std::array wrong_token_scales{
     Wrong{"scale pages in one place", C::bad_stride, [](P& p) { p.scale_page_stride = 0; }},
     Wrong{"scale heads in one place", C::bad_stride, [](P& p) { p.scale_head_stride = 0; }},
+    Wrong{"scale pages 8 GiB apart", C::bad_stride, [](P& p) { p.scale_page_stride = std::int64_t{1} << 31; }},
+    Wrong{"scale pages 2^62 apart", C::bad_stride, [](P& p) { p.scale_page_stride = far; }},
+    Wrong{"out on the scales", C::bad_stride, [](P& p) { p.out = const_cast<float*>(p.k_scale); }},
 };
 
 constexpr std::array wrong_workspaces{
@@ -272,93 +307,6 @@ TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
     bench::check_hip(hipDeviceSynchronize(), "waiting");
     CHECK(untouched(good));
   });
-}
-
-TEST_CASE("lengths of 0 and below give rows of 0 with lse -inf") {
-  each_entry([](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths{0, -1, 19, -1000, std::numeric_limits<std::int32_t>::min()};
-    PagedAttentionCase c = case_for(e, lengths);
-    c.mtp = 2;
-    Call call(c, lengths);
-    call.fill();
-    for (const int n : {1, 3}) {
-      CAPTURE(n);
-      const Answer answer = call.run(e, n);
-      int wrong = 0;
-      for (int row = 0; row < call.rows(); ++row)
-        for (int head = 0; head < c.num_q_heads; ++head) {
-          const bool empty = row / 2 != 2;
-          wrong += (answer.lse_at(row, head) == -inf) != empty;
-          for (int d = 0; d < c.head_size; ++d) wrong += (answer.at(row, head, d) == 0) != empty;
-        }
-      CHECK(wrong == 0);
-    }
-  });
-}
-
-TEST_CASE("lengths beyond the block table: a status on the host, NaN rows on the device, other rows right") {
-  each_entry([](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths{40, 33, 48};
-    PagedAttentionCase c = case_for(e, lengths);
-    c.mtp = 2;
-    Call call(c, lengths);
-    call.fill();
-    const reference::PagedAttentionResult expected = call.expected();
-    CHECK(paged_attention_check_lengths(call.p, call.lengths.data()).ok());
-    call.lengths[1] = GENERATE(49, 4096, int_max);
-    const Status status = paged_attention_check_lengths(call.p, call.lengths.data());
-    CHECK(status.code == StatusCode::length_beyond_block_table);
-    CHECK(std::string(status.reason) != "");
-    for (const int n : {1, 3}) {
-      CAPTURE(n, call.lengths[1]);
-      const Answer answer = call.run(e, n);  // the table ends at a guard page
-      int wrong = 0;
-      for (int row = 2; row < 4; ++row)
-        for (int head = 0; head < c.num_q_heads; ++head) {
-          wrong += !std::isnan(answer.lse_at(row, head));
-          for (int d = 0; d < c.head_size; ++d) wrong += !std::isnan(answer.at(row, head, d));
-        }
-      CHECK(wrong == 0);
-      for (const int b : {0, 2}) {
-        for (int i = b * 2 * c.num_q_heads; i < (b * 2 + 2) * c.num_q_heads; ++i)
-          wrong += !(std::abs(answer.lse[i] - expected.lse[i]) < 1e-3);
-      }
-      CHECK(wrong == 0);
-    }
-  });
-}
-
-TEST_CASE("a block table without columns: empty sequences are fine, others are beyond it") {
-  each_small_entry([](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths{1, 1};
-    Call call(case_for(e, lengths), lengths);
-    call.fill();
-    call.p.table_columns = 0;
-    call.lengths = {0, 1};
-    for (const int n : {1, 3}) {
-      CAPTURE(n);
-      const Answer answer = call.run(e, n);
-      CHECK(answer.at(0, 0, 0) == 0);
-      CHECK(answer.lse_at(0, 0) == -inf);
-      CHECK(std::isnan(answer.at(1, 0, 0)));
-      CHECK(std::isnan(answer.lse_at(1, 0)));
-    }
-  });
-}
-
-TEST_CASE("lengths are checked on the host one by one") {
-  PagedAttentionProblem p;
-  p.batch = 3;
-  p.block_size = 16;
-  p.table_columns = 4;
-  const auto check = [&](std::vector<std::int32_t> lengths) {
-    return paged_attention_check_lengths(p, lengths.data()).code;
-  };
-  CHECK(check({0, 1, 64}) == StatusCode::ok);
-  CHECK(check({0, 1, 65}) == StatusCode::length_beyond_block_table);
-  CHECK(check({int_max, 1, 2}) == StatusCode::length_beyond_block_table);
-  CHECK(check({0, -1, 64}) == StatusCode::bad_value);
-  CHECK(paged_attention_check_lengths(p, nullptr).code == StatusCode::null_pointer);
 }
 
 }  // namespace

@@ -156,5 +156,37 @@ TEST_CASE("the order of sequences in a batch does not matter, to the last bit, w
   });
 }
 
+TEST_CASE("a NaN or an infinity in K reaches the queries that see its token, and no other") {
+  constexpr int mtp = 3, seen_by = 1;  // the last query of one sequence, and of no other
+  each_small_entry([](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths{tile_of(e) + 7, 2 * tile_of(e) + 3, 40};
+    PagedAttentionCase c = case_for(e, lengths);
+    c.mtp = mtp;
+    const auto run_with = [&](float last) {
+      Call call(c, lengths);
+      fill_by_token(call, c.num_kv_heads);
+      call.set_k([&](int b, int h, int t, int d) {
+        return b == seen_by && t == lengths[b] - 1 && d < 2 ? last : d == 0 ? 0.0f : drawn('k', b, h, t, d);
+      });
+      return call.run(e, 2);
+    };
+    const Answer clean = run_with(1);
+    for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      const Answer answer = run_with(bad);  // fp8 has no infinity, and makes its largest value of it
+      int wrong = 0;
+      for (int row = 0; row < std::ssize(lengths) * mtp; ++row)
+        for (int head = 0; head < c.num_q_heads; ++head)
+          for (int d = 0; d < c.head_size; ++d) {
+            const float got = answer.at(row, head, d), wanted = clean.at(row, head, d);
+            const bool sees = row == seen_by * mtp + mtp - 1;
+            if (sees && (std::isnan(bad) || !is_fp8(e.spec.kv))) wrong += !std::isnan(got);
+            if (!sees) wrong += !(std::abs(got - wanted) < 0.02f);
+          }
+      CAPTURE(bad);
+      CHECK(wrong == 0);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace tilewave::test

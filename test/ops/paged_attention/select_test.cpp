@@ -7,9 +7,11 @@
 namespace tilewave::test {
 namespace {
 
-/// A valid problem of a spec; selection does not look at the tensors.
+/// A valid problem of a spec; selection does not look into the tensors.
 PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int group, int mtp, std::int64_t context) {
-  alignas(16) static std::byte somewhere[16];
+  const auto somewhere = [](std::uintptr_t i) {
+    return reinterpret_cast<float*>(i << 48);
+  };  // each far from the others
   PagedAttentionCase c;
   c.kv = spec.kv;
   c.quant = spec.quant;
@@ -20,9 +22,14 @@ PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int 
   c.mtp = mtp;
   c.context_length = static_cast<int>(context);
   PagedAttentionProblem p = bench::shape_of(c);
-  p.q = p.k = p.v = p.out = somewhere;
-  p.k_scale = p.v_scale = reinterpret_cast<const float*>(somewhere);
-  p.block_table = p.context_lengths = reinterpret_cast<const std::int32_t*>(somewhere);
+  p.q = somewhere(1);
+  p.k = somewhere(2);
+  p.v = somewhere(3);
+  p.out = somewhere(4);
+  p.k_scale = somewhere(5);
+  p.v_scale = somewhere(6);
+  p.block_table = reinterpret_cast<const std::int32_t*>(somewhere(7));
+  p.context_lengths = reinterpret_cast<const std::int32_t*>(somewhere(8));
   return p;
 }
 
@@ -102,6 +109,65 @@ TEST_CASE("without a candidate of the spec there is no matching entry") {
   });
 }
 
+TEST_CASE("a candidate of the spec alone is not enough: what is missing, or too much, is named") {
+  each_arch([](const PagedAttentionEntry& e) {
+    const PagedAttentionEntry* const only[] = {&e};
+    PagedAttentionPlan plan;
+    PagedAttentionProblem p = problem_of(e.spec, 4, 8, 1, 4096);
+    p.balanced = true;
+    const Status status = paged_attention_select(p, only, facts_of(e.arch), plan);
+    CHECK(status.code == StatusCode::no_matching_entry);
+    CHECK(std::string(status.reason).find("no balanced entry") == 0);
+    const PagedAttentionProblem many = problem_of(e.spec, 1 << 25, 1, 1, 16);
+    const Status refused = paged_attention_select(many, only, facts_of(e.arch), plan);
+    CHECK(refused.code == StatusCode::bad_extent);
+    CHECK(refused.code == e.launch(many, 1, {}).code);  // before anything is queued
+    CHECK(plan.entry == nullptr);
+    // As many blocks as one launch has lanes for, and one more sequence.
+    const int lanes = e.policy.block_waves() * facts_of(e.arch).wave_lanes, most = static_cast<int>(0xffffffff / lanes);
+    CHECK(paged_attention_select(problem_of(e.spec, most, 1, 1, 16), only, facts_of(e.arch), plan).ok());
+    CHECK_FALSE(paged_attention_select(problem_of(e.spec, most + 1, 1, 1, 16), only, facts_of(e.arch), plan).ok());
+  });
+}
+
+TEST_CASE("explain has a verdict for every candidate of the spec, and for what there is none of") {
+  if (too_slow_here()) return;
+  for (const ArchId arch : archs())
+    for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
+      CAPTURE(name_of(spec));
+      const ArchFacts& facts = facts_of(arch);
+      PagedAttentionProblem p = problem_of(spec, 4, 8, 1, 4096);
+      p.v_strides = packed_value_strides(spec, 1, 64, false);  // V plain, which no staged entry takes
+      std::vector<PagedAttentionVerdict> verdicts(64);
+      verdicts.resize(paged_attention_explain(p, all_paged_attention_entries(), facts, verdicts));
+      std::size_t of_spec = 0;
+      each_entry([&](const PagedAttentionEntry& e) { of_spec += e.arch == arch && e.spec == spec; });
+      const bool has_staged = paged_attention_has_staged(arch, spec).ok();
+      REQUIRE(verdicts.size() == of_spec + !has_staged);
+      for (const PagedAttentionVerdict& v : verdicts) {
+        CHECK(v.status.ok() == (v.entry != nullptr && !v.entry->policy.staged()));
+        CHECK((std::string(v.status.reason) == "") == v.status.ok());
+      }
+      CHECK((verdicts.back().entry == nullptr) == !has_staged);
+      PagedAttentionPlan plan;
+      REQUIRE(paged_attention_select(p, all_paged_attention_entries(), facts, plan).ok());
+      CHECK(std::any_of(verdicts.begin(), verdicts.end(),
+                        [&](const auto& v) { return v.entry == plan.entry && v.status.ok(); }));
+      p.balanced = true;
+      CHECK(paged_attention_explain(p, all_paged_attention_entries(), facts, verdicts) == verdicts.size());
+      for (const PagedAttentionVerdict& v : verdicts)
+        CHECK(v.status.ok() == (v.entry != nullptr && v.entry->policy.balanced() && !v.entry->policy.staged()));
+      // A span that is too short is filled; nothing is written behind it. A bad problem is one verdict.
+      PagedAttentionVerdict two[] = {{}, {nullptr, {StatusCode::ok, "mine"}}};
+      CHECK(paged_attention_explain(p, all_paged_attention_entries(), facts, std::span(two).first(1)) ==
+            verdicts.size());
+      CHECK(std::string(two[1].status.reason) == "mine");
+      p.block_size = 8;
+      CHECK(paged_attention_explain(p, all_paged_attention_entries(), facts, two) == 1);
+      CHECK(two[0].status.code == StatusCode::unsupported_block_size);
+    }
+}
+
 TEST_CASE("select gives a balanced entry where it is asked for, and no staged one where a layout forbids it") {
   if (too_slow_here()) return;
   for (const ArchId arch : archs())
@@ -163,7 +229,7 @@ TEST_CASE("splits depend on capacities only, fill the chip and never exceed the 
     CHECK(splits(1, 131072) > 8);
     CHECK(splits(1, 131072) <= max_splits);
     CHECK(splits(1, tile_of(e)) == 1);
-    CHECK(splits(100 * facts.compute_units, 65536) == 1);  // the batch fills the chip many times over
+    CHECK(splits(300 * facts.compute_units, 65536) == 1);  // the batch fills the chip many times over
     CHECK(splits(1, 131072, 16) <= 2);                     // a window leaves at most two tiles
     CHECK(splits(1, 131072, std::numeric_limits<std::int32_t>::max()) == splits(1, 131072));
     PagedAttentionProblem p = problem_of(e.spec, 1, 8, 1, 0);
@@ -182,16 +248,27 @@ TEST_CASE("workspace: an output and an lse in f32 for every row and split, nothi
   });
 }
 
-TEST_CASE("workspace: two parts a block of a balanced launch, nothing for clusters") {
+TEST_CASE("workspace: two parts a block of a balanced launch, of no more blocks than stages, nothing for clusters") {
   each_entry([](const PagedAttentionEntry& e) {
-    const PagedAttentionProblem small = problem_of(e.spec, 1, 8, 1, 64), large = problem_of(e.spec, 300, 8, 4, 9999);
-    const std::size_t bytes = paged_attention_workspace_size(small, PagedAttentionPlan{&e, 1});
-    CHECK(paged_attention_workspace_size(large, PagedAttentionPlan{&e, 1}) == bytes);
-    const std::size_t parts = std::size_t{2} * facts_of(e.arch).compute_units * e.policy.block_rows();
-    if (e.policy.balanced()) CHECK(bytes % (parts * (e.spec.head_size + 1) * 4) == 0);
-    CHECK((bytes > 0) == e.policy.balanced());
+    const int tile = tile_of(e), stages = (192 + tile - 1) / tile;
+    const PagedAttentionProblem small = problem_of(e.spec, 2, 8, 1, 192), large = problem_of(e.spec, 300, 8, 4, 9999);
+    const auto bytes = [&](const PagedAttentionProblem& p) {
+      return paged_attention_workspace_size(p, PagedAttentionPlan{&e, 1});
+    };
+    const auto parts = [&](std::int64_t blocks) {
+      return std::size_t(2 * blocks) * e.policy.block_rows() * (e.spec.head_size + 1) * 4;
+    };
+    if (e.policy.balanced()) {
+      CHECK(bytes(small) == parts(2 * stages));
+      CHECK(bytes(large) == parts(paged_attention_workers(e.policy, facts_of(e.arch))));
+      PagedAttentionProblem window = small;  // which may begin inside a stage
+      window.sliding_window = 1;
+      CHECK(bytes(window) == parts(2 * std::min(2, stages)));
+    } else {
+      CHECK(bytes(large) == 0);
+    }
     if (e.policy.staged())
-      CHECK(paged_attention_workspace_size(large, PagedAttentionPlan{&e, splits_for(e, 8)}) == bytes);
+      CHECK(paged_attention_workspace_size(large, PagedAttentionPlan{&e, splits_for(e, 8)}) == bytes(large));
   });
 }
 

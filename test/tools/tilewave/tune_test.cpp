@@ -14,7 +14,7 @@ using tilewave::test::status_of;
 
 const std::string tried =
     "name,mtp,batch_size,lanes,vec,us,err\na,1,1,64,8,10,0\nb,1,1,128,8,20,0\nc,1,2,64,8,40,0\nd,1,2,128,8,20,0\n"
-    "e,1,2,256,8,1,1\nf,2,1,64,8,5,1\n";
+    "e,1,2,256,8,1,1\nf,2,1,64,8,5,1\ng,1,1,256,8,1,1\n";
 }  // namespace
 
 TEST_CASE("the best policy of a class is the one that loses least over all its configs") {
@@ -24,7 +24,8 @@ TEST_CASE("the best policy of a class is the one that loses least over all its c
   CHECK_FALSE(t.configs[1].tried.back().right);
   REQUIRE(t.classes.size() == 2);
   CHECK(t.classes[0].loss == Approx(std::sqrt(2.0)));
-  CHECK(t.classes[0].wrong == 1);
+  CHECK(t.classes[0].wrong == 2);
+  CHECK(t.classes[0].policy != "lanes=256 vec=8");
   CHECK(t.classes[1].policy.empty());  // nothing right was tried
   const Csv selected = parse_csv("mtp,batch_size,lanes,vec,us,err\n1,1,128,8,20,0\n1,2,128,8,20,0\n", "s");
   CHECK(*judge_tuning(parse_csv(tried, "t"), &selected, {"mtp"}).classes[0].selected_loss == Approx(std::sqrt(2.0)));

@@ -76,6 +76,10 @@ struct Lanes {
   }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __builtin_amdgcn_ballot_w64(predicate) != 0; }
 
+  TILEWAVE_DEVICE static float subtract(float a, float b) {
+#pragma clang fp contract(off)
+    return a - b;
+  }
   TILEWAVE_DEVICE static float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
   TILEWAVE_DEVICE static float log2(float x) { return __builtin_amdgcn_logf(x); }
 

@@ -17,6 +17,7 @@ struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr AtomFacts atom = gfx942_atom;
 };
 static_assert(tilewave::LdsBackend<Backend>);
+static_assert(tilewave::Fp8AtomBackend<Backend>);
 
 }  // namespace tilewave::gfx942
 

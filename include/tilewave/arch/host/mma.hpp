@@ -20,15 +20,17 @@ namespace detail {
 
 /// Where each lane's elements lie in the dense tile of a wave:
 ///   rows_side [rows, k], kv_side [k, kv] (transposed: the inner loop runs along kv), acc [rows, kv], all f32.
-template <ArchId Id>
+template <ArchId Id, bool fp8 = false>
 struct DenseTile {
-  static constexpr AtomFacts A = atom_of(Id);
+  static constexpr bool of_fp8 = fp8;
+  static constexpr AtomFacts A = fp8 ? gfx942_fp8_atom : atom_of(Id);
   static constexpr int rows_per_operand = A.rows_per_lane * A.k_per_lane;
   static constexpr int acc_per_lane = A.rows_per_lane * A.kv_per_lane;
-  static constexpr int rows_begin = 0;
-  static constexpr int kv_begin = A.rows * A.k;
-  static constexpr int acc_begin = kv_begin + A.k * A.kv;
-  static constexpr int size = acc_begin + A.rows * A.kv;
+  // Sums lie in the same place for all types: a lane may take its own when another has begun the next product.
+  static constexpr int acc_begin = 0;
+  static constexpr int rows_begin = A.rows * A.kv;
+  static constexpr int kv_begin = rows_begin + A.rows * A.k;
+  static constexpr int size = kv_begin + A.k * A.kv;
 
   template <int N>
   using Table = std::array<std::array<std::uint16_t, N>, A.lanes>;
@@ -80,17 +82,29 @@ TILEWAVE_HOST_UNTRACKED inline void spread(DType type, float* tile, const std::a
   }
 }
 
-template <ArchId Id, class KvOperand, class RowsOperand, class Accumulator>
+/// The same of fp8, four in a word.
+template <int N>
+TILEWAVE_HOST_UNTRACKED inline void spread_fp8(DType type, float* tile, const std::array<std::uint16_t, N>& at,
+                                               const Vec<std::uint32_t, N / 4>& words) {
+  for (int i = 0; i < N; ++i) tile[at[i]] = fp8_to_f32(type, static_cast<std::uint8_t>(words[i / 4] >> 8 * (i % 4)));
+}
+
+/// Dense: the DenseTile of the operands' type.
+template <class Dense, class KvOperand, class RowsOperand, class Accumulator>
 TILEWAVE_HOST_UNTRACKED inline void wave_mma(DType type, const KvOperand& kv, const RowsOperand& rows, Accumulator& acc,
                                              Where where) {
-  using Dense = DenseTile<Id>;
   static_assert(Dense::size * sizeof(float) <= sizeof(Wave::tile));
   Lane& self = *current_lane;
   float* const tile = self.wave->tile;
   const int lane = self.index;
   const auto& acc_at = Dense::acc_at[lane];
-  spread<Dense::rows_per_operand>(type, tile, Dense::rows_at[lane], rows);
-  spread<Dense::A.k_per_lane>(type, tile, Dense::kv_at[lane], kv);
+  if constexpr (Dense::of_fp8) {
+    spread_fp8<Dense::rows_per_operand>(type, tile, Dense::rows_at[lane], rows);
+    spread_fp8<Dense::A.k_per_lane>(type, tile, Dense::kv_at[lane], kv);
+  } else {
+    spread<Dense::rows_per_operand>(type, tile, Dense::rows_at[lane], rows);
+    spread<Dense::A.k_per_lane>(type, tile, Dense::kv_at[lane], kv);
+  }
   for (int i = 0; i < Dense::acc_per_lane; ++i) tile[acc_at[i]] = acc[i];
   if (meet(self, {CollectiveKind::mma, Dense::A.k, where})) {
     multiply_dense<Dense::A.rows, Dense::A.kv, Dense::A.k>(tile + Dense::rows_begin, tile + Dense::kv_begin,
@@ -112,12 +126,18 @@ struct Mma : AtomRegisters<atom_of(Id).k_per_lane, atom_of(Id).rows_per_lane, at
 
   /// The chained atom of arch/atom.hpp on bf16 operands, f32 sums in ascending k on top of acc. Denormals are kept.
   static Accumulator mma(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
-    detail::wave_mma<Id>(DType::bf16, kv, rows, acc, where);
+    detail::wave_mma<detail::DenseTile<Id>>(DType::bf16, kv, rows, acc, where);
     return acc;
   }
   /// The same on f16 operands.
   static Accumulator mma_f16(const KvOperand& kv, const RowsOperand& rows, Accumulator acc, Where where = {}) {
-    detail::wave_mma<Id>(DType::f16, kv, rows, acc, where);
+    detail::wave_mma<detail::DenseTile<Id>>(DType::f16, kv, rows, acc, where);
+    return acc;
+  }
+  /// The same on fp8 operands of gfx942, by the maps of its fp8 atom.
+  static Accumulator mma_fp8(const KvOperand& kv, const RowsOperand& rows, Accumulator acc,
+                             Where where = {}) requires(Id == ArchId::gfx942) {
+    detail::wave_mma<detail::DenseTile<Id, true>>(facts_of(Id).fp8, kv, rows, acc, where);
     return acc;
   }
 };

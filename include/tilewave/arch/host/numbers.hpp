@@ -19,6 +19,10 @@ template <DType Fp8>
 struct Numbers {
   static_assert(is_fp8(Fp8));
 
+  static float subtract(float a, float b) {
+    asm("" : "+m"(a), "+m"(b));  // a product contracted into it would differ from room to room
+    return a - b;
+  }
   static float exp2(float x) { return std::exp2(x); }
   static float log2(float x) { return std::log2(x); }
   static float rsqrt(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }

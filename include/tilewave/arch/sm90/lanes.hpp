@@ -79,6 +79,7 @@ struct Lanes {
   }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
+  TILEWAVE_DEVICE static float subtract(float a, float b) { return __fsub_rn(a, b); }
   TILEWAVE_DEVICE static float exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -2,14 +2,11 @@
 // One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
 #pragma once
 
-#include <utility>
-
 #include "tilewave/ops/norm/launch.hpp"
 #include "tilewave/ops/norm/policy.hpp"
+#include "tilewave/tile/registry.hpp"
 
 namespace tilewave {
-
-using NormEntry = RowEntry<NormSpec, NormProblem>;
 
 /// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others,
 /// with every type, weight, output and kind. Benchmarks time 16. wide_specs.hpp has other combinations of these.
@@ -35,28 +32,26 @@ constexpr std::array<NormSpec, 20> norm_specs(ArchId arch) {
   return specs;
 }
 
-/// All entries of one spec on one backend.
-template <class B, NormSpec S>
-inline constexpr auto norm_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  constexpr RowPolicies policies = norm_policies(B::facts.id, S);
-  return std::array{NormEntry{B::facts.id, B::emulated, S, policies.list[i], &norm_launch<B, S, policies.list[i]>,
-                              sizeof(typename Norm<B, S, policies.list[i]>::Shared)}...};
-}
-(std::make_index_sequence<norm_policies(B::facts.id, S).count>{});
+struct NormRegistry : RowRegistry<NormSpec, NormProblem, norm_aligned> {
+  static constexpr auto check = norm_check;
+  static constexpr auto policies = norm_policies;
+  template <class B, NormSpec S, RowPolicy P>
+  static constexpr auto launch() {
+    return &norm_launch<B, S, P>;
+  }
+  template <class B, NormSpec S, RowPolicy P>
+  static constexpr int lds_bytes() {
+    return sizeof(typename Norm<B, S, P>::Shared);
+  }
+};
 
-/// Pick the entry for a problem: the candidate of its spec that suits the rows best (better_policy).
-/// Errors, with a null entry: those of norm_check, or no_matching_entry.
-inline Status norm_select(const NormProblem& p, std::span<const NormEntry* const> candidates, const ArchFacts& facts,
-                          const NormEntry*& entry) {
-  return select_row_entry(p, candidates, facts, norm_check, norm_aligned, entry);
-}
+using NormEntry = OpEntry<NormRegistry>;
 
-/// The entry for a problem on backend B for the one spec S that the caller compiles in.
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, NormSpec S>
-Status norm_plan(const NormProblem& p, const NormEntry*& entry) {
-  entry = nullptr;
-  if (Status s = check_planned_spec(S, p); !s.ok()) return s;
-  return norm_select(p, pointers_to(norm_entries<B, S>), B::facts, entry);
-}
+inline constexpr auto& norm_entries = op_entries<NormRegistry, B, S>;
+inline constexpr auto norm_select = select_entry<NormRegistry>;
+template <class B, NormSpec S>
+inline constexpr auto norm_plan = plan_entry<NormRegistry, B, S>;
 
 }  // namespace tilewave

@@ -20,6 +20,8 @@ inline constexpr int max_splits = 128;
 inline constexpr int max_staged_splits = 8;
 /// Lanes of a block that combines the parts of a balanced launch.
 inline constexpr int paged_attention_combine_threads = 256;
+/// Waves of a block that combines the splits of rows, a row each.
+inline constexpr int paged_attention_combine_waves_of_block = 4;
 /// Most query tokens of a sequence in one call.
 inline constexpr int max_mtp = 8;
 
@@ -81,6 +83,10 @@ struct PagedAttentionArgs {
 
   const std::int32_t* stage_starts;  // of a balanced launch, in stages before each sequence; may be null
   FastDiv combine_waves;             // waves that share a row there: 1, or all of a block
+
+  // The strides that a lane multiplies in its loop, in 16 bytes, so that 32 bits hold them: one operation a product. Of
+  // V that of a token, or where dim_major of a unit; of scales in elements.
+  std::int32_t k_page_step, k_token_step, v_page_step, v_token_step, scale_page_step;
 };
 static_assert(offsetof(PagedAttentionArgs, block_table) == 48);
 
@@ -127,7 +133,7 @@ constexpr int paged_attention_fixed_splits(const PagedAttentionProblem& p, const
       min_of<std::int64_t>(max_splits, ceil_div<std::int64_t>(tiles, paged_attention_split_tiles(p, policy))));
 }
 
-/// Blocks of a balanced launch: as many as the chip holds at a time.
+/// Blocks that the chip holds at a time: most of a balanced launch.
 constexpr std::int32_t paged_attention_workers(const PagedAttentionPolicy& policy, const ArchFacts& facts) {
   return facts.compute_units * policy.blocks_per_cu(facts);
 }
@@ -148,6 +154,17 @@ inline std::int64_t paged_attention_grid(const PagedAttentionProblem& p, const P
   return std::int64_t{1} * p.batch * p.num_kv_heads * ceil_div(rows, policy.block_rows()) * num_splits;
 }
 
+/// Blocks of a balanced launch: those that the chip holds, but no more than there are stages in the longest batch that
+/// the block table can hold. A window may begin inside a stage.
+inline std::int32_t paged_attention_workers(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                            const ArchFacts& facts) {
+  const std::int64_t stage = policy.block_tokens(p.spec);
+  const std::int64_t capacity = std::int64_t{p.table_columns} * p.block_size;
+  const std::int64_t tokens = min_of(capacity, paged_attention_attended(p) + (p.sliding_window > 0 ? stage - 1 : 0));
+  const std::int64_t items = paged_attention_grid(p, policy, 1), chip = paged_attention_workers(policy, facts);
+  return static_cast<std::int32_t>(max_of<std::int64_t>(1, min_of(chip, items * ceil_div(tokens, stage))));
+}
+
 /// Workspace bytes for a number of equal parts: partial outputs and their lse, nothing for one part.
 constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, int num_splits) {
   if (num_splits <= 1) return 0;
@@ -156,13 +173,19 @@ constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem
 }
 
 /// Workspace bytes of an entry: partial outputs and their lse, where a second launch combines them.
-constexpr std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
-                                                     const ArchFacts& facts, int num_splits) {
+inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                                  const ArchFacts& facts, int num_splits) {
   if (policy.balanced()) {
-    const std::size_t partials = std::size_t{2} * paged_attention_workers(policy, facts) * policy.block_rows();
+    const std::size_t partials = std::size_t{2} * paged_attention_workers(p, policy, facts) * policy.block_rows();
     return partials * (p.spec.head_size + 1) * sizeof(float);
   }
   return policy.staged() ? 0 : paged_attention_workspace_size(p, num_splits);
+}
+
+/// Waves that share a row in the combine of a balanced launch: with few rows there are many parts to each.
+constexpr std::int32_t paged_attention_combine_waves(const PagedAttentionProblem& p, const ArchFacts& facts) {
+  const std::int64_t rows = std::int64_t{1} * p.batch * p.mtp * p.num_q_heads;
+  return rows <= 2 * facts.compute_units ? paged_attention_combine_threads / facts.wave_lanes : 1;
 }
 
 /// How a staged launch copies KV: segments, tokens that lie together in a page and in a stage, each in pieces that are
@@ -243,6 +266,12 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.scale_page_stride = p.scale_page_stride;
   a.scale_head_stride = p.scale_head_stride;
   a.table_row_stride = p.table_row_stride;
+  const auto step = [&](std::int64_t stride) { return static_cast<std::int32_t>(stride / p.spec.unit()); };
+  a.k_page_step = step(p.k_strides.page);
+  a.k_token_step = step(p.k_strides.token);
+  a.v_page_step = step(p.v_strides.page);
+  a.v_token_step = step(p.spec.values == ValueLayout::token_major ? p.v_strides.token : p.v_strides.unit);
+  a.scale_page_step = static_cast<std::int32_t>(p.scale_page_stride);
   const std::int32_t group = p.num_q_heads / p.num_kv_heads;
   a.rows = p.mtp * group;
   a.block_size = FastDiv::by(p.block_size);
@@ -257,10 +286,8 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
   a.cap_log2 = p.soft_cap * log2_e;
   a.batch = p.batch;
   a.table_columns = p.table_columns;
-  a.workers = paged_attention_workers(policy, facts);
-  // With few rows there are many parts to each.
-  const bool few_rows = a.output_rows <= 2 * facts.compute_units;
-  a.combine_waves = FastDiv::by(few_rows ? paged_attention_combine_threads / facts.wave_lanes : 1);
+  a.workers = paged_attention_workers(p, policy, facts);
+  a.combine_waves = FastDiv::by(paged_attention_combine_waves(p, facts));
   a.cluster = policy.staged() && !policy.balanced() ? num_splits : 1;
   if (policy.staged()) {
     const PagedAttentionCopies copies = paged_attention_copies(p, policy);

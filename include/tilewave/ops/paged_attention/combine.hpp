@@ -16,7 +16,7 @@ struct PagedAttentionCombine {
   using Args = PagedAttentionArgs;
   struct Shared {};
 
-  static constexpr int lanes = B::facts.wave_lanes, waves = 4;
+  static constexpr int lanes = B::facts.wave_lanes, waves = paged_attention_combine_waves_of_block;
   static constexpr int block_threads = waves * lanes;
   static constexpr int waves_per_simd = 2;
   static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access

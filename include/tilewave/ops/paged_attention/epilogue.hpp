@@ -91,18 +91,18 @@ struct PagedAttentionEpilogue {
       const auto query = query_row(a, at, row);
       const std::int64_t lse_at = query.out_row * a.num_q_heads + query.head;
       const float sum = at.beyond_table ? __builtin_nanf("") : s.row_sum[t][r];
-      float scale = sum == 0.0f ? 0.0f : v_scale / sum;
+      const float scale = sum == 0.0f ? 0.0f : v_scale / sum;
       float lse = sum == 0.0f ? L::minus_infinity : (s.row_max[t][r] + B::log2(sum)) * ln_2;
       if (at.slot < 0) {
+        float share = 1.0f;
         if (a.sinks != nullptr) {  // as combine does it, to the bit
           const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + query.head));
-          L::scale_row(s, t, r, scale);
-          scale = joined.share;
+          share = joined.share;
           lse = joined.lse;
         }
         auto* to =
             static_cast<std::uint16_t*>(a.out) + query.out_row * a.out_row_stride + query.head * a.out_head_stride;
-        write_out(s, t, r, scale, to + column);
+        write_out(s, t, r, scale, share, to + column);
         if (a.lse != nullptr && column == 0) B::store(a.lse + lse_at, lse);
       } else {
         const std::int32_t in_group = row - at.first_row + at.wave_row * L::row_tiles * L::atom_rows;
@@ -114,14 +114,17 @@ struct PagedAttentionEpilogue {
     });
   }
 
-  TILEWAVE_DEVICE static void write_out(const State& s, int t, int r, float scale, std::uint16_t* to) {
+  TILEWAVE_DEVICE static void write_out(const State& s, int t, int r, float scale, float share, std::uint16_t* to) {
     constexpr int piece = min_of(8, int{L::Values::run});
+    // Combine adds partial results to 0, which makes +0 of -0, as taking -0 away does.
+    const auto value = [&](int block, int n) {
+      return B::subtract(L::out_value(s, t, r, block, n) * scale, -0.0f) * share;
+    };
     L::template each_piece<piece>([&](int block, int n) {
       Vec<std::uint32_t, piece / 2> words;
       TILEWAVE_UNROLL
       for (int w = 0; w < piece / 2; ++w) {
-        words[w] = L::round_out(L::out_value(s, t, r, block, n + 2 * w) * scale,
-                                L::out_value(s, t, r, block, n + 2 * w + 1) * scale);
+        words[w] = L::round_out(value(block, n + 2 * w), value(block, n + 2 * w + 1));
       }
       B::store(reinterpret_cast<decltype(words)*>(to + block * L::Values::block_dims + n), words);
     });

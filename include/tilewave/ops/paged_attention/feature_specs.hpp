@@ -42,9 +42,10 @@ constexpr std::array<PagedAttentionSpec, 2> paged_attention_native_specs(ArchId 
 template <class B, PagedAttentionSpec S>
 inline constexpr auto& paged_attention_native_entries = paged_attention_entries<B, S>;
 
-/// The entries of a spec under the name that the generated list of features looks for.
+/// One entry of a spec, under the name that the generated list of features looks for.
 template <class B, PagedAttentionSpec S>
-inline constexpr auto& paged_attention_feature_entries = paged_attention_entries<B, S>;
+inline constexpr std::array<PagedAttentionEntry, 1> paged_attention_feature_entries{
+    paged_attention_entry<B, S, paged_attention_other_policy(B::facts.id, S)>};
 
 /// Head sizes, each of which paged_attention_wide_entries has in every combination of types, scales and layouts.
 constexpr std::array<int, std::size(paged_attention_head_sizes)> paged_attention_wide_specs(ArchId) {

@@ -10,6 +10,7 @@
 #include "tilewave/ops/paged_attention/epilogue.hpp"
 #include "tilewave/ops/paged_attention/layout.hpp"
 #include "tilewave/ops/paged_attention/online_softmax.hpp"
+#include "tilewave/ops/paged_attention/split_query.hpp"
 #include "tilewave/ops/paged_attention/work.hpp"
 
 namespace tilewave {
@@ -104,6 +105,7 @@ struct PagedAttentionDecode {
         L::begin_row(a, at, s, t, r, row);
         load_q_row(a, at, lane, row, r, q);
       }
+      if constexpr (L::fp8_keys) s.q_scale[t][0] = SplitQuery<L>::run(q);
       TILEWAVE_UNROLL
       for (int i = 0; i < L::q_operands; ++i) {
         if constexpr (P.q_shared) {
@@ -199,6 +201,14 @@ struct PagedAttentionDecode {
                                            s.ring[(u * L::slices_per_tile + slice) % L::stages]);
   }
 
+  /// As words of q's type; nothing where they are multiplied as they are stored.
+  TILEWAVE_DEVICE static auto widened_keys(const Chunk& keys) {
+    if constexpr (L::fp8_keys)
+      return Vec<std::uint32_t, 1>{};
+    else
+      return widen<B, S, S.q>(keys);
+  }
+
   /// scores[row][token] += Q[row][d] K[token][d] over the head dimensions of one slice.
   template <int slice>
   TILEWAVE_DEVICE static void multiply_k(const Place& at, const State& s, const Shared& shared, const Ring& ring,
@@ -206,7 +216,7 @@ struct PagedAttentionDecode {
     TILEWAVE_UNROLL
     for (int i = 0; i < L::k_slice_chunks; ++i) {
       const int chunk = slice * L::k_slice_chunks + i, u = chunk / L::score_tiles, tile = chunk % L::score_tiles;
-      const auto words = widen<B, S, S.q>(ring[i]);
+      const auto words = widened_keys(ring[i]);
       TILEWAVE_UNROLL
       for (int step = 0; step < L::steps; ++step) {
         TILEWAVE_UNROLL
@@ -217,7 +227,11 @@ struct PagedAttentionDecode {
           } else {
             q = s.q[t][u * L::steps + step];
           }
-          scores[t][tile] = mma_of<B, S.q>(L::operand(words, step), q, scores[t][tile]);
+          if constexpr (L::fp8_keys) {
+            scores[t][tile] = B::mma_fp8(SplitQuery<L>::keys(ring[i], step), q, scores[t][tile]);
+          } else {
+            scores[t][tile] = mma_of<B, S.q>(L::operand(words, step), q, scores[t][tile]);
+          }
         }
       }
       if (i % 2 == 1) B::sched_fence();  // hoisting every widen would cost the registers the ring needs

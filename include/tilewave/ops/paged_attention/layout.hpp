@@ -45,6 +45,8 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   static constexpr bool stream = P.waves.rows == 1;  // otherwise other waves re-read it
 
   static constexpr int q_operands = k_units * steps;  // per row tile
+  // Where the room multiplies fp8, K goes into its product as stored, and a row of Q in two fp8 terms (SplitQuery).
+  static constexpr bool fp8_keys = Fp8AtomBackend<B> && is_fp8(S.kv) && S.q == DType::bf16;
   static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(S.value_type());
 
   // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
@@ -62,11 +64,12 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
 
   struct State {
     RowsOperand q[P.q_shared ? 1 : row_tiles][P.q_shared ? 1 : q_operands];
-    Scores out[row_tiles][out_tiles];                     // not yet divided by row_sum
-    float row_max[row_tiles][rows_per_lane];              // log2 units, -inf before the first token
-    float row_sum[row_tiles][rows_per_lane];              // this lane's tokens only
-    std::int32_t causal_end[row_tiles][rows_per_lane];    // first token the row may not see
-    float slope[S.alibi ? row_tiles : 1][rows_per_lane];  // of ALiBi, in log2 units
+    Scores out[row_tiles][out_tiles];                        // not yet divided by row_sum
+    float row_max[row_tiles][rows_per_lane];                 // log2 units, -inf before the first token
+    float row_sum[row_tiles][rows_per_lane];                 // this lane's tokens only
+    std::int32_t causal_end[row_tiles][rows_per_lane];       // first token the row may not see
+    float slope[S.alibi ? row_tiles : 1][rows_per_lane];     // of ALiBi, in log2 units
+    float q_scale[fp8_keys ? row_tiles : 1][rows_per_lane];  // that the row of Q was divided by
     Ring ring[stages];
     typename Kv::Cursor cursors[tiles_ahead + 1];  // the current tile and those being loaded
     typename Kv::Pages pages;                      // looked up for the next cursor

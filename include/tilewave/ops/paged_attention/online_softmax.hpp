@@ -37,7 +37,7 @@ struct OnlineSoftmax {
       float scale = k_scale;
       if constexpr (Kv::per_token)
         scale *= B::template group_broadcast<e % L::atom_kv>(s.cursors[0].k_scale[e / L::atom_kv]);
-      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= scale; });
+      L::each_row([&](int t, int r) { L::score(scores[t], r, e) *= L::fp8_keys ? scale * s.q_scale[t][r] : scale; });
     });
   }
 
@@ -94,8 +94,9 @@ struct OnlineSoftmax {
       }
       L::each_row([&](int t, int r) {
         const float maximum = s.row_max[t][r] == L::minus_infinity ? 0.0f : s.row_max[t][r];  // nothing visible yet
-        const float low = B::exp2(L::score(scores[t], r, e) - maximum);
-        const float high = B::exp2(L::score(scores[t], r, e + 1) - maximum);
+        // Scores as they were when the maximum was taken: half an ulp of a large product is a large power.
+        const float low = B::exp2(B::subtract(L::score(scores[t], r, e), maximum));
+        const float high = B::exp2(B::subtract(L::score(scores[t], r, e + 1), maximum));
         s.row_sum[t][r] += low + high;
         probabilities[t][pair / words][r * words + pair % words] =
             L::template pack_probabilities<L::spec.value_type()>(low * low_scale, high * high_scale);

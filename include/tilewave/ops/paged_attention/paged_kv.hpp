@@ -125,19 +125,19 @@ struct PagedKv {
     Cursor c;
     TILEWAVE_UNROLL
     for (int i = 0; i < k_places; ++i) {
-      c.k[i] = k_lane + element * (p.k_page[i] * a.k_strides.page + p.k_token[i] * a.k_strides.token);
+      c.k[i] = k_lane + chunk * (product(p.k_page[i], a.k_page_step) + product(p.k_token[i], a.k_token_step));
     }
     TILEWAVE_UNROLL
     for (int i = 0; i < v_places; ++i) {
-      const std::int64_t in_page =
-          token_major ? p.v_token[i] * a.v_strides.token : p.v_token[i] / unit * a.v_strides.unit;
-      c.v[i] = v_lane + element * (p.v_page[i] * a.v_strides.page + in_page);
+      const std::int32_t in_page = token_major ? p.v_token[i] : p.v_token[i] / unit;
+      c.v[i] = v_lane + chunk * (product(p.v_page[i], a.v_page_step) + product(in_page, a.v_token_step));
     }
     if constexpr (per_token) {
       TILEWAVE_UNROLL
       for (int i = 0; i < scale_words; ++i) {
-        const std::int64_t at = any_block ? p.v_page[i] * a.scale_page_stride + p.v_token[i]
-                                          : p.v_page[0] * a.scale_page_stride + p.v_token[0] + position + i * atom.kv;
+        const int of_unit = any_block ? i : 0;
+        const std::int64_t at = product(p.v_page[of_unit], a.scale_page_step) + p.v_token[of_unit] +
+                                (any_block ? 0 : position + i * atom.kv);
         c.k_scale[i] = B::load(k_scale_head + at);
         c.v_scale[i] = B::load(v_scale_head + at);
       }
@@ -189,6 +189,8 @@ struct PagedKv {
   }
 
  private:
+  static constexpr int chunk = sizeof(Chunk);
+  TILEWAVE_DEVICE static std::int64_t product(std::int32_t x, std::int32_t y) { return std::int64_t{x} * y; }
   TILEWAVE_DEVICE std::int32_t clamp(std::int32_t token) const { return max_of(first_unit, min_of(token, last_unit)); }
 
   /// The address that the lane at a position of this lane's group holds.

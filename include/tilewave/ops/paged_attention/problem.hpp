@@ -36,7 +36,8 @@ struct PagedAttentionProblem {
   const void* v = nullptr;         // see PagedValueStrides
   void* out = nullptr;             // [batch * mtp, num_q_heads, head_size], last dimension contiguous
   float* lse = nullptr;            // optional [batch * mtp, num_q_heads]: natural log of the softmax sum
-  const float* k_scale = nullptr;  // per_tensor: [1]; per_head: [kv_heads]; per_token: [pages, kv_heads, block_size]
+  const float* k_scale = nullptr;  // per_tensor: [1]; per_head: [kv_heads]; per_token: [pages, kv_heads, block_size].
+                                   // Each 0 or at least 2^-126 in magnitude: chips may take a smaller one for 0
   const float* v_scale = nullptr;
   const float* sinks = nullptr;  // optional [num_q_heads]: one more logit of each head's softmax, as it stands
                                  // (softmax_scale does not touch it); it has no value row. -inf: none; lse counts it
@@ -53,7 +54,7 @@ struct PagedAttentionProblem {
 
   // what is asked
   PagedAttentionSpec spec{};
-  float softmax_scale = 0.0f;       // multiplies q . k, typically 1 / sqrt(head_size)
+  float softmax_scale = 0.0f;       // multiplies q . k, typically 1 / sqrt(head_size); not 0
   float soft_cap = 0.0f;            // cap > 0 of a spec with soft_cap, in units of the score; 0 otherwise
   std::int32_t sliding_window = 0;  // W > 0: query i of length L sees keys L - mtp - W + i .. L - mtp + i
   // > 0: batch-invariant. Every sequence is cut at multiples of so many tokens (rounded up to whole block tiles of the
@@ -70,7 +71,8 @@ struct PagedAttentionProblem {
   std::int32_t num_kv_heads = 0;
   std::int32_t block_size = 0;     // tokens of one page, a multiple of 16 unless the spec says any_block_size
   std::int32_t table_columns = 0;  // block table width: the longest context is columns * block_size
-  std::int64_t num_pages = 0;
+  std::int64_t num_pages = 0;      // of the caches: ids in the block table are 0 to num_pages - 1 (see
+                                   // paged_attention_check_table); k, v and scales end where the last of them does
 
   // strides in elements
   std::int64_t q_row_stride = 0, q_head_stride = 0;

@@ -47,8 +47,8 @@ struct PagedAttentionPolicies {
 
 namespace detail {
 
-/// By rising number of query rows a block holds: 16, 32, 64; where staged entries serve most problems, 16 alone. All
-/// claim two waves per SIMD, so a lane has 256 registers (255 on sm90) for outputs, Q and the KV ring.
+/// By rising number of query rows a block holds: 16, 32, 64; where staged entries serve most problems, 16 alone. Two
+/// waves per SIMD leave a lane 256 registers (255 on sm90) for outputs, Q and the KV ring, three 168 and four 128.
 constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAttentionSpec& s, bool staged) {
   const bool wide = s.head_size == 256, narrow = s.head_size == 64, fp8 = is_fp8(s.kv);
   // Not const: g++ 12 keeps the const of a copied member in the identity of a template argument, and the kernel that
@@ -73,10 +73,19 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
     policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}});
     return policies;
   }
-  PagedAttentionPrefetch one_row_tile = s.quant == QuantMode::per_token ? one_tile : PagedAttentionPrefetch{1, 4};
-  policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile});
-  policies.add({.row_tiles = 2, .waves = {1, 4}, .prefetch = one_tile, .q_shared = fp8});
-  policies.add({.row_tiles = 2, .waves = {2, 2}, .prefetch = one_tile, .q_shared = fp8});
+  // A wave more has more in flight than a second tile of each: 16 rows in 16 bits leave registers for it.
+  PagedAttentionPrefetch one_row_tile = !fp8                              ? PagedAttentionPrefetch{1, 2}
+                                        : s.quant == QuantMode::per_token ? one_tile
+                                                                          : PagedAttentionPrefetch{1, 4};
+  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == QuantMode::per_token ? 2 : waves;
+  policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile, .waves_per_simd = fp8 ? waves : waves + 1});
+  for (const int rows : {1, 2}) {
+    policies.add({.row_tiles = 2,
+                  .waves = {rows, 4 / rows},
+                  .prefetch = one_tile,
+                  .q_shared = fp8,
+                  .waves_per_simd = of_two_tiles});
+  }
   return policies;
 }
 
@@ -117,12 +126,42 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 
 }  // namespace detail
 
-/// The policies of a spec: those straight to registers by rising query rows, the smallest of them balanced, or the
-/// staged ones; for native products the staged ones alone, so on other architectures none.
+/// The policy straight to registers of specs without tuned ones: 16 query rows a block. A tile of K, then of V, is in
+/// flight, or as much of it as leaves registers for the outputs of wide heads.
+constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
+  const bool sm90 = arch == ArchId::sm90;
+  const int tiles = value_tiles(atom_of(arch), s).count;
+  const bool wide = tiles > (sm90 ? 16 : 12);
+  PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
+  if (sm90 && is_fp8(s.kv) && s.head_size > 64) {
+    prefetch.stages = 1;
+    if (s.any_block_size && !wide) prefetch.slices = 2;  // a tile has 8 addresses of K tokens
+  }
+  return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
+}
+
+/// Whether a spec has entries that bring KV through shared memory: ok, or no_matching_entry with the reason.
+constexpr Status paged_attention_has_staged(ArchId arch, const PagedAttentionSpec& s) {
+  constexpr StatusCode none = StatusCode::no_matching_entry;
+  if (arch != ArchId::sm90) return {none, "staged entries need bulk copies and wave groups, which only sm90 has"};
+  if (s.values != ValueLayout::dim_major) return {none, "there are no staged entries for token_major values"};
+  if (s.head_size != 64 && s.head_size != 128) return {none, "there are staged entries for head_size 64 and 128 alone"};
+  return {};
+}
+
+/// The policies of a spec. Those straight to registers by rising query rows, the smallest of them balanced, or the
+/// staged ones; for native products the staged ones alone, so on other architectures none. Head sizes and layouts that
+/// nothing was tuned for have one policy, and it balanced.
 constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
-  const bool staged = arch == ArchId::sm90 && s.head_size <= 128;
+  const bool staged = paged_attention_has_staged(arch, s).ok();
   if (s.native && !(staged && paged_attention_check_native(s).ok())) return {};
   PagedAttentionPolicies policies;
+  const bool tuned = s.head_size == 64 || s.head_size == 128 || s.head_size == 256;
+  if (s.values != ValueLayout::dim_major || !tuned) {
+    policies.add(paged_attention_other_policy(arch, s));
+    policies.add(detail::balanced(policies.list[0]));
+    return policies;
+  }
   if (!s.native) policies = detail::register_policies(arch, s, staged);
   if (!staged) {
     policies.add(detail::balanced(policies.list[0]));
@@ -138,20 +177,6 @@ constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const Pag
   return policies;
 }
 
-/// The one policy of specs that paged_attention_specs() lacks: 16 query rows a block. A tile of K, then of V, is in
-/// flight, or as much of it as leaves registers for the outputs of wide heads.
-constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
-  const bool sm90 = arch == ArchId::sm90;
-  const int tiles = value_tiles(atom_of(arch), s).count;
-  const bool wide = tiles > (sm90 ? 16 : 12);
-  PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
-  if (sm90 && is_fp8(s.kv) && s.head_size > 64) {
-    prefetch.stages = 1;
-    if (s.any_block_size && !wide) prefetch.slices = 2;  // a tile has 8 addresses of K tokens
-  }
-  return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
-}
-
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 inline constexpr PagedAttentionEntry paged_attention_entry{
     B::facts.id,
@@ -161,23 +186,11 @@ inline constexpr PagedAttentionEntry paged_attention_entry{
     &paged_attention_launch<B, S, P>,
     sizeof(typename PagedAttentionKernel<B, S, P>::type::Shared)};
 
-constexpr bool has_paged_attention_policies(ArchId arch, const PagedAttentionSpec& spec) {
-  if (spec.native) return true;  // which no other policy serves
-  for (const PagedAttentionSpec& known : paged_attention_specs(arch)) {
-    if (known == spec) return true;
-  }
-  return false;
-}
-
 /// All entries of one spec on one backend.
 template <class B, PagedAttentionSpec S>
 inline constexpr auto paged_attention_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  if constexpr (has_paged_attention_policies(B::facts.id, S)) {
-    return std::array<PagedAttentionEntry, sizeof...(i)>{
-        paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
-  } else {
-    return std::array{paged_attention_entry<B, S, paged_attention_other_policy(B::facts.id, S)>};
-  }
+  return std::array<PagedAttentionEntry, sizeof...(i)>{
+      paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
 }
 (std::make_index_sequence<paged_attention_policies(B::facts.id, S).size()>{});
 
@@ -219,10 +232,25 @@ struct CheapestPlan {
 
 }  // namespace detail
 
+/// Whether paged_attention_select considers an entry for a problem that passed paged_attention_check: ok, or the reason
+/// why not.
+inline Status paged_attention_considers(const PagedAttentionProblem& p, const PagedAttentionEntry& e,
+                                        const ArchFacts& facts) {
+  constexpr StatusCode none = StatusCode::no_matching_entry;
+  if (e.arch != facts.id) return {none, "built for another architecture"};
+  if (!(e.spec == p.spec)) return {none, "built for another spec"};
+  if (p.balanced && !e.policy.balanced()) return {none, "the problem asks for a balanced entry"};
+  const bool staged = e.policy.staged();
+  const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
+  if (staged && e.policy.block_rows() >= 2 * max_of(rows, 8)) return {none, "half of its query rows would be idle"};
+  return paged_attention_takes(p, e.policy, facts,
+                               staged || e.policy.balanced() ? 1 : paged_attention_splits(p, e.policy, facts));
+}
+
 /// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
 /// asks for it, else the staged plan of least modelled time, with less than twice the query rows; else, straight to
 /// registers, the smallest entry that holds all query rows of a kv head or the largest. Errors: those of
-/// paged_attention_check, or no_matching_entry.
+/// paged_attention_check; no_matching_entry, or what candidates of the kind that is asked for refuse.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan) {
@@ -234,24 +262,24 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
   const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
   detail::CheapestPlan staged, balanced, registers;
   Status none{StatusCode::no_matching_entry, "no entry was built for this spec and architecture"};
+  if (p.balanced) none.reason = "no balanced entry was built for this spec and architecture";
   for (const PagedAttentionEntry* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
-    const auto takes = [&](int splits) {
-      const Status s = paged_attention_takes(p, e->policy, facts, splits);
-      if (s.code == StatusCode::no_matching_entry) none = s;  // why this one does not
-      return s.ok();
-    };
+    if (const Status s = paged_attention_considers(p, *e, facts); !s.ok()) {
+      // Rather what is wrong with the problem than what is with an entry.
+      if (none.code == StatusCode::no_matching_entry && e->policy.balanced() == p.balanced) none = s;
+      continue;
+    }
     const double rank = detail::rank_of(*e, rows);
-    if (e->policy.staged() && e->policy.block_rows() >= 2 * max_of(rows, 8)) continue;  // half of it idle
     if (e->policy.balanced()) {
-      if (!takes(1)) continue;
       balanced.offer(*e, 1, e->policy.staged() ? paged_attention_staged_cost(p, e->policy, facts, 1) : rank);
     } else if (e->policy.staged()) {
       for (int splits = 1; splits <= max_staged_splits; splits *= 2) {
-        if (takes(splits)) staged.offer(*e, splits, paged_attention_staged_cost(p, e->policy, facts, splits));
+        if (!paged_attention_takes(p, e->policy, facts, splits).ok()) continue;
+        staged.offer(*e, splits, paged_attention_staged_cost(p, e->policy, facts, splits));
       }
-    } else if (const int splits = paged_attention_splits(p, e->policy, facts); takes(splits)) {
-      registers.offer(*e, splits, rank);
+    } else {
+      registers.offer(*e, paged_attention_splits(p, e->policy, facts), rank);
     }
   }
   if (staged.plan.entry != nullptr && balanced.cost < staged.cost) staged = balanced;
@@ -264,15 +292,80 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
   return {};
 }
 
-/// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
-/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan). Errors:
-/// those of paged_attention_select.
+/// What paged_attention_select thinks of an entry; without an entry, why there is none of a kind.
+struct PagedAttentionVerdict {
+  const PagedAttentionEntry* entry;
+  Status status;
+};
+
+/// Why a plan is as it is: a verdict for each candidate of the problem's spec and architecture, then one without an
+/// entry for each kind, staged and balanced, of which there is none. Fills `verdicts` as far as it reaches, and returns
+/// how many there are. Errors of paged_attention_check: one verdict.
+inline std::size_t paged_attention_explain(const PagedAttentionProblem& p,
+                                           std::span<const PagedAttentionEntry* const> candidates,
+                                           const ArchFacts& facts, std::span<PagedAttentionVerdict> verdicts) {
+  std::size_t count = 0;
+  const auto add = [&](const PagedAttentionEntry* e, Status s) {
+    if (count < verdicts.size()) verdicts[count] = {e, s};
+    ++count;
+  };
+  if (Status s = paged_attention_check(p, facts); !s.ok()) {
+    add(nullptr, s);
+    return count;
+  }
+  bool staged = false, balanced = false;
+  for (const PagedAttentionEntry* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    staged = staged || e->policy.staged();
+    balanced = balanced || e->policy.balanced();
+    add(e, paged_attention_considers(p, *e, facts));
+  }
+  const Status has_staged = paged_attention_has_staged(facts.id, p.spec);
+  if (!staged && !has_staged.ok()) add(nullptr, has_staged);
+  if (!staged && has_staged.ok()) add(nullptr, {StatusCode::no_matching_entry, "no staged entry was compiled in"});
+  if (!balanced) add(nullptr, {StatusCode::no_matching_entry, "no balanced entry was compiled in"});
+  return count;
+}
+
+namespace detail {
+
+/// All entries of one spec on one backend, as candidates.
 template <class B, PagedAttentionSpec S>
-Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
+constexpr auto paged_attention_candidates() {
   constexpr auto& entries = paged_attention_entries<B, S>;
   std::array<const PagedAttentionEntry*, entries.size()> candidates{};
   for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return candidates;
+}
+
+inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentionSpec& compiled) {
+  if (p.spec == compiled) return {};
+  return {StatusCode::no_matching_entry, "problem.spec is not the spec that this call was compiled for"};
+}
+
+}  // namespace detail
+
+/// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
+/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan). Errors:
+/// no_matching_entry for a problem of another spec; those of paged_attention_select.
+template <class B, PagedAttentionSpec S>
+Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
+  plan = {};
+  if (Status s = detail::check_compiled(p, S); !s.ok()) return s;
+  const auto candidates = detail::paged_attention_candidates<B, S>();
   return paged_attention_select(p, candidates, B::facts, plan);
+}
+
+/// paged_attention_explain for what paged_attention_plan<B, S> chooses among: at most paged_attention_entries<B, S>,
+/// and two.
+template <class B, PagedAttentionSpec S>
+std::size_t paged_attention_explain(const PagedAttentionProblem& p, std::span<PagedAttentionVerdict> verdicts) {
+  if (Status s = detail::check_compiled(p, S); !s.ok()) {
+    if (!verdicts.empty()) verdicts[0] = {nullptr, s};
+    return 1;
+  }
+  const auto candidates = detail::paged_attention_candidates<B, S>();
+  return paged_attention_explain(p, candidates, B::facts, verdicts);
 }
 
 }  // namespace tilewave

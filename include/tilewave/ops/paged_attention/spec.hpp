@@ -28,14 +28,15 @@ constexpr std::string_view name_of(QuantMode mode) {
 enum class ValueLayout : int { dim_major, token_major };
 
 /// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products of 16-bit
-/// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. native: products of fp8
-/// instead, to which q is rounded, each row times the power of two that brings its largest element to [128, 256), and
-/// probabilities, which are also summed as rounded: less arithmetic, and an error of 3.5 % of a row's norm if q and k
-/// have variance 1. Tokens below 2^-12 of the heaviest that a block has seen lose bits, and below 2^-16 all weight:
-/// where many such add up beside one, as with attention sinks, native is not for them. It has no batch-invariant
-/// calls. soft_cap: the score becomes cap * tanh(score / cap). alibi: then slope[h] * (t - position of query i) is
-/// added. Masks (causal over the mtp tokens, sliding window) come last; they, and sinks, are run-time values of the
-/// Problem.
+/// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. On gfx942 bf16 q meets fp8
+/// K in two fp8 terms instead, exact for elements down to 2^-10 of their row's largest; smaller ones are off by 2^-18
+/// of that at most. native: products of fp8, to which q is rounded, each row times the power of two that brings its
+/// largest element to [128, 256), and probabilities, which are also summed as rounded: less arithmetic, and an error of
+/// 3.5 % of a row's norm if q and k have variance 1. Tokens below 2^-12 of the heaviest that a block has seen lose
+/// bits, and below 2^-16 all weight: where many such add up beside one, as with attention sinks, native is not for
+/// them. It has no batch-invariant calls. soft_cap: the score becomes cap * tanh(score / cap). alibi: then slope[h] *
+/// (t - position of query i) is added. Masks (causal over the mtp tokens, sliding window) come last; they, and sinks,
+/// are run-time values of the Problem.
 struct PagedAttentionSpec {
   DType q = DType::bf16;    // or f16
   DType kv = DType::bf16;   // q's type, or the architecture's fp8

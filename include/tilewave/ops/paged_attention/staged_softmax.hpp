@@ -8,7 +8,8 @@
 
 namespace tilewave {
 
-/// L is a PagedAttentionStagedLayout.
+/// L is a PagedAttentionStagedLayout. Scores meet the maximum as they were when it was taken (B::subtract): half an ulp
+/// of a large product is a large power.
 template <class L>
 struct PagedAttentionStagedSoftmax {
   using B = typename L::Room;
@@ -58,7 +59,7 @@ struct PagedAttentionStagedSoftmax {
         TILEWAVE_UNROLL
         for (int e = 0; e < 2; ++e) {
           const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];  // nothing visible yet
-          x[e] = B::exp2(L::value(scores[tile], j, h, e) - maximum);
+          x[e] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum));
           sums[j][e] += x[e];
           x[e] *= L::per_token ? v_scale : L::lift;
         }
@@ -133,7 +134,7 @@ struct PagedAttentionStagedSoftmax {
       for (int e = 0; e < 2; ++e) {
         const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];
         TILEWAVE_UNROLL
-        for (int h = 0; h < 2; ++h) x[e][h] = B::exp2(L::value(scores[tile], j, h, e) - maximum) * L::lift;
+        for (int h = 0; h < 2; ++h) x[e][h] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum)) * L::lift;
       }
       words[m] = B::pack_fp8(x[0][0], x[0][1], x[1][0], x[1][1]);
       const Vec<std::uint32_t, 2> rounded = B::widen_fp8_to_f16(words[m]);

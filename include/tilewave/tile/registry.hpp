@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// The registry of an operation of one kernel a call: its entries, the choice among them, the plan for one spec.
+// (Operations whose plans say more than which entry have their own.) A Registry is a struct with
+//   Spec, Problem, Policy               the structs of the operation
+//   check(problem, facts)               every rule a problem must satisfy
+//   policies(arch, spec)                those that entries are built for, with size() and [i]
+//   takes(policy, problem, facts)       whether such an entry serves the problem, or why not
+//   better(a, b, problem, facts)        whether policy a suits it better than b, which takes it as well
+//   launch<B, S, P>(), lds_bytes<B, S, P>()   of an entry
+#pragma once
+
+#include <array>
+#include <span>
+#include <utility>
+
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/core/hip.hpp"
+#include "tilewave/core/status.hpp"
+
+namespace tilewave {
+
+/// A compiled kernel: what it computes, how, and how to start it.
+template <class Registry>
+struct OpEntry {
+  ArchId arch;
+  bool emulated;
+  typename Registry::Spec spec;
+  typename Registry::Policy policy;
+  Status (*launch)(const typename Registry::Problem&, hipStream_t);
+  int lds_bytes;
+};
+
+template <class Registry, class B, typename Registry::Spec S>
+struct OpEntries {
+  static constexpr auto policies = Registry::policies(B::facts.id, S);
+  template <std::size_t... i>
+  static constexpr std::array<OpEntry<Registry>, sizeof...(i)> all(std::index_sequence<i...>) {
+    return {OpEntry<Registry>{B::facts.id, B::emulated, S, policies[i], Registry::template launch<B, S, policies[i]>(),
+                              Registry::template lds_bytes<B, S, policies[i]>()}...};
+  }
+};
+
+/// All entries of one spec on one backend.
+template <class Registry, class B, typename Registry::Spec S>
+inline constexpr auto op_entries =
+    OpEntries<Registry, B, S>::all(std::make_index_sequence<OpEntries<Registry, B, S>::policies.size()>{});
+
+/// Picks the entry for a problem: among the candidates of its spec that take it the one that suits it best, of equals
+/// the first. Errors, with a null entry: those of Registry::check and Registry::takes, or no_matching_entry.
+template <class Registry>
+Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry<Registry>* const> candidates,
+                    const ArchFacts& facts, const OpEntry<Registry>*& entry) {
+  entry = nullptr;
+  if (Status s = Registry::check(p, facts); !s.ok()) return s;
+  Status none{StatusCode::no_matching_entry, "no entry was built for this spec"};
+  for (const OpEntry<Registry>* e : candidates) {
+    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    if (Status s = Registry::takes(e->policy, p, facts); !s.ok()) {
+      if (none.code == StatusCode::no_matching_entry) none = s;  // another code says more
+    } else if (entry == nullptr || Registry::better(e->policy, entry->policy, p, facts)) {
+      entry = e;
+    }
+  }
+  return entry == nullptr ? none : Status{};
+}
+
+/// The entry for a problem on backend B for the one spec S that the caller compiles in. Errors: those of select_entry.
+template <class Registry, class B, typename Registry::Spec S>
+Status plan_entry(const typename Registry::Problem& p, const OpEntry<Registry>*& entry) {
+  entry = nullptr;
+  if (!(p.spec == S)) {
+    return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+  }
+  constexpr auto& entries = op_entries<Registry, B, S>;
+  std::array<const OpEntry<Registry>*, entries.size()> candidates{};
+  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return select_entry<Registry>(p, candidates, B::facts, entry);
+}
+
+}  // namespace tilewave
