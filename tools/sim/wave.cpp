@@ -70,6 +70,7 @@ void Wave::check_waits(const Op& op) const {
 }
 
 void Block::check_bounds(std::uint32_t address, std::uint32_t bytes) const {
+  if (lds_touched) lds_touched->push_back(address);
   if (address > lds.size() || lds.size() - address < bytes)
     throw Error("LDS address " + std::to_string(address) + " (" + std::to_string(bytes) +
                 " bytes) is outside the block's " + std::to_string(lds.size()) + " bytes");
