@@ -128,8 +128,12 @@ std::uint64_t count_block(const Context& c) {
     for (const auto& w : block.waves) w->published = w->arrived;
     for (const auto& w : block.waves) {
       if (w->status == WaveStatus::at_barrier) w->status = WaveStatus::running;
+      int waiting = 0;
       for (; w->status == WaveStatus::running; ++count) {
-        if (c.object.program.ops[w->pc].cls == Class::mfma)
+        const Class cls = c.object.program.ops[w->pc].cls;
+        waiting = cls <= Class::valu || cls == Class::vmem || cls == Class::lds ? 0 : waiting + 1;
+        if (waiting > longest_wait) throw Error("a wave waits in a loop for another block, which is not modelled");
+        if (cls == Class::mfma)
           ++w->pc;
         else
           c.step(*w);
@@ -144,7 +148,7 @@ std::uint64_t count_block(const Context& c) {
 
 ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& memory, const ClockOptions& options) {
   const Chip& chip = chip_named(options.chip, object.arch);
-  const MachineOptions machine;
+  const MachineOptions machine{.checks = false};
   const Context context(object, launch, memory, machine);
   const Occupancy fits = occupancy(context);
   ClockReport report;
@@ -154,7 +158,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   report.limiter = fits.limiter;
   report.launch_us = chip.launch_us;
 
-  // A short pass tells how much of what this XCD misses others have fetched, and how busy the matrix units are.
+  // A short pass tells how much of what this XCD misses others have fetched, and about how busy the matrix units are.
   report.mhz = options.mhz > 0 ? options.mhz : chip.mhz;
   Pass pass =
       run_pass(context, chip, report.mhz, {}, std::max<std::uint64_t>(options.instructions / 4, 1), fits.blocks);
@@ -169,8 +173,10 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
     const double share = static_cast<double>(region.size) * progress / (chip.xcds * touched->second);
     first[region.base] = options.warm ? 0 : std::clamp(share, 1.0 / chip.xcds, 1.0);
   }
-  if (options.mhz <= 0) report.mhz = chip.mhz - (chip.mhz - chip.mhz_matrix) * std::min(1.0, pass.matrix_duty);
+  const auto held = [&] { return chip.mhz - (chip.mhz - chip.mhz_matrix) * std::min(1.0, pass.matrix_duty); };
+  if (options.mhz <= 0) report.mhz = held();
   pass = run_pass(context, chip, report.mhz, first, options.instructions, fits.blocks);
+  if (options.mhz <= 0) report.mhz = held();  // the longer pass knows better
 
   report.complete = pass.blocks_done == pass.blocks_all;
   report.timed_share = report.complete ? 1 : std::min(1.0, static_cast<double>(pass.instructions) / std::max(all, 1.0));

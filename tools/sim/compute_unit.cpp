@@ -177,6 +177,10 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
   profile.issue += pace.issue;
   profile.stall[static_cast<std::size_t>(w.why)] += t - w.ready;
   double then = t + pace.issue;
+  const bool works =
+      pace.unit == Unit::valu || pace.unit == Unit::matrix || pace.unit == Unit::vmem || pace.unit == Unit::lds;
+  w.waiting = works ? 0 : w.waiting + 1;
+  if (w.waiting > longest_wait) throw Error("a wave waits in a loop for another block, which is not modelled");
 
   if (pace.unit == Unit::matrix) {
     ++wave.pc;  // the product itself is left out

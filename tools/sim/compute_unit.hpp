@@ -11,6 +11,7 @@
 
 namespace isa_sim {
 
+constexpr int longest_wait = 20'000;  // scalar instructions in a row
 constexpr double never = std::numeric_limits<double>::infinity();
 
 /// What all CUs of a timed launch have in common.
@@ -34,6 +35,7 @@ struct TimedWave {
   double next = 0;   // worth trying again
   double scc_ready = 0;
   bool after_valu = false;
+  int waiting = 0;  // scalar instructions since it did anything else
   Stall why = Stall::none;
   std::deque<double> vm, lgkm;  // outstanding: when they are done
   std::vector<double> vector_ready;

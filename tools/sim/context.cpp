@@ -112,7 +112,7 @@ Context::Context(const CodeObject& code, const Launch& what, Memory& where, cons
 
   // Preloaded kernel arguments: hardware that does it enters 256 bytes later, past the code that loads them by hand.
   entry = object.program.at(kernel.entry + (kernel.preload_words ? 256 : 0));
-  check_registers(*this);
+  if (options.checks) check_registers(*this);
   image_ = object.image, kernarg_ = launch.kernarg, packet_ = dispatch_packet_of(launch);
   load_base = where.map("the code object", image_.data(), image_.size(), false);
   kernarg = where.map("the kernel arguments", kernarg_.data(), kernarg_.size(), false);
@@ -126,6 +126,7 @@ void Context::start(Block& block, std::uint64_t n) const {
   block.lds.assign(lds_bytes(), memory_poison);
   block.shadow.assign((lds_bytes() + 3) / 4, LdsShadow{});
   block.arch = object.arch;
+  block.checks = options.checks;
   block.program = &object.program;
   block.load_base = load_base;
   block.epoch = 1;
@@ -142,7 +143,7 @@ void Context::step(Wave& w) const {
   try {
     const bool vector = op.cls <= Class::valu || op.cls == Class::vmem || op.cls == Class::lds;
     if (vector && w.skips_vector) return;
-    w.check_waits(op);
+    if (options.checks) w.check_waits(op);
     ++w.counts.instructions[static_cast<int>(op.cls)];
     if (w.indexed && op.cls == Class::valu)
       op.run(w, indexed(w, op));

@@ -91,6 +91,7 @@ namespace {
 
 std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint32_t bytes) {
   check_bounds(address, bytes);
+  if (!checks) return lds.data() + address;
   for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
     LdsShadow& dword = shadow[i];
     if (dword.in_flight) race(i, "is the target of a global-to-LDS copy that was not waited for (vmcnt)");
@@ -105,6 +106,7 @@ std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint
 
 void Block::note_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool copied, bool atomic) {
   check_bounds(address, bytes);
+  if (!checks) return;
   for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
     LdsShadow& dword = shadow[i];
     if (dword.in_flight) race(i, "is the target of a global-to-LDS copy that was not waited for (vmcnt)");

@@ -114,6 +114,7 @@ struct Block {
   std::vector<std::unique_ptr<Wave>> waves;
   std::uint32_t epoch = 1;  // barriers passed
   Arch arch = Arch::gfx950;
+  bool checks = true;  // LDS races
   const Program* program = nullptr;
   std::uint64_t load_base = 0;  // where the code object was placed
   std::uint32_t scratch_bytes = 0;
