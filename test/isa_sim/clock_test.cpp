@@ -21,10 +21,10 @@ ClockReport time_of(const std::string& kernel, const char* arch, json args, std:
   return time_launch(run.object, run.launch, run.memory, options);
 }
 
-/// clk of each of 1000 repetitions by one wave, what comes before and after taken off.
+/// clk of each of 10000 repetitions by one wave; what comes before, after and once a loop is less than one.
 double clk_of(const std::string& kernel, const char* arch) {
   const json args = json::array({{{"bytes", 512}}, {{"bytes", 256}}});
-  return (time_of(kernel, arch, args, 1, 64).cycles - 2500) / 1000;
+  return time_of(kernel, arch, args, 1, 64).cycles / 10000 - 0.6;
 }
 
 double lds_clk(const char* arch, int stride) {
@@ -59,7 +59,6 @@ TEST_CASE("a stream runs at the bandwidth of memory") {
   CHECK(tbs > 3.2);  // BabelStream copies at 4.1
   CHECK(tbs < 4.4);
   CHECK(report.bound == "hbm");
-  CHECK_FALSE(report.complete);
 }
 
 TEST_CASE("times are the same in every run and follow the clock rate") {
@@ -70,9 +69,7 @@ TEST_CASE("times are the same in every run and follow the clock rate") {
   const ClockReport slow = time_of("matrix_alone", "gfx950", args, 1, 64, {.mhz = 1000});
   CHECK(slow.us > a.us);
   CHECK(slow.mhz == 1000);
-  std::uint64_t products = 0;
-  for (const OpClock& op : a.ops) products += op.hits == 50;
-  CHECK(products >= 20);
+  CHECK(std::fabs(a.tflops * a.us - 10000 * 2 * 16 * 16 * 16 * 1e-6) < 0.1);
   CHECK_THROWS_WITH(time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI300X"}),
                     Catch::Contains("not for MI300X"));
   CHECK_THROWS_WITH(time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI1"}), Catch::Contains("no chip MI1"));

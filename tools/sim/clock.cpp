@@ -196,7 +196,8 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
     }
   }
   report.us = report.launch_us + report.cycles / report.mhz;
-  const double scale = 1 / std::max(report.timed_share, 1e-9) * chip.xcds;
+  const double scale =
+      static_cast<double>(context.blocks()) / static_cast<double>(pass.blocks_all) / std::max(report.timed_share, 1e-9);
   report.tflops = pass.flops * scale / report.us * 1e-6;
   report.hbm_gbs = pass.traffic.hbm * scale / report.us * 1e-3;
   for (std::size_t i = 0; i < 6; ++i) report.busy[i] = pass.busy[i];

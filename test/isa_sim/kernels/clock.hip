@@ -12,14 +12,15 @@ using Half4 = Vector<_Float16, 4>;
 __device__ inline unsigned lane() { return __builtin_amdgcn_workitem_id_x(); }
 
 #define TEN(x) x x x x x x x x x x
-// 1000 matrix instructions, each alone or with `n` plain VALU instructions beside it.
+#define HUNDRED(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x)
+// 10000 matrix instructions, each alone or with `n` plain VALU instructions beside it.
 #define MATRIX(name, beside)                                                                                            \
   __global__ void name(const Half4* in, float* out) {                                                                   \
     Half4 a = in[lane() % 64];                                                                                          \
     Float4 c = {0, 0, 0, 0}, d = {0, 0, 0, 0};                                                                          \
     float x = 1, y = 2, z = 3, e = 4;                                                                                   \
-    for (int i = 0; i < 50; ++i)                                                                                        \
-      asm volatile(TEN("v_mfma_f32_16x16x16_f16 %0, %6, %6, %0\n" beside "v_mfma_f32_16x16x16_f16 %1, %6, %6, %1\n" beside) \
+    _Pragma("clang loop unroll(disable)") for (int i = 0; i < 50; ++i)                                                                                        \
+      asm volatile(HUNDRED("v_mfma_f32_16x16x16_f16 %0, %6, %6, %0\n" beside "v_mfma_f32_16x16x16_f16 %1, %6, %6, %1\n" beside) \
                    : "+v"(c), "+v"(d), "+v"(x), "+v"(y), "+v"(z), "+v"(e)                                               \
                    : "v"(a));                                                                                           \
     out[lane()] = c[0] + d[0] + x + y + z + e;                                                                          \
