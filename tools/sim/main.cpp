@@ -12,6 +12,7 @@
 #include <set>
 
 #include "bundle.hpp"
+#include "clock.hpp"
 #include "launch_file.hpp"
 
 namespace {
@@ -55,7 +56,9 @@ struct Command {
   std::vector<std::uint32_t> grid{1}, block{64};
   std::uint32_t dynamic_lds = 0;
   std::vector<std::string> arguments;
-  bool as_json = false;
+  bool as_json = false, time = false;
+  int top = 20;
+  isa_sim::ClockOptions clock;
   isa_sim::BundleOptions options{.objdump = "llvm-objdump-22", .write_outputs = {}, .machine = {.threads = 2}};
 };
 
@@ -79,6 +82,14 @@ int run_any(const Command& c) {
     for (const std::string& text : c.arguments) description["args"].push_back(isa_sim::argument_from_text(text));
   }
   isa_sim::FileLaunch run = isa_sim::read_launch(description, directory.empty() ? "." : directory, c.options.objdump);
+  if (c.time) {
+    const isa_sim::ClockReport report = isa_sim::time_launch(run.object, run.launch, run.memory, c.clock);
+    if (c.as_json)
+      std::cout << report.to_json(run.object).dump(1) << "\n";
+    else
+      std::cout << report.to_text(run.object, c.top);
+    return 0;
+  }
   const auto start = std::chrono::steady_clock::now();
   const Counts counts = isa_sim::run_launch(run.object, run.launch, run.memory, c.options.machine);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -118,6 +129,14 @@ int main(int argc, char** argv) {
   app.add_option("--arg", c.arguments,
                  "in order: 7, 1.5, f32:1, buffer:BYTES[:FILL], hex:00ff; or NAME=..., @OFFSET=...")
       ->needs(kernel);
+  auto* time = app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/clock.md)");
+  app.add_option("--chip", c.clock.chip, "MI300X, MI308X, MI325X, MI350X or MI355X")->needs(time);
+  app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->needs(time);
+  app.add_flag("--warm", c.clock.warm, "inputs lie in the last-level cache")->needs(time);
+  app.add_option("--timed-instructions", c.clock.instructions, "wave instructions to time before extrapolating")
+      ->capture_default_str()
+      ->needs(time);
+  app.add_option("--top", c.top, "instructions listed")->capture_default_str()->needs(time);
   app.add_flag("--json", c.as_json, "print one JSON object instead of text");
   app.add_option("--objdump", c.options.objdump, "llvm-objdump to disassemble with")->capture_default_str();
   app.add_option("--threads", machine.threads, "blocks simulated at a time")

@@ -22,6 +22,12 @@ struct Region {
   }
 };
 
+struct Touch {
+  std::uint64_t address;
+  std::uint32_t bytes;
+  bool write;
+};
+
 class Memory {
  public:
   /// Place `size` bytes of the caller's memory at a new address, 4 KiB aligned, 10 GiB from the next.
@@ -38,9 +44,14 @@ class Memory {
   std::uint8_t* access(std::uint64_t address, std::uint64_t bytes, bool write, const Region*& hint) const {
     if (!hint || !hint->holds(address, bytes)) hint = &find(address, bytes);
     if (write && !hint->writable) refuse_write(address, *hint);
+    if (touched) touched->push_back({address, static_cast<std::uint32_t>(bytes), write});
     return hint->data + (address - hint->base);
   }
   std::uint64_t address_of(const std::string& name) const;
+  const std::vector<Region>& regions() const { return regions_; }
+
+  /// Where accesses are noted for the clock, lane after lane; null: nowhere. For one thread at a time.
+  mutable std::vector<Touch>* touched = nullptr;
 
  private:
   const Region& find(std::uint64_t address, std::uint64_t bytes) const;

@@ -70,6 +70,7 @@ void Wave::check_waits(const Op& op) const {
 }
 
 void Block::check_bounds(std::uint32_t address, std::uint32_t bytes) const {
+  if (lds_touched) lds_touched->push_back(address);
   if (address > lds.size() || lds.size() - address < bytes)
     throw Error("LDS address " + std::to_string(address) + " (" + std::to_string(bytes) +
                 " bytes) is outside the block's " + std::to_string(lds.size()) + " bytes");
@@ -90,6 +91,7 @@ namespace {
 
 std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint32_t bytes) {
   check_bounds(address, bytes);
+  if (!checks) return lds.data() + address;
   for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
     LdsShadow& dword = shadow[i];
     if (dword.in_flight) race(i, "is the target of a global-to-LDS copy that was not waited for (vmcnt)");
@@ -104,6 +106,7 @@ std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint
 
 void Block::note_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool copied, bool atomic) {
   check_bounds(address, bytes);
+  if (!checks) return;
   for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
     LdsShadow& dword = shadow[i];
     if (dword.in_flight) race(i, "is the target of a global-to-LDS copy that was not waited for (vmcnt)");

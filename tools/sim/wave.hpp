@@ -114,10 +114,12 @@ struct Block {
   std::vector<std::unique_ptr<Wave>> waves;
   std::uint32_t epoch = 1;  // barriers passed
   Arch arch = Arch::gfx950;
+  bool checks = true;  // LDS races
   const Program* program = nullptr;
   std::uint64_t load_base = 0;  // where the code object was placed
   std::uint32_t scratch_bytes = 0;
-  std::vector<std::uint8_t> scratch;  // scratch_bytes per lane
+  std::vector<std::uint8_t> scratch;                  // scratch_bytes per lane
+  std::vector<std::uint32_t>* lds_touched = nullptr;  // where addresses are noted for the clock, lane after lane
 
   /// Bounds-checked LDS accesses that also record who did what, for race detection.
   std::uint8_t* lds_read(const Wave& wave, std::uint32_t address, std::uint32_t bytes);

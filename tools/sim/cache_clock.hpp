@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// Memory seen from one XCD: L1 of its CUs, its L2, its share of MALL and HBM. Each level is a latency and a bandwidth;
+// requests queue where the bandwidth is taken.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <unordered_set>
+#include <vector>
+
+#include "chip.hpp"
+#include "memory.hpp"
+
+namespace isa_sim {
+
+/// Least recently used lines of a set; a line knows when it arrives.
+class Cache {
+ public:
+  Cache(int bytes, int ways, int line);
+  /// The time a line is there, or nothing; a found line becomes the youngest.
+  double* find(std::uint64_t line);
+  void insert(std::uint64_t line, double ready);
+
+ private:
+  struct Entry {
+    std::uint64_t line = ~std::uint64_t{0};
+    std::uint64_t used = 0;
+    double ready = 0;
+  };
+  Entry* set_of(std::uint64_t line) { return &entries_[line % sets_ * ways_]; }
+  std::size_t sets_, ways_;
+  std::uint64_t tick_ = 0;
+  std::vector<Entry> entries_;
+};
+
+struct Traffic {
+  double l1 = 0, l2 = 0, mall = 0, hbm = 0;  // bytes
+};
+
+class XcdMemory {
+ public:
+  /// `mhz` turns bytes a second into bytes a clk; `first` is the share of a region's L2 misses that no other XCD has
+  /// fetched before (by region base; 1 if absent).
+  XcdMemory(const Chip& chip, double mhz, std::map<std::uint64_t, double> first, const Memory& memory);
+
+  /// When the data of an access by CU `cu` at time `t` is there; `touched` are its lanes' addresses.
+  double access(int cu, double t, const std::vector<Touch>& touched, bool store);
+  /// The same for a scalar load or an instruction line: through L2, not L1.
+  double scalar(double t, std::uint64_t address);
+  /// Lines a CU still waits for at `t`.
+  int outstanding(int cu, double t);
+  const Traffic& traffic() const { return traffic_; }
+  /// Bytes of each region (by base) that this XCD has touched.
+  const std::map<std::uint64_t, double>& touched_bytes() const { return touched_; }
+  double l2_busy() const { return l2_busy_; }
+  double hbm_busy() const { return hbm_busy_; }
+
+ private:
+  double through_l2(double t, std::uint64_t line, double stored_bytes);
+  double beyond_l2(double t, std::uint64_t line);
+  const Region* region_of(std::uint64_t address) const;
+
+  std::map<std::uint64_t, double> first_;
+  const Memory& memory_;
+  double mall_rate_, hbm_rate_;  // bytes a clk of this XCD
+  std::vector<Cache> l1_;
+  Cache l2_;
+  std::vector<double> channel_free_;
+  double mall_free_ = 0, hbm_free_ = 0, l2_busy_ = 0, hbm_busy_ = 0;
+  std::vector<double> tags_free_;
+  std::vector<std::vector<double>> waiting_;  // of each CU: when its lines arrive
+  std::unordered_set<std::uint64_t> seen_;
+  std::map<std::uint64_t, double> touched_;
+  mutable const Region* last_ = nullptr;
+  Traffic traffic_;
+};
+
+}  // namespace isa_sim
