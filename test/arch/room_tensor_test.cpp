@@ -97,9 +97,10 @@ struct CheckCopies {
   static void check(TensorShape shape) {
     using K = CopyKernel<B>;
     const int elements = 128 / size_of(shape.type);
+    const int unit = 16 / size_of(shape.type);
     const std::vector<int> at = {
-        0, 0, 0, elements, 8, 1, elements, 30, 2, elements + 3, 36, 2, 5, 1, 0, elements * 2, 0, 0, 0, 37, 0,
-        0, 0, 3, 12,       9, 1, 0,        20, 0, 199,          0,  2, 0, 5, 1};
+        0, 0, 0, elements, 8, 1, elements, 30, 2, elements + unit, 36, 2, unit, 1, 0, elements * 2, 0, 0, 0, 37, 0,
+        0, 0, 3, 3 * unit, 9, 1, 0,        20, 0, 24 * unit,       0,  2, 0,    5, 1};
     const int blocks = static_cast<int>(at.size()) / 3;
     const Bytes tensor = numbered_bytes(3 * static_cast<std::size_t>(shape.layer_stride));
     const Device<unsigned char> in(tensor);
@@ -319,7 +320,7 @@ struct CheckStores {
       using K = StoreKernel<B>;
       constexpr int grid = 4;
       // One layer more than is written, as is one column of units and what lies between rows.
-      TensorShape shape{nullptr, DType::bf16, 100, 37, grid, 224, 9000 / 16 * 16, K::box_rows};
+      TensorShape shape{nullptr, DType::bf16, 104, 37, grid, 224, 9000 / 16 * 16, K::box_rows};
       const Bytes boxes = numbered_bytes(grid * 3 * K::units * 16);
       Bytes expected((grid + 1) * static_cast<std::size_t>(shape.layer_stride), 0xa5);
       const Device<unsigned char> in(boxes);

@@ -35,6 +35,11 @@ TILEWAVE_HOST_UNTRACKED inline void check_box(Lane& self, const TensorBox& box, 
     fail(self, "%s at %s:%d of a box at column %d, row %d, layer %d, not all of them at least 0", what,
          where.base_name(), where.line, box.column, box.row, box.layer);
   }
+  const TensorShape& shape = box.map->shape;
+  if (box.column * size_of(shape.type) % 16 != 0) {
+    fail(self, "%s at %s:%d of a box at column %d, no multiple of 16 bytes", what, where.base_name(), where.line,
+         box.column);
+  }
   if (reinterpret_cast<std::uintptr_t>(shared) % 1024 != 0) {
     fail(self, "%s at %s:%d: a box in shared memory at %p, no multiple of 1024 bytes", what, where.base_name(),
          where.line, shared);
@@ -76,6 +81,12 @@ TILEWAVE_HOST_UNTRACKED inline void queue_store(const TensorBox& box, const void
   Lane& self = *current_lane;
   Block& block = *self.wave->block;
   check_box(self, box, shared, "store_tensor", where);
+  const TensorShape& shape = box.map->shape;
+  const std::int64_t row_bytes = shape.columns * size_of(shape.type);
+  if (row_bytes % 16 != 0 && std::int64_t{box.column} * size_of(shape.type) + 128 > row_bytes) {
+    fail(self, "store_tensor at %s:%d of a box beyond the end of rows of %lld bytes: the engine writes whole 16 bytes",
+         where.base_name(), where.line, static_cast<long long>(row_bytes));
+  }
   const auto* const first = static_cast<const std::byte*>(shared);
   check_seen(self, "store_tensor", "the box", where,
              [&](const std::byte* row) { return row >= first && row < first + box.bytes(); });

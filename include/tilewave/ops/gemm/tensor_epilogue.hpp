@@ -203,7 +203,9 @@ struct GemmTensorOutput {
     const std::int32_t column =
         tile.first_column + (P.swapped ? L::tall_row(group) + 64 * t : L::wide_row(group) + from);
     // A group's rows end where the next group's begin, and the last box of a tile may be narrower.
-    if ((P.swapped || wide == 64) && (S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end)) {
+    const bool whole_rows = S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end;
+    const bool whole_units = a.gemm.n % 8 == 0 || column + 64 <= a.gemm.n;  // as the engine writes them
+    if ((P.swapped || wide == 64) && whole_rows && whole_units) {
       if (L::team_lane() == 0) {
         if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
         B::stores_end();
