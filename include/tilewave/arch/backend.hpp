@@ -252,14 +252,14 @@ struct SwizzledOperand {
 ///               misaligned, bad_extent, launch_failed. prefetch_map(map): it will be used soon
 ///   copies      copy_tensor(shared, map, column, row, layer, b) by one lane: the box from there on lands in shared
 ///               memory as SwizzledOperand says, aligned to 1024 bytes, and counts on b, all of its bytes. What lies
-///               outside the tensor is 0; column, row and layer are not negative, column a multiple of 16 bytes. With a
-///               mask, the box lands in all blocks of the cluster whose bit is set, at the same place, and counts on the
+///               outside the tensor is 0; column, row and layer are not negative, column a multiple of 16 bytes. With
+///               a mask, the box lands in all blocks of the cluster whose bit is set, at the same place, and counts on the
 ///               barrier at b's place in each
 ///   stores      store_tensor(map, column, row, layer, shared) by one lane: a box of that form goes out behind
 ///               shared_written() and a barrier. Nothing is written outside the tensor, but the engine writes 16 bytes
 ///               at a time: a box that reaches the end of rows needs rows of whole 16 bytes. stores_end() makes the
-///               lane's stores since the last one a batch; stores_read<pending>() returns when at most `pending` batches
-///               still read shared memory
+///               lane's stores since the last one a batch; stores_read<pending>() returns when at most `pending`
+///               batches still read shared memory
 ///   mbarrier    mbarrier_arrive(b, rank): as mbarrier_arrive(b), at the barrier at b's place in block `rank` of the
 ///               cluster
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
