@@ -14,28 +14,29 @@ __device__ inline unsigned lane() { return __builtin_amdgcn_workitem_id_x(); }
 #define TEN(x) x x x x x x x x x x
 #define HUNDRED(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x) TEN(x)
 // 10000 matrix instructions, each alone or with `n` plain VALU instructions beside it.
-#define MATRIX(name, beside)                                                                                            \
-  __global__ void name(const Half4* in, float* out) {                                                                   \
-    Half4 a = in[lane() % 64];                                                                                          \
-    Float4 c = {0, 0, 0, 0}, d = {0, 0, 0, 0};                                                                          \
-    float x = 1, y = 2, z = 3, e = 4;                                                                                   \
-    _Pragma("clang loop unroll(disable)") for (int i = 0; i < 50; ++i)                                                                                        \
-      asm volatile(HUNDRED("v_mfma_f32_16x16x16_f16 %0, %6, %6, %0\n" beside "v_mfma_f32_16x16x16_f16 %1, %6, %6, %1\n" beside) \
-                   : "+v"(c), "+v"(d), "+v"(x), "+v"(y), "+v"(z), "+v"(e)                                               \
-                   : "v"(a));                                                                                           \
-    out[lane()] = c[0] + d[0] + x + y + z + e;                                                                          \
+#define MATRIX(name, beside)                                                                                           \
+  __global__ void name(const Half4* in, float* out) {                                                                  \
+    Half4 a = in[lane() % 64];                                                                                         \
+    Float4 c = {0, 0, 0, 0}, d = {0, 0, 0, 0};                                                                         \
+    float x = 1, y = 2, z = 3, e = 4;                                                                                  \
+    _Pragma("clang loop unroll(disable)") for (int i = 0; i < 50; ++i) asm volatile(                                   \
+        HUNDRED("v_mfma_f32_16x16x16_f16 %0, %6, %6, %0\n" beside "v_mfma_f32_16x16x16_f16 %1, %6, %6, %1\n" beside) : \
+        "+v"(c), "+v"(d), "+v"(x), "+v"(y), "+v"(z), "+v"(e) : "v"(a));                                                \
+    out[lane()] = c[0] + d[0] + x + y + z + e;                                                                         \
   }
 MATRIX(matrix_alone, "")
 MATRIX(matrix_and_three, "v_add_f32 %2, %2, %2\n v_add_f32 %3, %3, %3\n v_add_f32 %4, %4, %4\n")
-MATRIX(matrix_and_five,
-       "v_add_f32 %2, %2, %2\n v_add_f32 %3, %3, %3\n v_add_f32 %4, %4, %4\n v_add_f32 %5, %5, %5\n v_mul_f32 %2, %2, %3\n")
+MATRIX(
+    matrix_and_five,
+    "v_add_f32 %2, %2, %2\n v_add_f32 %3, %3, %3\n v_add_f32 %4, %4, %4\n v_add_f32 %5, %5, %5\n v_mul_f32 %2, %2, %3\n")
 MATRIX(matrix_and_exp, "v_exp_f32 %2, %3\n")
 
 // 1000 LDS reads of four bytes, lanes `stride` dwords apart.
 __global__ void lds_stride(unsigned* out, int stride) {
   __shared__ unsigned words[64 * 32];
   words[lane()] = lane();
-  const unsigned at = static_cast<unsigned>(reinterpret_cast<unsigned long>(&words[0])) + lane() % 64 * 4 * static_cast<unsigned>(stride);
+  const unsigned at = static_cast<unsigned>(reinterpret_cast<unsigned long>(&words[0])) +
+                      lane() % 64 * 4 * static_cast<unsigned>(stride);
   unsigned x = 0, y = 0;
   for (int i = 0; i < 100; ++i)
     asm volatile(TEN("ds_read_b32 %0, %2\n") "s_waitcnt lgkmcnt(0)" : "=&v"(x), "=&v"(y) : "v"(at) : "memory");

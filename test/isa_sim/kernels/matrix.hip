@@ -9,10 +9,10 @@ using Vector = T __attribute__((ext_vector_type(n)));
 __device__ inline int lane() { return static_cast<int>(__builtin_amdgcn_workitem_id_x()); }
 
 // TILE(name, A and B of a lane, C and D of a lane): D = A B + C
-#define TILE(name, AB, CD)                                                      \
-  __global__ void name(const AB* a, const AB* b, const CD* c, CD* d) {          \
-    const int l = lane();                                                       \
-    d[l] = __builtin_amdgcn_mfma_##name(a[l], b[l], c[l], 0, 0, 0);             \
+#define TILE(name, AB, CD)                                             \
+  __global__ void name(const AB* a, const AB* b, const CD* c, CD* d) { \
+    const int l = lane();                                              \
+    d[l] = __builtin_amdgcn_mfma_##name(a[l], b[l], c[l], 0, 0, 0);    \
   }
 using Half4 = Vector<_Float16, 4>;
 using Half8 = Vector<_Float16, 8>;
@@ -63,14 +63,15 @@ TILE(i32_16x16x64_i8, Int4, Int4)
 TILE(i32_32x32x32_i8, Int4, Int16s)
 
 // Formats of A and B, which byte of each lane's scale word counts, and the form without scales.
-#define SCALED(name, shape, CD, fa, fb, sa, sb)                                                                \
-  __global__ void scaled_##name(const Int8* a, const Int8* b, const CD* c, CD* d, const int* scales) {         \
-    const int l = lane();                                                                                      \
-    d[l] = __builtin_amdgcn_mfma_scale_f32_##shape##_f8f6f4(a[l], b[l], c[l], fa, fb, sa, scales[l], sb, scales[64 + l]); \
-  }                                                                                                            \
-  __global__ void plain_##name(const Int8* a, const Int8* b, const CD* c, CD* d) {                             \
-    const int l = lane();                                                                                      \
-    d[l] = __builtin_amdgcn_mfma_scale_f32_##shape##_f8f6f4(a[l], b[l], c[l], fa, fb, 0, 0, 0, 0);             \
+#define SCALED(name, shape, CD, fa, fb, sa, sb)                                                                        \
+  __global__ void scaled_##name(const Int8* a, const Int8* b, const CD* c, CD* d, const int* scales) {                 \
+    const int l = lane();                                                                                              \
+    d[l] =                                                                                                             \
+        __builtin_amdgcn_mfma_scale_f32_##shape##_f8f6f4(a[l], b[l], c[l], fa, fb, sa, scales[l], sb, scales[64 + l]); \
+  }                                                                                                                    \
+  __global__ void plain_##name(const Int8* a, const Int8* b, const CD* c, CD* d) {                                     \
+    const int l = lane();                                                                                              \
+    d[l] = __builtin_amdgcn_mfma_scale_f32_##shape##_f8f6f4(a[l], b[l], c[l], fa, fb, 0, 0, 0, 0);                     \
   }
 SCALED(16_00, 16x16x128, Float4, 0, 0, 0, 3)
 SCALED(16_14, 16x16x128, Float4, 1, 4, 1, 2)

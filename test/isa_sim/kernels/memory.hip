@@ -28,8 +28,8 @@ __global__ void lds_widths(const u32* in, u32* out) {
       "ds_read_b128 %[all], %[at] offset:16\n ds_read_b96 %[low], %[at] offset:16\n ds_read_b64 %[two], %[at] offset:16\n"
       "ds_read_b32 %[word], %[at] offset:20\n ds_read_u8 %[byte], %[at] offset:17\n ds_read_i16 %[half], %[at] offset:18\n"
       "ds_read2_b32 %[apart], %[at] offset0:4 offset1:7\n s_waitcnt lgkmcnt(0)"
-      : [all] "=&v"(all), [low] "=&v"(three), [two] "=&v"(two), [word] "=&v"(one), [byte] "=&v"(byte), [half] "=&v"(high),
-        [apart] "=&v"(apart)
+      : [all] "=&v"(all), [low] "=&v"(three), [two] "=&v"(two), [word] "=&v"(one), [byte] "=&v"(byte),
+        [half] "=&v"(high), [apart] "=&v"(apart)
       : [at] "v"(at), [three] "v"(U3{x[0], x[1], x[2]}), [one] "v"(x[3])
       : "memory");
   u32* o = out + 16 * lane();
@@ -46,10 +46,11 @@ __global__ void copy_dword(const u32* in, u32* out) {
   __shared__ u32 words[256];
   for (u32 i = 0; i < 4; ++i) words[64 * i + lane()] = 7;
   const u32 m0 = __builtin_amdgcn_readfirstlane(static_cast<u32>(reinterpret_cast<unsigned long>(&words[0]))) + 64;
-  asm volatile("s_waitcnt lgkmcnt(0)\n s_mov_b32 m0, %1\n s_nop 0\n global_load_lds_dword %0, off offset:16\n s_waitcnt vmcnt(0)"
-               :
-               : "v"(in + lane()), "s"(m0)
-               : "memory");
+  asm volatile(
+      "s_waitcnt lgkmcnt(0)\n s_mov_b32 m0, %1\n s_nop 0\n global_load_lds_dword %0, off offset:16\n s_waitcnt vmcnt(0)"
+      :
+      : "v"(in + lane()), "s"(m0)
+      : "memory");
   if (lane() % 2 == 0)
     asm volatile("s_mov_b32 m0, %1\n s_nop 0\n global_load_lds_ubyte %0, off\n s_waitcnt vmcnt(0)"
                  :
@@ -65,18 +66,25 @@ __global__ void copy_buffer(const u32* in, u32* out) {
   const auto base = reinterpret_cast<unsigned long>(in);
   const U4 resource = {static_cast<u32>(base), static_cast<u32>(base >> 32), 4 * 50, 0x00020000};
   const u32 m0 = __builtin_amdgcn_readfirstlane(static_cast<u32>(reinterpret_cast<unsigned long>(&words[0])));
-  asm volatile("s_waitcnt lgkmcnt(0)\n s_mov_b32 m0, %2\n s_nop 0\n buffer_load_dword %0, %1, 0 offen lds\n s_waitcnt vmcnt(0)"
-               :
-               : "v"(4 * lane()), "s"(resource), "s"(m0)
-               : "memory");
+  asm volatile(
+      "s_waitcnt lgkmcnt(0)\n s_mov_b32 m0, %2\n s_nop 0\n buffer_load_dword %0, %1, 0 offen lds\n s_waitcnt vmcnt(0)"
+      :
+      : "v"(4 * lane()), "s"(resource), "s"(m0)
+      : "memory");
   out[lane()] = words[lane()];
 }
 
 __global__ void packed_atomics(u32* bf16, u32* f16, u32* counters, u32* old) {
   const auto base = reinterpret_cast<unsigned long>(bf16);
   const U4 resource = {static_cast<u32>(base), static_cast<u32>(base >> 32), 16, 0x00020000};
-  asm volatile("global_atomic_pk_add_bf16 %0, %1, off\n s_waitcnt vmcnt(0)" : : "v"(bf16 + lane() % 4), "v"(0x3f803f80u) : "memory");
-  asm volatile("global_atomic_pk_add_f16 %0, %1, off\n s_waitcnt vmcnt(0)" : : "v"(f16 + lane() % 4), "v"(0x3c00bc00u) : "memory");
+  asm volatile("global_atomic_pk_add_bf16 %0, %1, off\n s_waitcnt vmcnt(0)"
+               :
+               : "v"(bf16 + lane() % 4), "v"(0x3f803f80u)
+               : "memory");
+  asm volatile("global_atomic_pk_add_f16 %0, %1, off\n s_waitcnt vmcnt(0)"
+               :
+               : "v"(f16 + lane() % 4), "v"(0x3c00bc00u)
+               : "memory");
   u32 before = 0x40003f80u;
   asm volatile("buffer_atomic_pk_add_f16 %0, %1, %2, 0 offen sc0\n s_waitcnt vmcnt(0)"
                : "+v"(before)
@@ -103,7 +111,8 @@ __global__ void modes(const u32* in, u32* out) {
       : "=&v"(picked), "+&v"(kept), "=&s"(mode)
       : "v"(in[0] + lane()), "v"(in[1] + lane()), "v"(in[2] + lane())
       : "s20", "v40", "v41", "v42");
-  asm volatile("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 0\n s_getreg_b32 %0, hwreg(HW_REG_MODE, 23, 1)" : "=s"(written));
+  asm volatile("s_setreg_imm32_b32 hwreg(HW_REG_MODE, 23, 1), 0\n s_getreg_b32 %0, hwreg(HW_REG_MODE, 23, 1)"
+               : "=s"(written));
   out[4 * lane()] = picked;
   out[4 * lane() + 1] = kept;
   out[4 * lane() + 2] = mode;
@@ -112,14 +121,14 @@ __global__ void modes(const u32* in, u32* out) {
 
 #if defined(__gfx950__)
 // 1 KiB of LDS as it comes, read by each transposing instruction; lanes 16 bytes apart for the widest.
-#define TRANSPOSED(name, type, words_of, step)                                                          \
-  __global__ void name(const u32* in, u32* out) {                                                       \
-    __shared__ u32 words[64 * 4];                                                                       \
-    for (u32 i = 0; i < 4; ++i) words[64 * i + lane()] = in[64 * i + lane()];                           \
-    const u32 at = static_cast<u32>(reinterpret_cast<unsigned long>(&words[0])) + step * (lane() ^ 5);  \
-    type x;                                                                                             \
+#define TRANSPOSED(name, type, words_of, step)                                                                      \
+  __global__ void name(const u32* in, u32* out) {                                                                   \
+    __shared__ u32 words[64 * 4];                                                                                   \
+    for (u32 i = 0; i < 4; ++i) words[64 * i + lane()] = in[64 * i + lane()];                                       \
+    const u32 at = static_cast<u32>(reinterpret_cast<unsigned long>(&words[0])) + step * (lane() ^ 5);              \
+    type x;                                                                                                         \
     asm volatile("s_waitcnt lgkmcnt(0)\n " #name " %0, %1\n s_waitcnt lgkmcnt(0)" : "=&v"(x) : "v"(at) : "memory"); \
-    for (u32 i = 0; i < words_of; ++i) out[words_of * lane() + i] = x[i];                               \
+    for (u32 i = 0; i < words_of; ++i) out[words_of * lane() + i] = x[i];                                           \
   }
 TRANSPOSED(ds_read_b64_tr_b16, U2, 2, 8)
 TRANSPOSED(ds_read_b64_tr_b8, U2, 2, 8)
@@ -127,16 +136,17 @@ TRANSPOSED(ds_read_b64_tr_b4, U2, 2, 8)
 TRANSPOSED(ds_read_b96_tr_b6, U3, 3, 16)
 
 // Wide copies: 16 bytes apart in LDS, also the three dwords; the target lies beyond the first 64 KiB.
-#define COPY_WIDE(name)                                                                                                        \
-  __global__ void name(const u32* in, u32* out) {                                                                              \
-    __shared__ u32 words[64 * 4 + 17000];                                                                                      \
-    for (u32 i = 0; i < 4; ++i) words[17000 + 64 * i + lane()] = 7;                                                            \
-    const u32 m0 = __builtin_amdgcn_readfirstlane(static_cast<u32>(reinterpret_cast<unsigned long>(&words[0]))) + 4 * 17000;   \
-    asm volatile("s_waitcnt lgkmcnt(0)\n s_mov_b32 m0, %1\n s_nop 0\n " #name " %0, off\n s_waitcnt vmcnt(0)"                 \
-                 :                                                                                                             \
-                 : "v"(in + 4 * (lane() ^ 3)), "s"(m0)                                                                         \
-                 : "memory");                                                                                            \
-    for (u32 i = 0; i < 4; ++i) out[64 * i + lane()] = words[17000 + 64 * i + lane()];                                         \
+#define COPY_WIDE(name)                                                                                           \
+  __global__ void name(const u32* in, u32* out) {                                                                 \
+    __shared__ u32 words[64 * 4 + 17000];                                                                         \
+    for (u32 i = 0; i < 4; ++i) words[17000 + 64 * i + lane()] = 7;                                               \
+    const u32 m0 =                                                                                                \
+        __builtin_amdgcn_readfirstlane(static_cast<u32>(reinterpret_cast<unsigned long>(&words[0]))) + 4 * 17000; \
+    asm volatile("s_waitcnt lgkmcnt(0)\n s_mov_b32 m0, %1\n s_nop 0\n " #name " %0, off\n s_waitcnt vmcnt(0)"     \
+                 :                                                                                                \
+                 : "v"(in + 4 * (lane() ^ 3)), "s"(m0)                                                            \
+                 : "memory");                                                                                     \
+    for (u32 i = 0; i < 4; ++i) out[64 * i + lane()] = words[17000 + 64 * i + lane()];                            \
   }
 COPY_WIDE(global_load_lds_dwordx3)
 COPY_WIDE(global_load_lds_dwordx4)
