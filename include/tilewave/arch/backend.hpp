@@ -253,7 +253,8 @@ struct SwizzledOperand {
 ///   copies      copy_tensor(shared, map, column, row, layer, b) by one lane: the box from there on lands in shared
 ///               memory as SwizzledOperand says, aligned to 1024 bytes, and counts on b, all of its bytes. What lies
 ///               outside the tensor is 0; column, row and layer are not negative, column a multiple of 16 bytes. With
-///               a mask, the box lands in all blocks of the cluster whose bit is set, at the same place, and counts on the
+///               a mask, the box lands in all blocks of the cluster whose bit is set, at the same place, and counts
+///               on the
 ///               barrier at b's place in each
 ///   stores      store_tensor(map, column, row, layer, shared) by one lane: a box of that form goes out behind
 ///               shared_written() and a barrier. Nothing is written outside the tensor, but the engine writes 16 bytes
