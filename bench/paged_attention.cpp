@@ -71,12 +71,17 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
   const std::span<const PagedAttentionEntry* const> entries = every_entry();
   std::vector<Row> rows;
   for (const PagedAttentionCase& c : cases) {
-    // Selection looks at shapes only, but a problem without tensors is not a valid one.
-    alignas(16) static std::byte somewhere[16];
+    // Selection looks at shapes only, but a problem without tensors, or with tensors in one place, is not a valid one.
+    const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
     PagedAttentionProblem p = shape_of(c);
-    p.q = p.k = p.v = p.out = somewhere;
-    p.k_scale = p.v_scale = reinterpret_cast<const float*>(somewhere);
-    p.block_table = p.context_lengths = reinterpret_cast<const std::int32_t*>(somewhere);
+    p.q = somewhere(1);
+    p.k = somewhere(2);
+    p.v = somewhere(3);
+    p.out = somewhere(4);
+    p.k_scale = static_cast<const float*>(somewhere(5));
+    p.v_scale = static_cast<const float*>(somewhere(6));
+    p.block_table = static_cast<const std::int32_t*>(somewhere(7));
+    p.context_lengths = static_cast<const std::int32_t*>(somewhere(8));
     if (c.sinks) p.sinks = p.k_scale;
     if (c.stage_starts) p.stage_starts = p.block_table;
     std::vector<PagedAttentionPlan> plans;
