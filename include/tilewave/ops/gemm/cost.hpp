@@ -28,13 +28,20 @@ inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const Ge
   return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
 }
 
+/// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the chip of
+/// 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
+constexpr int clusters_at_a_time(int blocks) {
+  constexpr int most[] = {132, 66, 36, 32, 22, 18, 16, 16};
+  return most[min_of(blocks, 8) - 1];
+}
+
 /// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products
 /// and what the bytes take, and what is there once.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   const int element = size_of(problem.spec.a);
   const double sms = sm90_facts.compute_units;
   const GemmShare share = gemm_share(problem, m, p);
-  const double slots = double(sm90_facts.compute_units * p.waves_per_simd / (p.cluster * splits));
+  const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
   const double rounds = double(std::int64_t((share.tiles + slots - 1) / slots));
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
   // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles
@@ -48,6 +55,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 +
                           (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
+  // Rows of A beyond one tile make few columns pass by once more.
+  const double passes = p.swapped && problem.spec.groups == GemmGroups::one ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   const double bytes =
       (share.rows + layers * problem.n) * problem.k * element + share.rows * problem.n * size_of(problem.spec.out);
@@ -58,7 +67,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
       0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * element * layers;
   const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
                         (splits > 1 ? 4 * (rounds - 1) : 0.0);
-  return 3.5 + max_of(products, memory);
+  return 3.5 + passes + max_of(products, memory);
 }
 
 }  // namespace tilewave
