@@ -28,8 +28,8 @@ inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const Ge
   return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
 }
 
-/// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the chip of
-/// 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
+/// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
+/// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
 constexpr int clusters_at_a_time(int blocks) {
   constexpr int most[] = {132, 66, 36, 32, 22, 18, 16, 16};
   return most[min_of(blocks, 8) - 1];
@@ -55,8 +55,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 +
                           (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
-  // Rows of A beyond one tile make few columns pass by once more.
-  const double passes = p.swapped && problem.spec.groups == GemmGroups::one ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;
+  // Clusters of further rows of tiles come late.
+  const double passes = p.swapped && splits > 1 ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   const double bytes =
       (share.rows + layers * problem.n) * problem.k * element + share.rows * problem.n * size_of(problem.spec.out);
