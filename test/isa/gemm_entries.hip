@@ -12,9 +12,9 @@
 #define SPECS_OF(list) JOINED(list, _specs)
 #define POLICIES_OF(list) JOINED(list, _policies)
 #include BACKEND_OF(ROOM)
-#include "tilewave/ops/gemm/feature_specs.hpp"
-
 #include <tuple>
+
+#include "tilewave/ops/gemm/feature_specs.hpp"
 
 namespace tilewave::ROOM {
 
