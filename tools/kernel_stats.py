@@ -114,6 +114,8 @@ def successors(instructions):
 def steady_path(loop):
     """The way once round a loop that most iterations take: of all the one with the most matrix instructions, then the most
     bytes loaded, then the fewest instructions; without masks and rescaling, which others jump to."""
+    if not loop:  # a kernel without products in a loop
+        return []
     following, whole = successors(loop), set(range(len(loop)))
     entered = [n for n in whole if not any(n in following[m] for m in whole if m == n - 1)] or [0]
     best = ((-1,), [])
@@ -194,7 +196,7 @@ def connected(following, nodes):
 
 
 # Clocks of a SIMD that a matrix instruction takes: CDNA3 ISA guide, "MFMA passes", and CDNA4's, 4 clocks a pass.
-MATRIX_CLOCKS = {"16x16x16": 16, "16x16x32": 16, "32x32x8": 32, "32x32x16": 32}
+MATRIX_CLOCKS = {"16x16x16": 16, "16x16x32": 16, "32x32x8": 32, "32x32x16": 32, "16x16x128": 32, "32x32x64": 64}
 QUARTER_RATE = re.compile(r"^v_(exp|log|rcp|rsq|sqrt|sin|cos|mul_lo|mul_hi|mad_u64_u32|mad_i64_i32)")
 
 
