@@ -71,5 +71,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_tool("bench_ceiling", [&] { return run(argc, argv); });
+  return run_tool(called(argv[0]).c_str(), [&] { return run(argc, argv); });
 }

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <optional>
@@ -34,6 +35,9 @@ inline int fail(const std::string& message) {
   std::cerr << tool_name << ": " << message << "\n";
   return exit_usage;
 }
+
+/// What a benchmark with two names was called by.
+inline std::string called(const char* path) { return std::filesystem::path(path).filename().string(); }
 
 /// main of a benchmark: body(), with an exception turned into a message.
 inline int run_tool(const char* name, const std::function<int()>& body) {

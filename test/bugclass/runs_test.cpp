@@ -233,6 +233,15 @@ TEST_CASE("bugclass 39: a grid of 2^31 blocks is refused with a status, before a
     const Prepared d = call.prepare(2);
     PagedAttentionProblem p = d.p;
     p.batch = 1 << 24;
+    // As far apart as so many sequences would be.
+    const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
+    p.q = somewhere(1);
+    p.k = somewhere(2);
+    p.v = somewhere(3);
+    p.block_table = static_cast<const std::int32_t*>(somewhere(4));
+    p.context_lengths = static_cast<const std::int32_t*>(somewhere(5));
+    p.workspace = somewhere(6);
+    if (p.lse != nullptr) p.lse = static_cast<float*>(somewhere(7));
     p.workspace_bytes = paged_attention_workspace_size(p, max_splits);  // a lie, but nobody gets that far
     const Status status = e.launch(p, max_splits, {});
     CHECK(status.code == StatusCode::bad_extent);
