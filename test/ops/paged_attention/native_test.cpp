@@ -134,6 +134,7 @@ TEST_CASE("many tokens far below one keep their share of native products down to
 TEST_CASE("native products refuse what they cannot serve, each architecture by name") {
   const auto code = [](ArchId arch, PagedAttentionSpec spec) {
     PagedAttentionProblem p;
+    p.softmax_scale = 1;
     p.spec = spec;
     p.num_q_heads = p.num_kv_heads = 1;
     p.block_size = 16;
