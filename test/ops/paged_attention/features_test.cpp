@@ -160,6 +160,7 @@ TEST_CASE("features refuse what they cannot serve") {
     REQUIRE(paged_attention_check(good, facts).ok());
     const auto code = [&](void (*change)(PagedAttentionProblem&)) {
       PagedAttentionProblem p = good;
+      p.out = reinterpret_cast<void*>(std::uintptr_t{1} << 46);  // apart, whatever the extents
       change(p);
       return paged_attention_check(p, facts).code;
     };
