@@ -10,7 +10,6 @@
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/lds_cost.hpp"
 #include "tilewave/ops/gemm/lds_policies.hpp"
-#include "tilewave/tile/row_check.hpp"
 
 namespace tilewave {
 
@@ -124,10 +123,18 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   return {};
 }
 
-/// The plan on backend B for the one spec S that the caller compiles in.
+/// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
+/// another spec; those of gemm_select.
 template <class B, GemmSpec S>
 Status gemm_plan(const GemmProblem& p, GemmPlan& plan) {
-  return gemm_select(p, pointers_to(gemm_entries<B, S>), B::facts, plan);
+  plan = {};
+  if (!(p.spec == S)) {
+    return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+  }
+  constexpr auto& entries = gemm_entries<B, S>;
+  std::array<const GemmEntry*, entries.size()> candidates{};
+  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return gemm_select(p, candidates, B::facts, plan);
 }
 
 }  // namespace tilewave

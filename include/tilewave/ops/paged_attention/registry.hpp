@@ -241,10 +241,11 @@ inline Status paged_attention_considers(const PagedAttentionProblem& p, const Pa
   if (!(e.spec == p.spec)) return {none, "built for another spec"};
   if (p.balanced && !e.policy.balanced()) return {none, "the problem asks for a balanced entry"};
   const bool staged = e.policy.staged();
+  const int splits = staged || e.policy.balanced() ? 1 : paged_attention_splits(p, e.policy, facts);
+  if (Status s = paged_attention_takes(p, e.policy, facts, splits); !s.ok()) return s;
   const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
   if (staged && e.policy.block_rows() >= 2 * max_of(rows, 8)) return {none, "half of its query rows would be idle"};
-  return paged_attention_takes(p, e.policy, facts,
-                               staged || e.policy.balanced() ? 1 : paged_attention_splits(p, e.policy, facts));
+  return {};
 }
 
 /// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
