@@ -108,7 +108,7 @@ inline std::string name_of(const GemmCase& c) {
   if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
   if (c.preshuffled()) name += ".preshuffled";
-  if (c.spec.activation != Activation::none) name += std::string(".") + name_of(c.spec.activation);
+  if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   name += "/" + std::string(name_of(c.spec.out)) + "/" + extent("m", c.m, c.config_m) + "/" +
           extent("n", c.n, c.config_n) + "/" + extent("k", c.k, c.config_k);
   if (c.batch > 1) name += "/batch" + std::to_string(c.batch);

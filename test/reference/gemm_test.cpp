@@ -22,7 +22,7 @@ TEST_CASE("a product with everything an epilogue has") {
   for (const float v : {1.f, 2.f, 3.f, 77.f, -1.f, 0.f, 4.f}) a.push_back(f32_to_bf16(v));
   for (const float v : {2.f, 1.f, 0.f, 1.f, 1.f, -3.f}) b.push_back(f32_to_bf16(v));
   GemmProblem p;
-  p.spec = {.out = DType::f32, .activation = Activation::relu};
+  p.spec = {.out = DType::f32, .activation = ActivationKind::relu};
   p.a = a.data(), p.b = b.data(), p.bias = bias.data(), p.residual = residual.data();
   p.m = 2, p.n = 2, p.k = 3;
   p.a_stride = 4, p.b_stride = 3, p.residual_stride = 3;
@@ -32,7 +32,7 @@ TEST_CASE("a product with everything an epilogue has") {
   CHECK(gemm.at(0, 0, 1).value == 0 + 20);  // 0.5 * -6 - 2 is below 0
   CHECK(gemm.at(0, 0, 1).magnitude == 0.5 * 12 + 2 + 20);
   CHECK(gemm.at(0, 1, 0).value == 0 + 30);
-  p.spec.activation = Activation::silu;
+  p.spec.activation = ActivationKind::silu;
   CHECK(gemm.at(0, 0, 0).value == test::Approx(2.5 / (1 + std::exp(-2.5)) + 10).epsilon(1e-12));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tilewave/ops/gemm/problem.hpp"
+#include "tilewave/reference/activation.hpp"
 #include "tilewave/reference/rows.hpp"
 
 namespace tilewave::reference {
@@ -14,18 +15,6 @@ struct GemmValue {
   double value = 0;      // before it is rounded to out's type
   double magnitude = 0;  // the same of absolute values, without the activation: what errors of the sum are relative to
 };
-
-inline double activated(Activation kind, double x) {
-  switch (kind) {
-    case Activation::none: return x;
-    case Activation::relu: return std::fmax(x, 0.0);
-    case Activation::silu: return x / (1 + std::exp(-x));
-    case Activation::gelu: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::gelu_tanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
-  }
-  return x;
-}
 
 /// Where element (row, k) of a preshuffled B[N, K] lies, in elements.
 inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int64_t columns, DType type) {

@@ -86,7 +86,8 @@ TEST_CASE("blocks that share K add up in order") {
 
 TEST_CASE("a product with the identity is exact") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one || e.spec.activation != Activation::none)
+    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one ||
+        e.spec.activation != ActivationKind::none)
       return;
     GemmCall call(e.spec, taken(e, {.m = 40, .n = 48, .k = 40}), [](char tensor, std::int64_t r, std::int64_t c) {
       return tensor == 'a' ? float(r == c) : std::ldexp(1.0f + float(r % 7) / 8, int(c % 9) - 4);

@@ -22,7 +22,7 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (!in_range(s.a, DType::i8) || !in_range(s.b, DType::i8) || !in_range(s.out, DType::i8) ||
       !in_range(s.scale, GemmScale::block) || !in_range(s.layout, GemmLayout::tt) ||
       !in_range(s.weights, GemmWeights::preshuffled) || !in_range(s.groups, GemmGroups::masked) ||
-      !in_range(s.activation, Activation::gelu_tanh)) {
+      !in_range(s.activation, ActivationKind::relu2)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
   if (s.a != s.b) return {StatusCode::unsupported_dtype, "a and b must be of one type"};

@@ -18,32 +18,6 @@ struct GemmIdentity {
   TILEWAVE_DEVICE float operator()(float value, GemmElement) const { return value; }
 };
 
-template <class B>
-struct ActivationOf {
-  template <Activation kind>
-  TILEWAVE_DEVICE static float apply(float x) {
-    if constexpr (kind == Activation::relu) return Max{}(x, 0.0f);
-    if constexpr (kind == Activation::silu) return x * B::reciprocal(1.0f + B::exp2(-log2_e * x));
-    if constexpr (kind == Activation::gelu) return 0.5f * x * (1.0f + error_function(0.70710678f * x));
-    if constexpr (kind == Activation::gelu_tanh) {
-      // 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u))
-      const float u = 0.7978845608f * (x + 0.044715f * x * x * x);
-      return x * B::reciprocal(1.0f + B::exp2(-2.0f * log2_e * u));
-    }
-    return x;
-  }
-
- private:
-  /// Abramowitz and Stegun 7.1.26, absolute error 1.5e-7.
-  TILEWAVE_DEVICE static float error_function(float x) {
-    const float a = abs_of(x), t = B::reciprocal(1.0f + 0.3275911f * a);
-    const float p =
-        ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t;
-    const float y = 1.0f - p * B::exp2(-log2_e * a * a);
-    return x < 0.0f ? -y : y;
-  }
-};
-
 /// The epilogue of one tile. Kernels bring sums; where they stand in a lane is theirs.
 template <class B, GemmSpec S, class UserEpilogue>
 struct GemmEpilogue {
@@ -69,7 +43,7 @@ struct GemmEpilogue {
         return v + load_as_float(a.bias, tile.layer * a.bias_layer_stride + e.column);
       });
     }
-    if constexpr (S.activation != Activation::none) {
+    if constexpr (S.activation != ActivationKind::none) {
       each([&](float v, GemmElement)
                TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
     }

@@ -19,10 +19,10 @@ constexpr std::array<GemmSpec, 7> gemm_feature_specs(ArchId arch) {
       {.weights = preshuffled},
       {.a = fp8, .b = fp8, .scale = GemmScale::row, .weights = preshuffled},
       {.a = fp8, .b = fp8, .out = f16, .scale = GemmScale::block, .weights = preshuffled},
-      {.groups = GemmGroups::contiguous, .activation = Activation::silu},
+      {.groups = GemmGroups::contiguous, .activation = ActivationKind::silu},
       {.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked},
-      {.a = bf16, .b = bf16, .out = f32, .activation = Activation::gelu},
-      {.a = f16, .b = f16, .out = f16, .groups = GemmGroups::masked, .activation = Activation::gelu_tanh},
+      {.a = bf16, .b = bf16, .out = f32, .activation = ActivationKind::gelu},
+      {.a = f16, .b = f16, .out = f16, .groups = GemmGroups::masked, .activation = ActivationKind::gelu_tanh},
   }};
 }
 

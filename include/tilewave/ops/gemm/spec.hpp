@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/tile/activation.hpp"
 
 namespace tilewave {
 
@@ -25,8 +26,6 @@ enum class GemmScale : int { none, tensor, row, block };
 /// group_rows[g] count. Both tables are on the device.
 enum class GemmGroups : int { one, contiguous, masked };
 
-enum class Activation : int { none, relu, silu, gelu, gelu_tanh };
-
 constexpr const char* name_of(GemmLayout l) {
   constexpr const char* names[] = {"nt", "nn", "tn", "tt"};
   return names[static_cast<int>(l)];
@@ -40,10 +39,6 @@ constexpr const char* name_of(GemmGroups g) {
   constexpr const char* names[] = {"one", "contiguous", "masked"};
   return names[static_cast<int>(g)];
 }
-constexpr const char* name_of(Activation a) {
-  constexpr const char* names[] = {"none", "relu", "silu", "gelu", "gelu_tanh"};
-  return names[static_cast<int>(a)];
-}
 
 inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under GemmScale::block
 
@@ -56,7 +51,7 @@ struct GemmSpec {
   GemmLayout layout = GemmLayout::nt;
   GemmWeights weights = GemmWeights::row_major;
   GemmGroups groups = GemmGroups::one;
-  Activation activation = Activation::none;
+  ActivationKind activation = ActivationKind::none;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 };
@@ -67,7 +62,7 @@ inline std::string name_of(const GemmSpec& s) {
                      "." + name_of(s.scale) + "." + name_of(s.layout);
   if (s.weights != GemmWeights::row_major) name += std::string(".") + name_of(s.weights);
   if (s.groups != GemmGroups::one) name += std::string(".") + name_of(s.groups);
-  if (s.activation != Activation::none) name += std::string(".") + name_of(s.activation);
+  if (s.activation != ActivationKind::none) name += std::string(".") + name_of(s.activation);
   return name;
 }
 

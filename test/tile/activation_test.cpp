@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Every activation of every bf16 value against double: tails, zeros, infinities and NaN among them.
+#include "tilewave/tile/activation.hpp"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "test/arch/room.hpp"
+#include "tilewave/core/dtype.hpp"
+#include "tilewave/core/vec.hpp"
+#include "tilewave/reference/activation.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr int kinds = 6;  // of one value
+constexpr float alpha = 1.702f, limit = 7.0f;
+
+template <class B>
+struct ActivationKernel {
+  using Room = B;
+  struct Args {
+    const Vec<float, 2>* in;     // [grid, wave_lanes]
+    Vec<float, kinds + 1>* out;  // [grid, wave_lanes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
+    using F = ActivationOf<B>;
+    const float x = args.in[i][0];
+    Vec<float, kinds + 1> all;
+    all[0] = F::template apply<ActivationKind::none>(x);
+    all[1] = F::template apply<ActivationKind::relu>(x);
+    all[2] = F::template apply<ActivationKind::silu>(x);
+    all[3] = F::template apply<ActivationKind::gelu>(x);
+    all[4] = F::template apply<ActivationKind::gelu_tanh>(x);
+    all[5] = F::template apply<ActivationKind::relu2>(x);
+    all[6] = F::swigluoai(x, args.in[i][1], alpha, limit);
+    args.out[i] = all;
+  }
+};
+
+/// Three roundings, those of an exponential's argument, and the fit of gelu; nothing below the normal numbers.
+bool near(ActivationKind kind, double x, double got, double wanted) {
+  if (std::isnan(wanted)) return std::isnan(got);
+  if (std::abs(wanted) > 3.4e38) return std::isinf(got) && (got > 0) == (wanted > 0);
+  const bool gelu = kind == ActivationKind::gelu || kind == ActivationKind::gelu_tanh;
+  const double exponent = gelu ? std::min(x * x, 2e4) : std::min(2 * std::abs(x), 2e2);
+  return std::abs(got - wanted) <= ((gelu ? 2e-6 : 5e-7) + 2e-7 * exponent) * std::abs(wanted) + 1e-36;
+}
+
+TEST_CASE("activations of every bf16 value, tails included") {
+  std::vector<Vec<float, 2>> in(1 << 16);
+  for (std::uint32_t i = 0; i < in.size(); ++i) {
+    in[i][0] = bf16_to_f32(static_cast<std::uint16_t>(i));
+    in[i][1] = bf16_to_f32(static_cast<std::uint16_t>(i * 40503));  // every value once as well
+  }
+  AllRooms::each([&]<class B>() {
+    const auto out = run_kernel<ActivationKernel<B>>(static_cast<int>(in.size()) / B::facts.wave_lanes, in, in.size(),
+                                                     Vec<float, kinds + 1>{});
+    std::string wrong;
+    for (std::size_t i = 0; i < in.size() && wrong.empty(); ++i)
+      for (int k = 0; k <= kinds; ++k) {
+        const auto kind = static_cast<ActivationKind>(k);
+        const double x = in[i][0], up = in[i][1], got = out[i][k];
+        const double wanted = k < kinds ? reference::activated(kind, x) : reference::gated(kind, x, up, alpha, limit);
+        if (near(kind, std::min(x, 2.0 * limit), got, wanted)) continue;
+        wrong = room_name<B>() + " " + name_of(kind) + " of " + std::to_string(x) + ", " + std::to_string(up) + ": " +
+                std::to_string(got) + ", not " + std::to_string(wanted);
+      }
+    CHECK(wrong == "");
+  });
+}
+
+}  // namespace
+}  // namespace tilewave::test
