@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bench/harness/gemm_runner.hpp"
+#include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 #include "bench/shapes/gemm.hpp"
 
@@ -23,15 +24,18 @@ struct Options : ToolOptions {
   int every = 1;
   int splits = 0;
   MeasureOptions measure;
+  ShapeOptions shapes;
 };
 
 void declare(CLI::App& app, Options& o) {
   std::vector<std::string> sweeps;
   std::string listed;
   for (const GemmSweep sweep : all_gemm_sweeps) listed += sweeps.emplace_back(name_of(sweep)) + ", ";
-  app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
-      ->delimiter(',')
-      ->check(CLI::IsMember(sweeps));
+  auto* sweep = app.add_option("--sweep", o.sweeps, listed + "or a comma list (default: default)")
+                    ->delimiter(',')
+                    ->check(CLI::IsMember(sweeps));
+  declare(app, o.shapes);
+  for (const char* own : {"--shapes", "--config", "--model"}) sweep->excludes(app.get_option(own));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
       ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits,
@@ -64,13 +68,11 @@ std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, con
   return plans;
 }
 
-/// The rows of a sweep, in the order of its configs, then of the entries.
-std::vector<GemmRow> rows_of(GemmSweep sweep, ArchId arch, const Options& o) {
+/// The rows of configs, in their order, then that of the entries.
+std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id, ArchId arch, const Options& o) {
   const std::span<const GemmEntry* const> entries = every_entry();
   std::vector<GemmRow> rows;
-  int config_id = first_config_id(sweep);
-  for (GemmCase c : cases_of(sweep, arch)) {
-    c.seed = o.seed;
+  for (GemmCase c : configs) {
     // The library chooses for the whole config. It looks at extents only, but wants to see tensors.
     alignas(16) static std::byte somewhere[16];
     const GemmProblem p = problem_of(c, {}, [](const TwinBuffer&) -> void* { return somewhere; });
@@ -100,17 +102,30 @@ std::vector<GemmRow> rows_of(GemmSweep sweep, ArchId arch, const Options& o) {
   return rows;
 }
 
-/// The rows of all sweeps that the filter and --every leave. What several sweeps have is one row, of the first of them.
+/// The rows of the user's configs, or of all sweeps, that the filter and --every leave. What several sweeps have is one row,
+/// of the first of them.
 std::vector<GemmRow> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
   const auto wanted = row_filter(filter);
   std::vector<GemmRow> rows;
   std::set<std::string> names;  // of what the filter leaves
-  for (const GemmSweep sweep : all_gemm_sweeps) {
-    if (std::find(o.sweeps.begin(), o.sweeps.end(), name_of(sweep)) == o.sweeps.end()) continue;
-    for (GemmRow& row : rows_of(sweep, arch, o)) {
+  const auto take = [&](const std::vector<GemmCase>& configs, int first) {
+    for (GemmRow& row : rows_of(configs, first, arch, o)) {
       if (!wanted(row.name) || !names.insert(row.name).second) continue;
       if ((names.size() - 1) % o.every == 0) rows.push_back(std::move(row));
     }
+  };
+  if (o.shapes.any()) {
+    GemmCase start;
+    start.arch = arch;
+    start.seed = o.seed;
+    take(cases_of(o.shapes, start, column_names(GemmRow{start, {}, 0, "", ""}), gemm_model_cases), 0);
+    return rows;
+  }
+  for (const GemmSweep sweep : all_gemm_sweeps) {
+    if (std::find(o.sweeps.begin(), o.sweeps.end(), name_of(sweep)) == o.sweeps.end()) continue;
+    std::vector<GemmCase> cases = cases_of(sweep, arch);
+    for (GemmCase& c : cases) c.seed = o.seed;
+    take(cases, first_config_id(sweep));
   }
   return rows;
 }

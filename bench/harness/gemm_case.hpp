@@ -8,10 +8,22 @@
 
 #include "bench/harness/random.hpp"
 #include "bench/harness/rows.hpp"
+#include "bench/harness/shapes.hpp"
 #include "bench/harness/work.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
 
 namespace tilewave::bench {
+
+template <>
+inline constexpr int enumerators_of<GemmScale> = 4;
+template <>
+inline constexpr int enumerators_of<GemmLayout> = 4;
+template <>
+inline constexpr int enumerators_of<GemmWeights> = 2;
+template <>
+inline constexpr int enumerators_of<GemmGroups> = 3;
+template <>
+inline constexpr int enumerators_of<ActivationKind> = 7;
 
 struct GemmCase {
   ArchId arch = ArchId::gfx950;
@@ -21,7 +33,8 @@ struct GemmCase {
   std::int32_t groups = 0;      // 0 without groups
   std::int32_t group_rows = 0;  // a group has as many on average, give or take 30 %
   bool bias = false;
-  std::int32_t config_m = 0, config_n = 0, config_k = 0, config_groups = 0;  // see launched()
+  std::int32_t config_m = 0, config_n = 0, config_k = 0, config_batch = 0, config_groups = 0;
+  std::int32_t config_group_rows = 0;  // see launched()
   std::uint64_t seed = 123;
 
   bool grouped() const { return spec.groups != GemmGroups::one; }
@@ -34,6 +47,23 @@ struct GemmCase {
   std::int32_t k_blocks() const { return ceil_div(k, gemm_scale_block); }
   /// From a row to the next, in elements: rows start at multiples of 16 bytes.
   std::int64_t operand_stride() const { return align_up(k, 16 / size_of(spec.a)); }
+
+  static constexpr NamePart name_parts[] = {{"gemm", "kind", "gemm"},
+                                            {"m", "config_m"},
+                                            {"n", "config_n"},
+                                            {"k", "config_k"},
+                                            {"batch", "config_batch"},
+                                            {"bias", "bias", "1"},
+                                            {"contiguous", "config_groups", {}, "config_group_rows", "group_kind"},
+                                            {"masked", "config_groups", {}, "config_group_rows", "group_kind"}};
+  static constexpr std::string_view name_types[] = {"a_dtype", "out_dtype"};
+  static constexpr std::string_view name_mode = "what follows a_dtype";  // in a name, point by point
+  static void imply(Words& words);
+  void settle() {
+    m = config_m, n = config_n, k = config_k, batch = config_batch;
+    groups = config_groups, group_rows = config_group_rows;
+  }
+  std::string fault() const;
 
   template <class Case, class Visit>  // a GemmCase, const or not
   static void each_column(Case& c, Visit& visit) {
@@ -48,8 +78,8 @@ struct GemmCase {
     visit("activation", c.spec.activation);
     visit("bias", c.bias);
     visit("group_kind", c.spec.groups);
-    visit("group_rows", c.group_rows);
-    visit("batch", c.batch);
+    visit.chosen("group_rows", c.group_rows);
+    visit.chosen("batch", c.batch);
     visit.chosen("m", c.m);
     visit.chosen("n", c.n);
     visit.chosen("k", c.k);
@@ -57,10 +87,54 @@ struct GemmCase {
     visit("config_m", c.config_m);
     visit("config_n", c.config_n);
     visit("config_k", c.config_k);
+    visit("config_batch", c.config_batch);
     visit("config_groups", c.config_groups);
+    visit("config_group_rows", c.config_group_rows);
     visit("seed", c.seed);
   }
 };
+
+inline void GemmCase::imply(Words& words) {
+  for (const char* extent : {"m", "n", "k", "batch", "groups", "group_rows"})
+    words.imply(std::string("config_") + extent, extent);
+  words.values.emplace("config_batch", "1");
+  words.imply("b_dtype", "a_dtype");
+  const auto a = words.values.find("a_dtype");
+  if (a != words.values.end() && !a->second.starts_with("fp8")) words.imply("out_dtype", "a_dtype");
+  const auto mode = words.values.extract(std::string(name_mode));
+  if (mode.empty()) return;
+  const std::string& text = mode.mapped();
+  for (std::size_t at = 0, end; at <= text.size(); at = end + 1) {
+    end = std::min(text.find('.', at), text.size());
+    const std::string word = text.substr(at, end - at);
+    const auto names = [&](auto last) {
+      for (int i = 0; i < enumerators_of<decltype(last)>; ++i)
+        if (word == name_of(static_cast<decltype(last)>(i))) return true;
+      return false;
+    };
+    const char* column = names(GemmLayout{})    ? "layout"
+                         : names(GemmWeights{}) ? "weights"
+                         : names(GemmScale{})   ? "scale"
+                                                : "activation";
+    if (!words.values.emplace(column, word).second) words.refuse("says " + std::string(column) + " twice");
+  }
+}
+
+/// Why there is no such product; whether an entry serves it is the library's to say.
+inline std::string GemmCase::fault() const {
+  if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
+  if (batch < 1) return "config_batch is below 1";
+  for (const DType type : {spec.a, spec.b, spec.out})
+    if (type == DType::i8) return "i8 is no type of a product";
+  if (spec.b != spec.a) return "b_dtype differs from a_dtype";
+  if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
+  if (grouped() && (groups < 1 || group_rows < 1)) return "config_groups or config_group_rows is below 1 or missing";
+  if (grouped() && (bias || batch > 1)) return "groups have neither a batch nor a bias";
+  if (grouped() && std::int64_t{contiguous() ? groups : 1} * group_rows > m)
+    return "groups have more rows than config_m";
+  const double largest = static_cast<double>(std::max(m, n)) * std::max(n, k) * layers();
+  return largest > double(std::int64_t{1} << 38) ? "more than 2^38 elements" : "";
+}
 
 /// The table of group_offsets or group_rows. Groups fill what there is, but for the room of masked ones.
 inline std::vector<std::int32_t> group_table(const GemmCase& c) {
@@ -80,7 +154,8 @@ inline std::vector<std::int32_t> group_table(const GemmCase& c) {
 /// What the emulated device runs of a config, which takes minutes for what a GPU does in a blink: a few tiles, that end
 /// where those of the config end.
 inline GemmCase launched(GemmCase c) {
-  c.config_m = c.m, c.config_n = c.n, c.config_k = c.k, c.config_groups = c.groups;
+  c.config_m = c.m, c.config_n = c.n, c.config_k = c.k;
+  c.config_batch = c.batch, c.config_groups = c.groups, c.config_group_rows = c.group_rows;
   if (!emulated_device) return c;
   const auto cut = [](std::int32_t& extent, std::int32_t most) {
     if (extent >= most + 128) extent = most + extent % 128;
@@ -111,9 +186,10 @@ inline std::string name_of(const GemmCase& c) {
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   name += "/" + std::string(name_of(c.spec.out)) + "/" + extent("m", c.m, c.config_m) + "/" +
           extent("n", c.n, c.config_n) + "/" + extent("k", c.k, c.config_k);
-  if (c.batch > 1) name += "/batch" + std::to_string(c.batch);
+  if (c.config_batch > 1) name += "/" + extent("batch", c.batch, c.config_batch);
   if (c.grouped())
-    name += "/" + extent(name_of(c.spec.groups), c.groups, c.config_groups) + "x" + std::to_string(c.group_rows);
+    name += "/" + extent(name_of(c.spec.groups), c.groups, c.config_groups) +
+            extent("x", c.group_rows, c.config_group_rows);
   return name + (c.bias ? "/bias" : "");
 }
 

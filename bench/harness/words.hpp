@@ -194,9 +194,10 @@ inline std::vector<Words> read_words(const std::string& file) {
 }
 
 /// A part of a row's name and what it says: `bs` and `block_size` for a part like bs64, or `vt0`, `v_layout` and `plain`;
-/// what says nothing has no column.
+/// what says nothing has no column. Of masked32x192 `itself` takes `masked` and `times` 192.
 struct NamePart {
   std::string_view part, column, word = {};  // no word: digits follow the part
+  std::string_view times = {}, itself = {};
 };
 
 /// What the parts of a row's name say, with its architecture and policy or without; `column=word` may stand for a part.
@@ -222,8 +223,16 @@ inline Words words_of_name(const std::string& name, std::span<const NamePart> pa
         if (known && !p.column.empty()) set(p.column, std::string(p.word));
       } else if (digits < text.size() && text.substr(0, digits) == p.part) {
         // What the emulated device takes of a config is no part of it: r128of32768.
-        known = tail == text.size() || text.compare(tail, 2, "of") == 0;
-        if (known) set(p.column, tail == text.size() ? text.substr(digits) : text.substr(tail + 2));
+        const std::size_t times = p.times.empty() ? text.size() : std::min(text.find('x', tail), text.size());
+        known = (tail == times || text.compare(tail, 2, "of") == 0) && (times == text.size()) == p.times.empty();
+        if (!known) continue;
+        const std::size_t from = tail == times ? digits : tail + 2;
+        set(p.column, text.substr(from, times - from));
+        if (!p.times.empty()) {
+          const std::string second = text.substr(times + 1);
+          set(p.times, second.substr(second.find("of") == second.npos ? 0 : second.find("of") + 2));
+        }
+        if (!p.itself.empty()) set(p.itself, std::string(p.part));
       }
     }
     for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
@@ -239,7 +248,9 @@ inline Words words_of_name(const std::string& name, std::span<const NamePart> pa
       if (before != text) set(mode, text.substr(before.size() + 1));
       known = true;
     }
-    const bool policy = end == name.size() && (text[0] == 'l' || text[0] == 't') && text.find(".r") != text.npos;
+    const bool policy =
+        end == name.size() &&
+        (text == "none" || ((text[0] == 'l' || text[0] == 't') && digits == 1 && text.find('.') != text.npos));
     if (!known && !policy) words.refuse("'" + text + "' is no part of a name");
   }
   return words;

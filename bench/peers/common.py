@@ -56,7 +56,7 @@ def key_of(name):
     if len(parts) < 4:
         raise ValueError(f"'{name}' is no row of a benchmark")
     del parts[-1], parts[1]
-    return re.sub(r"/([a-z]+)\d+of(\d+)", r"/\1\2", "/".join(parts)).replace("peer_decode/", "pa_decode/", 1)
+    return re.sub(r"([a-z]+)\d+of(\d+)", r"\1\2", "/".join(parts)).replace("peer_decode/", "pa_decode/", 1)
 
 
 def policy_of(name):

@@ -157,6 +157,34 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
   return all.cases;
 }
 
+/// Of a decode step: the projections of attention, of the feed-forward layer and to the vocabulary, of which each GPU has its
+/// columns; router and experts, as many as the tokens can ask for, where there are any. Products of weights are in bf16, dense
+/// ones in fp8 with scales of rows, too.
+inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step) {
+  const Model& m = step.share;
+  const std::int32_t heads = m.q_heads * m.head_size, qkv = heads + 2 * m.kv_heads * m.head_size;
+  GemmCases all(arch);
+  for (const std::int32_t batch : step.batch) {
+    const auto dense = [&](std::int32_t n, std::int32_t k) {
+      for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)}) all.add(spec, batch, n, k);
+    };
+    dense(qkv, m.hidden);
+    dense(m.hidden, heads);
+    if (m.experts == 0) {
+      dense(2 * m.intermediate, m.hidden);
+      dense(m.hidden, m.intermediate);
+    } else {
+      all.add(all.bf16(), batch, m.experts, m.hidden);
+      const std::int32_t pairs = batch * m.experts_per_token, busy = std::min(m.experts, pairs);
+      for (const GemmWeightShape s :
+           {GemmWeightShape{2 * m.intermediate, m.hidden}, GemmWeightShape{m.hidden, m.intermediate}})
+        all.add_groups(all.bf16(), GemmGroups::contiguous, busy, pairs / busy, s.n, s.k);
+    }
+    dense(m.vocabulary_share(), m.hidden);
+  }
+  return all.cases;
+}
+
 inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   switch (sweep) {
     case GemmSweep::standard: break;

@@ -10,7 +10,7 @@ import contract
 from contract import ARCHS, identities, rows_of, run
 
 IDENTITY = """kind arch a_dtype b_dtype out_dtype scale layout weights activation bias group_kind group_rows batch m n k groups
-config_m config_n config_k config_groups seed""".split()
+config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
 waves_per_simd""".split()
 SWEEPS = "default square decode grouped batched preshuffled".split()
@@ -20,7 +20,7 @@ ROUNDING = {"bf16": 3e-3, "f16": 4e-4}  # largest error that rounding out alone 
 NAME = re.compile(
     r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8)(?:\.(?P<scale>tensor|row|block))?(?P<shuffled>\.preshuffled)?"
     r"/(?P<out>bf16|f16)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
-    r"(?:/batch(?P<batch>\d+))?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+))?"
+    r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
     r"\.(?P<path>tensor|direct|staged|wreg)(?P<swap>\.swap)?(?:\.c(?P<cluster>\d+))?(?:\.k(?P<most>\d+))?(?:\.o(?P<waves>\d+))?"
     r"(?:\.by(?P<by>\d+))?)")
@@ -39,7 +39,8 @@ class Csv(contract.Contract):
                      "group_kind": match["kind"] or "one", "group_rows": match["rows"] or "0", "batch": match["batch"] or "1",
                      "m": match["m"], "n": match["n"], "k": match["k"], "groups": match["groups"] or "0",
                      "config_m": match["om"] or match["m"], "config_n": match["on"] or match["n"],
-                     "config_k": match["ok"] or match["k"], "config_groups": match["og"] or match["groups"] or "0"}
+                     "config_k": match["ok"] or match["k"], "config_batch": match["ob"] or match["batch"] or "1",
+                     "config_group_rows": match["or"] or match["rows"] or "0", "config_groups": match["og"] or match["groups"] or "0"}
             named |= {"tile_rows": match["tr"], "tile_columns": match["tc"], "depth": match["depth"],
                       "stages": match["stages"], "waves_rows": match["wr"], "waves_columns": match["wc"],
                       "path": match["path"], "swapped": str(int(match["swap"] is not None)),
@@ -178,8 +179,34 @@ class Csv(contract.Contract):
     def test_progress(self):
         self.check_progress("--sweep=decode", "--benchmark_filter=/m1/n384/")
 
+    def test_own_shapes(self):
+        for sweep in SWEEPS:
+            self.check_shapes(f"--sweep={sweep}", every=9)
+        own = ["--benchmark_format=csv", "--config=fp8.row/m12/n136/k300", "--arch=sm90"]
+        row, = self.check_rows(run(*own))
+        self.assertEqual((row["scale"], row["m"], row["n"], row["k"], row["config_id"], row["err"]), ("row", "12", "136", "300", "0", "0"))
+        for config in ("m0/n8/k8", "m8/n8", "i8/m8/n8/k8", "bf16.rows/m8/n8/k8", "bf16.row.block/m8/n8/k8", "m8/n8/k8/b_dtype=f16",
+                       "m8/n8/k8/batch0", "m64/n8/k8/contiguous9x8", "m64/n8/k8/masked8x65", "m64/n8/k8/masked8", "m64/n8/k8/masked8x",
+                       "m64/n8/k8/group_kind=masked", "m64/n8/k8/config_groups=2", "m64/n8/k8/masked8x4/batch2",
+                       "m99999999/n99999999/k8"):
+            self.refuses(f"--config={config}")
+        self.refuses("--config=m8/n8/k8", "--sweep=decode")
+
+    def test_a_models_decode_step(self):
+        names = run("--benchmark_list_tests", "--model=llama3-70b", "--tp=8", "--batch=1,64", "--arch=sm90").stdout.splitlines()
+        extents = ("n1280/k8192", "n8192/k1024", "n7168/k8192", "n8192/k3584", "n16032/k8192")
+        self.assertEqual(len(names), 2 * 2 * len(extents))
+        configs = [re.sub(r"\d+of(\d+)", r"\1", name) for name in names]
+        for extent in extents:
+            for start in ("bf16/bf16/m1", "fp8.row/bf16/m64"):
+                self.assertEqual(sum(f"/{start}/{extent}/" in config for config in configs), 1, (start, extent))
+        experts = run("--benchmark_list_tests", "--model=gpt-oss-20b", "--batch=1,64", "--arch=sm90").stdout
+        self.assertIn("/contiguous3of4x1/", experts)
+        self.assertIn("/contiguous3of32x8/", experts)
+        self.refuses("--model=llama3-70b", "--tp=7")
+
     def test_help(self):
-        self.check_help("--sweep", "--every", "--splits", "--arch", "--policies", "--seed", "--benchmark_filter")
+        self.check_help("--sweep", "--every", "--splits", "--shapes", "--model", "--arch", "--policies", "--seed", "--benchmark_filter")
 
 
 if __name__ == "__main__":
