@@ -22,6 +22,7 @@
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/quant/registry.hpp"
+#include "tilewave/ops/rope/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 #include "tilewave/ops/vec_add/registry.hpp"
 #include "tilewave/version.hpp"

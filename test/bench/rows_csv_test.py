@@ -76,6 +76,25 @@ class AttentionCombine:
         return moved, 2 * elements * partials
 
 
+class Rope:
+    step = [f"halves/gfx950/bf16/c1152/r{batch}/hq8/hk1/d128/rot128/f32/full0" for batch in (1, 64)]
+    identity = """kind arch x_dtype table_dtype full_table q_heads k_heads head_size rotary columns rows config_rows
+seed""".split()
+    name = re.compile(r"(?P<kind>halves|neighbours)/" + EXTENT + r"hq(?P<q_heads>\d+)/hk(?P<k_heads>\d+)/d(?P<head_size>\d+)/"
+                      r"rot(?P<rotary>\d+)/(?P<table_dtype>f32|f16|bf16)/full(?P<full_table>[01])/" + END)
+    rows = 22
+    small = "/r1/"  # 5 rows
+    one = "/r1/hq32/"
+
+    @staticmethod
+    def work(row, match):
+        rows, heads = int(row["rows"]), int(row["q_heads"]) + int(row["k_heads"])
+        rotary = int(row["rotary"])
+        angles = rotary if int(match["full_table"]) else rotary // 2
+        moved = 2 * heads * int(row["head_size"]) * BYTES[row["x_dtype"]] + 2 * angles * BYTES[row["table_dtype"]] + 4
+        return rows * moved, rows * heads * rotary * 3
+
+
 class Quant:
     step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
             for columns in (8192, 1024, 3584)]
@@ -97,7 +116,7 @@ class Quant:
 
 def op():
     return {"bench_attention_combine": AttentionCombine, "bench_norm": Norm, "bench_quant": Quant,
-            "bench_softmax": Softmax}[contract.tool()]
+            "bench_rope": Rope, "bench_softmax": Softmax}[contract.tool()]
 
 
 def identity():
@@ -224,4 +243,4 @@ class Csv(contract.Contract):
 
 
 if __name__ == "__main__":
-    contract.main("BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_SOFTMAX")
+    contract.main("BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_ROPE|BENCH_SOFTMAX")

@@ -46,8 +46,9 @@ struct GroupOperand {
 ///               load_stream(p), store_stream(p, v): 16 bytes that will not be read again, or not soon
 ///               Window<uniform>{base, bytes}: device memory of which offsets below `bytes`, less than 2^31, may be
 ///               touched: load<T>(offset) and load_stream<T>(offset) give 0 beyond, store(offset, v) and
-///               store_stream(offset, v) write nothing; offsets and bytes are multiples of sizeof(T). Uniform: base and
-///               bytes are the same in every lane of the wave
+///               store_stream(offset, v) write nothing; offsets and bytes are multiples of sizeof(T).
+///               load_stream_inside<T>(offset): of an offset that is surely below `bytes`, so nothing is compared.
+///               Uniform: base and bytes are the same in every lane of the wave
 ///   lanes       shuffle(v, lane), shuffle_xor(v, mask), any(predicate) over the wave,
 ///               group_broadcast<I>(v): the value of the lane at position I of my atom group;
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
@@ -98,6 +99,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::store_stream(shared, chunk) } -> std::same_as<void>;
   { typename B::template Window<true>{in, word}.template load<float>(word) } -> std::same_as<float>;
   { typename B::template Window<false>{in, word}.template load_stream<Chunk>(word) } -> std::same_as<Chunk>;
+  { typename B::template Window<false>{in, word}.template load_stream_inside<Chunk>(word) } -> std::same_as<Chunk>;
   { typename B::template Window<true>{out, word}.store(word, x) } -> std::same_as<void>;
   { typename B::template Window<false>{out, word}.store_stream(word, chunk) } -> std::same_as<void>;
   { B::shuffle(x, 0) } -> std::same_as<float>;

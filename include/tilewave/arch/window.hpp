@@ -32,6 +32,14 @@ struct CheckedWindow {
     }
   }
   template <class T>
+  TILEWAVE_DEVICE T load_stream_inside(std::uint32_t offset) const {
+    if constexpr (sizeof(T) == sizeof(Chunk)) {
+      return __builtin_bit_cast(T, Memory::load_stream(at<const Chunk>(offset)));
+    } else {
+      return Memory::load(at<const T>(offset));
+    }
+  }
+  template <class T>
   TILEWAVE_DEVICE void store(std::uint32_t offset, const T& value) const {
     if (offset < bytes) Memory::store(at<T>(offset), value);
   }

@@ -6,7 +6,7 @@
 
 namespace tilewave {
 
-/// Values for `unit` columns that every row shares.
+/// Values for `unit` columns that every row shares, or that a lane has of one.
 template <class B, DType T, int unit>
 struct ColumnValues {
   static constexpr int per_load = min_of(unit, 16 / size_of(T));
@@ -16,6 +16,13 @@ struct ColumnValues {
     TILEWAVE_UNROLL
     for (int i = 0; i < unit / per_load; ++i) {
       parts[i] = window.template load<Packed<T, per_load>>((column + i * per_load) * size_of(T));
+    }
+  }
+  /// Of a lane's own row, all of them there.
+  TILEWAVE_DEVICE void load(const Storage<T>* first) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < unit / per_load; ++i) {
+      parts[i] = B::load(reinterpret_cast<const Packed<T, per_load>*>(first + i * per_load));
     }
   }
   TILEWAVE_DEVICE Vec<float, unit> values() const {

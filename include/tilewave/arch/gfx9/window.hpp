@@ -24,6 +24,10 @@ struct BufferWindow {
     return load_as<T, non_temporal>(offset);
   }
   template <class T>
+  TILEWAVE_DEVICE T load_stream_inside(std::uint32_t offset) const {
+    return load_as<T, non_temporal>(offset);
+  }
+  template <class T>
   TILEWAVE_DEVICE void store(std::uint32_t offset, const T& value) const {
     store_as<T, 0>(offset, value);
   }
@@ -82,6 +86,11 @@ struct LaneWindow : CheckedWindow<Memory> {
   template <class T>
   TILEWAVE_DEVICE T load_stream(std::uint32_t offset) const {
     return load_as<T>(offset, [](const auto* p) { return __builtin_nontemporal_load(p); });
+  }
+  template <class T>
+  TILEWAVE_DEVICE T load_stream_inside(std::uint32_t offset) const {
+    const auto* address = (const Global<typename Raw<sizeof(T)>::type>*)(static_cast<const char*>(base) + offset);
+    return __builtin_bit_cast(T, __builtin_nontemporal_load(address));
   }
 
  private:

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Positions, slots, ...: indices that the device holds as i32 or i64, read without a branch.
+#pragma once
+
+#include <cstdint>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/core/region.hpp"
+
+namespace tilewave {
+
+enum class IndexType : int { i32, i64 };
+
+constexpr bool is_index_type(IndexType t) { return t == IndexType::i32 || t == IndexType::i64; }
+constexpr int size_of(IndexType t) { return t == IndexType::i64 ? 8 : 4; }
+constexpr const char* name_of(IndexType t) { return t == IndexType::i64 ? "i64" : "i32"; }
+
+/// As kernels take it: the low word and the last one of each index.
+struct IndexList {
+  const std::uint32_t* words;
+  std::int32_t words_each;
+
+  static IndexList of(const void* data, IndexType type) {
+    return {static_cast<const std::uint32_t*>(data), size_of(type) / 4};
+  }
+  template <class B>
+  TILEWAVE_DEVICE Vec<std::uint32_t, 2> load(std::int32_t i) const {
+    const std::uint32_t* low = words + std::int64_t{i} * words_each;
+    return {{B::load(low), B::load(low + words_each - 1)}};
+  }
+  /// Whether an index is in [0, limit); its low word is the index then.
+  TILEWAVE_DEVICE bool below(const Vec<std::uint32_t, 2>& index, std::int32_t limit) const {
+    const std::uint32_t beyond = words_each == 1 ? 0 : index[1];
+    return (index[0] < static_cast<std::uint32_t>(limit)) & (beyond == 0);  // not &&, which would be a branch
+  }
+};
+
+inline Region index_region(const void* data, IndexType type, std::int64_t count) {
+  return Region(data, size_of(type), count, {});
+}
+
+}  // namespace tilewave
