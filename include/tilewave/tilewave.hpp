@@ -17,6 +17,7 @@
 #include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 #include "tilewave/core/vec.hpp"
+#include "tilewave/ops/activation/registry.hpp"
 #include "tilewave/ops/attention_combine/registry.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/ops/norm/registry.hpp"

@@ -95,6 +95,25 @@ seed""".split()
         return rows * moved, rows * heads * rotary * 3
 
 
+class Activation:
+    step = [f"silu/gfx950/bf16/c3584/r{batch}/halves/{out}" for batch in (1, 64) for out in ("bf16", "fp8.per_token")]
+    identity = "kind arch x_dtype gating out_dtype scale_mode columns rows config_rows seed".split()
+    name = re.compile(r"(?P<kind>relu2?|silu|gelu|gelu_tanh|swigluoai)/" + EXTENT + r"(?P<gating>plain|halves|interleaved)/"
+                      r"(?P<out>f32|f16|bf16|fp8|i8)(?:\.(?P<scale>per_\w+))?/" + END)
+    rows = 32
+    small = "/c1021/|/r1/"  # 4 rows
+    one = "/r1/halves/fp8.per_token/"
+
+    @staticmethod
+    def work(row, match):
+        rows, columns, gated = int(row["rows"]), int(row["columns"]), int(match["gating"] != "plain")
+        scale = match["scale"] or "none"
+        moved = rows * columns * (BYTES[row["x_dtype"]] * (1 + gated) + BYTES[row["out_dtype"]])
+        function = {"relu": 1, "relu2": 2, "gelu": 16}.get(match["kind"], 8)
+        scaling = {"none": 0, "per_tensor": 1}.get(scale, 2)
+        return moved + 4 * scales_of(scale, rows, columns), rows * columns * (function + gated + scaling)
+
+
 class Quant:
     step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
             for columns in (8192, 1024, 3584)]
@@ -115,8 +134,8 @@ class Quant:
 
 
 def op():
-    return {"bench_attention_combine": AttentionCombine, "bench_norm": Norm, "bench_quant": Quant,
-            "bench_rope": Rope, "bench_softmax": Softmax}[contract.tool()]
+    return {"bench_activation": Activation, "bench_attention_combine": AttentionCombine, "bench_norm": Norm,
+            "bench_quant": Quant, "bench_rope": Rope, "bench_softmax": Softmax}[contract.tool()]
 
 
 def identity():
@@ -243,4 +262,4 @@ class Csv(contract.Contract):
 
 
 if __name__ == "__main__":
-    contract.main("BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_ROPE|BENCH_SOFTMAX")
+    contract.main("BENCH_ACTIVATION|BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_ROPE|BENCH_SOFTMAX")

@@ -2,9 +2,12 @@
 // Activation functions in double: the oracle of tests and benchmarks, independent of the kernels' code.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
-#include "tilewave/tile/activation.hpp"
+#include "tilewave/ops/activation/problem.hpp"
+#include "tilewave/reference/rows.hpp"
 
 namespace tilewave::reference {
 
@@ -32,6 +35,38 @@ inline double gated(ActivationKind kind, double gate, double up, double alpha, d
   if (up > limit) up = limit;
   if (up < -limit) up = -limit;
   return gate / (1 + std::exp(-alpha * gate)) * (up + 1);
+}
+
+/// What f32 may cost, relative to the value: roundings, the fit of gelu, and the exponent of an exponential, rounded.
+inline double activation_error(ActivationKind kind, double x) {
+  const bool gelu = kind == ActivationKind::gelu || kind == ActivationKind::gelu_tanh;
+  return (gelu ? 2e-6 : 5e-7) + 2e-7 * (gelu ? std::min(x * x, 2e4) : std::min(2 * std::abs(x), 2e2));
+}
+
+struct ActivationRow {
+  std::vector<double> values;  // before the output's rounding or quantisation
+  std::vector<double> errors;  // of each, see activation_error
+};
+
+/// One row of a problem whose tensors are on the host.
+inline ActivationRow activation_row(const ActivationProblem& p, std::int32_t row) {
+  const ActivationSpec& s = p.spec;
+  const std::int64_t x = row_offset(row, p.inner_rows, p.x_strides);
+  const std::int64_t step = s.gating == Gating::interleaved ? 2 : 1;
+  ActivationRow r;
+  for (std::int32_t c = 0; c < p.columns; ++c) {
+    const double gate = element(s.x, p.x, x + step * c);
+    if (s.gating == Gating::plain) {
+      r.values.push_back(activated(s.kind, gate));
+    } else {
+      const double up = s.gating == Gating::interleaved ? element(s.x, p.x, x + step * c + 1)
+                        : p.up == nullptr               ? element(s.x, p.x, x + p.columns + c)
+                                          : element(s.x, p.up, row_offset(row, p.inner_rows, p.up_strides) + c);
+      r.values.push_back(gated(s.kind, gate, up, p.alpha, p.limit));
+    }
+    r.errors.push_back(activation_error(s.kind, s.kind == ActivationKind::swigluoai ? std::min(gate, 7.0) : gate));
+  }
+  return r;
 }
 
 }  // namespace tilewave::reference

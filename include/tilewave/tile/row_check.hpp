@@ -132,6 +132,12 @@ struct RowPolicies {
   constexpr std::size_t size() const { return count; }
 };
 
+/// Neighbouring chunks of a lane. CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes
+/// as fast.
+constexpr int output_span(ArchId arch, DType x, DType out) {
+  return arch != ArchId::sm90 && size_of(out) < size_of(x) ? size_of(x) / size_of(out) : 1;
+}
+
 /// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length
 /// on sm90.
 constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
@@ -143,9 +149,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
       if (all.list[i] == p) return;
     all.list[all.count++] = p;
   };
-  const int element = size_of(x);
-  // CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes as fast.
-  const int span = arch != ArchId::sm90 && size_of(out) < element ? element / size_of(out) : 1;
+  const int element = size_of(x), span = output_span(arch, x, out);
   const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1) {
     of_lane = max_of(of_lane, span);
     add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});

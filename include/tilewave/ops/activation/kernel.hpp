@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// Activations of rows, gated or not. Grid: one block a tile of columns (row_tiles.hpp); or, where a row has a scale of
+// its own, one block, or cluster of P.blocks, per P.rows rows, which are read once where the policy holds them. Shared
+// memory: then a few floats per wave. Bound: memory. A value costs up to 20 instructions (gelu), two on the slow
+// units; an SM has 27 in the time of a bf16 value read and written, 41 where it is gated.
+#pragma once
+
+#include "tilewave/ops/activation/policy.hpp"
+#include "tilewave/ops/activation/problem.hpp"
+
+namespace tilewave {
+
+struct ActivationArgs {
+  const void* x;
+  const void* up;  // of halves
+  RowExtent extent;
+  RowStrides x_strides, up_strides;
+  RowOutputArgs output;
+  FastDiv tiles;  // of a row
+  float alpha, limit;
+};
+
+template <class B, ActivationSpec S, ActivationPolicy P>
+struct Activation {
+  using Room = B;
+  using Args = ActivationArgs;
+  using Tile = Row<B, S.x, P>;
+  using Output = RowOutput<B, S.x, S.output(), P>;
+  using Place = typename Tile::Place;
+  static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
+  static constexpr int unit = Tile::unit;
+  static constexpr bool tiled = S.tiled(), gated = S.gated();
+  using Shared = typename Tile::template Shared<1>;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const Place at = place(a, shared);
+    Operands x;
+    if constexpr (P.held) x.load(a, at, at.first);
+    const auto each = [&](const auto& body) {
+      Tile::tiles(at, a.extent.columns, [&](int from) {
+        if constexpr (!P.held) x.load(a, at, from);
+        body(from);
+      });
+    };
+    Output::template write<0>(a.output, a.extent, at, shared, each,
+                              [&](int chunk, int) TILEWAVE_INLINE_LAMBDA { return x.values(a, chunk); });
+  }
+
+ private:
+  TILEWAVE_DEVICE static Place place(const Args& a, Shared& shared) {
+    if constexpr (tiled) {
+      return tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+    } else {
+      return Tile::place(a.extent, shared);
+    }
+  }
+
+  /// A tile of gates and of ups; interleaved, of the first and the second half of each chunk's pairs.
+  struct Operands {
+    Tile first, second;
+
+    TILEWAVE_DEVICE void load(const Args& a, const Place& at, int from) {
+      const void* row = Tile::row(a.x, a.extent, at, a.x_strides);
+      if constexpr (S.gating == Gating::interleaved) {
+        using Piece = typename Tile::Piece;
+        const auto one = Tile::template window<S.x>(row, at, from, a.extent.columns);
+        const typename Tile::Window pairs{static_cast<const Storage<S.x>*>(one.base) + from, 2 * one.bytes};
+        TILEWAVE_UNROLL
+        for (int c = 0; c < P.chunks; ++c) {
+          const int offset = 2 * Tile::column(at.lane, c) * size_of(S.x);
+          first.pieces[c] = pairs.template load_stream<Piece>(offset);
+          second.pieces[c] = pairs.template load_stream<Piece>(offset + unit * size_of(S.x));
+        }
+      } else {
+        first.load(row, at, from, a.extent.columns);
+        if constexpr (gated) second.load(Tile::row(a.up, a.extent, at, a.up_strides), at, from, a.extent.columns);
+      }
+    }
+
+    TILEWAVE_DEVICE Vec<float, unit> values(const Args& a, int chunk) const {
+      Vec<float, unit> gate = first.values(chunk), up;
+      if constexpr (gated) up = second.values(chunk);
+      if constexpr (S.gating == Gating::interleaved) {
+        Vec<float, 2 * unit> pairs;
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 2 * unit; ++e) pairs[e] = e < unit ? gate[e % unit] : up[e % unit];
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) {
+          gate[e] = pairs[2 * e];
+          up[e] = pairs[2 * e + 1];
+        }
+      }
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        if constexpr (S.kind == ActivationKind::swigluoai) {
+          gate[e] = ActivationOf<B>::swigluoai(gate[e], up[e], a.alpha, a.limit);
+        } else {
+          gate[e] = ActivationOf<B>::template apply<S.kind>(gate[e]);
+          if constexpr (gated) gate[e] *= up[e];
+        }
+      }
+      return gate;
+    }
+  };
+};
+
+}  // namespace tilewave

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// How an activation is computed: changes the speed only.
+#pragma once
+
+#include "tilewave/ops/activation/spec.hpp"
+#include "tilewave/tile/row_tiles.hpp"
+
+namespace tilewave {
+
+using ActivationPolicy = RowPolicy;
+
+/// The policies that entries of a spec are built for: of tiles, or, where the largest of a row is found first, of rows
+/// that a block holds. A lane holds gates and ups, which become as many bytes of values in f32.
+constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) {
+  if (s.tiled()) return tile_policies(arch, s.x, s.out, s.scale, 2);
+  const int span = output_span(arch, s.x, s.out);
+  RowPolicies all;
+  const auto add = [&](RowPolicy p) {
+    if (p.wide(s.x)) {
+      p.chunks = max_of(p.chunks, span);
+      p.span = span;
+    }
+    if (policy_fits(facts_of(arch), s.x, p)) all.list[all.count++] = p;
+  };
+  add({.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8});
+  add({.lanes = 256, .chunks = 2, .waves_per_simd = 8});
+  add({.lanes = 256, .chunks = 4, .waves_per_simd = 4});
+  add({.lanes = 512, .chunks = 4, .waves_per_simd = 4});
+  if (arch == ArchId::sm90) {
+    add({.lanes = 512, .chunks = 4, .blocks = 2, .waves_per_simd = 4});
+    add({.lanes = 512, .chunks = 4, .blocks = 4, .waves_per_simd = 4});
+  } else {
+    add({.lanes = 1024, .chunks = 4, .waves_per_simd = 4});
+  }
+  add({.lanes = 256, .chunks = 2, .held = false, .waves_per_simd = 8});
+  const int element = size_of(s.x);
+  add({.lanes = 256, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = 4});
+  add({.lanes = 256, .chunks = 16, .vec = element, .span = 8, .held = false, .waves_per_simd = 4});
+  return all;
+}
+
+}  // namespace tilewave
