@@ -25,5 +25,6 @@
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/rope/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
+#include "tilewave/ops/topk_gating/registry.hpp"
 #include "tilewave/ops/vec_add/registry.hpp"
 #include "tilewave/version.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A room's conversions and elementary functions as its device executes them.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "test/arch/room.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/static_for.hpp"
 
 namespace tilewave::test {
 namespace {
@@ -295,8 +297,55 @@ struct CheckWidenHalves {
   }
 };
 
+template <class B>
+struct KeysKernel {
+  using Room = B;
+  struct Args {
+    const std::uint64_t* in;  // [wave_lanes, 2]
+    std::uint64_t* out;       // [wave_lanes, 9]: order's two, larger, other_half<1> to <32>
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int lane = B::lane_id();
+    std::uint64_t* out = args.out + lane * 9;
+    out[0] = args.in[2 * lane];
+    out[1] = args.in[2 * lane + 1];
+    out[2] = B::larger(out[0], out[1]);
+    B::order(out[0], out[1]);
+    static_for<6>([&](auto i) {
+      constexpr int m = 1 << i;
+      if constexpr (m < B::facts.wave_lanes) out[3 + i] = B::template other_half<m>(lane / m);
+    });
+  }
+};
+
+struct CheckKeys {
+  template <class B>
+  void operator()() const {
+    constexpr int lanes = B::facts.wave_lanes;
+    std::vector<std::uint64_t> in(2 * lanes);  // 0, subnormal as doubles, all below 2^62
+    for (int i = 0; i < 2 * lanes; ++i) {
+      in[i] = i == 0 ? 0 : (std::uint64_t{1} << i % 62) + (i % 62 > 20 ? 7u * (i % 5) : 0u);
+    }
+    const auto out = run_kernel<KeysKernel<B>>(1, in, std::size_t{9} * lanes, std::uint64_t{0});
+    for (int lane = 0; lane < lanes; ++lane) {
+      CAPTURE(room_name<B>(), lane);
+      const std::uint64_t a = in[2 * lane], b = in[2 * lane + 1], *got = &out[9 * lane];
+      CHECK(got[0] == std::max(a, b));
+      CHECK(got[1] == std::min(a, b));
+      CHECK(got[2] == std::max(a, b));
+      for (int i = 0, m = 1; m < lanes; ++i, m *= 2) {
+        if (m < 16 || (lane & m) != 0) CHECK(got[3 + i] == static_cast<std::uint64_t>((lane / m) ^ 1));
+      }
+    }
+  }
+};
+
 }  // namespace
 
+TEST_CASE("keys are ordered, and go from one half of a group to the other") { AllRooms::each(CheckKeys{}); }
 TEST_CASE("all fp8 codes widen to the bf16 and the f16 of the same value") { AllRooms::each(CheckWiden{}); }
 TEST_CASE("bytes are picked from either word") { AllRooms::each(CheckPick{}); }
 TEST_CASE("exp2, log2 and bf16 pairs are as near as promised") { AllRooms::each(CheckNumbers{}); }

@@ -13,7 +13,7 @@ POLICY_COLUMNS = "lanes rows_per_block chunks vec span cluster held waves_per_si
 PEAK_GBPS = {"gfx942": 5300, "gfx950": 8000, "sm90": 4800}
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1}
 POLICY = (r"(?P<policy>l(?P<lanes>\d+)\.r(?P<rows_per_block>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?:\.s(?P<span>\d+))?"
-          r"(?:\.b(?P<cluster>\d+))?(?P<again>\.again)?)")
+          r"(?:\.b(?P<cluster>\d+))?(?P<again>\.again)?(?:\.k(?P<keep>\d+))?)")
 EXTENT = r"(?P<arch>gfx942|gfx950|sm90)/(?P<x>f32|f16|bf16|fp8|i8)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
 END = POLICY
 # Largest error that rounding to a type alone makes of a row, in the l2 norm.
@@ -133,13 +133,34 @@ class Quant:
         return rows * columns * (reads * BYTES[x] + BYTES[out]) + 4 * scales, rows * columns * (2 - given)
 
 
+class TopkGating:
+    step = []
+    identity = """kind arch x_dtype topk score renormalise bias groups kept_groups group_score columns rows config_rows
+seed""".split()
+    policy = ["keep"]
+    name = re.compile(r"(?P<kind>topk_gating)/" + EXTENT + r"k(?P<topk>\d+)/(?P<score>softmax|sigmoid)/"
+                      r"renorm(?P<renormalise>[01])/bias(?P<bias>[01])/g(?P<groups>\d+)/kept(?P<kept_groups>\d+)/"
+                      r"(?P<group_score>best|two_best)/" + END)
+    rows = 12
+    small = "/c8/|/c64/|/c128/"  # 5 rows
+    one = "/c64/"
+    out = "f32"  # weights
+
+    @staticmethod
+    def work(row, match):
+        rows, columns = int(row["rows"]), int(row["columns"])
+        bias = 4 * columns * int(match["bias"])
+        return rows * columns * BYTES[row["x_dtype"]] + bias + 12 * rows * int(match["topk"]), rows * columns
+
+
 def op():
     return {"bench_activation": Activation, "bench_attention_combine": AttentionCombine, "bench_norm": Norm,
-            "bench_quant": Quant, "bench_rope": Rope, "bench_softmax": Softmax}[contract.tool()]
+            "bench_quant": Quant, "bench_rope": Rope, "bench_softmax": Softmax,
+            "bench_topk_gating": TopkGating}[contract.tool()]
 
 
 def identity():
-    return op().identity + POLICY_COLUMNS
+    return op().identity + POLICY_COLUMNS + getattr(op(), "policy", [])
 
 
 class Csv(contract.Contract):
@@ -167,6 +188,10 @@ class Csv(contract.Contract):
                 self.assertLessEqual(int(row["rows"]) * int(row["columns"]), 2 ** 20)
         return [row for row, _ in matched]
 
+    @staticmethod
+    def out_of(row):
+        return getattr(op(), "out", None) or row.get("out_dtype") or row["x_dtype"]
+
     def test_default_sweep(self):
         done = run("--benchmark_format=csv")
         rows = self.check_rows(done)
@@ -176,7 +201,7 @@ class Csv(contract.Contract):
         for row in rows:
             self.assertEqual(row["err"], "0", row["name"])
             self.assertEqual(row["arch"], "gfx950")
-            self.assertTrue(0 < float(row["max_rel_err"]) < ROUNDING[row.get("out_dtype") or row["x_dtype"]], row["name"])
+            self.assertTrue(0 < float(row["max_rel_err"]) < ROUNDING[self.out_of(row)], row["name"])
 
     def test_columns_alone_tell_rows_apart(self):
         self.check_identities(identity())
@@ -247,6 +272,11 @@ class Csv(contract.Contract):
         self.check_shapes()
 
     def test_a_models_decode_step(self):
+        if not op().step:
+            self.assertIn("no call of this op", self.refuses("--model=llama3-70b"))
+            names = run("--benchmark_list_tests", "--model=gpt-oss-120b", "--batch=1,64").stdout.splitlines()
+            self.assertEqual([re.match(op().name, name)["rows"] for name in names], ["1", "64"])
+            return
         names = run("--benchmark_list_tests", "--model=llama3-70b", "--tp=8", "--batch=1,64").stdout.splitlines()
         self.assertEqual([re.sub("/[^/]*$", "", name) for name in names], op().step)
         self.assertIn("do not share out", self.refuses("--model=llama3-70b", "--tp=7"))
@@ -262,4 +292,5 @@ class Csv(contract.Contract):
 
 
 if __name__ == "__main__":
-    contract.main("BENCH_ACTIVATION|BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_ROPE|BENCH_SOFTMAX")
+    contract.main("BENCH_ACTIVATION|BENCH_ATTENTION_COMBINE|BENCH_NORM|BENCH_QUANT|BENCH_ROPE|BENCH_SOFTMAX|"
+                  "BENCH_TOPK_GATING")

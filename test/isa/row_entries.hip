@@ -23,7 +23,7 @@ namespace tilewave::ROOM {
 
 constexpr auto specs = SPECS_OF(LIST)(Backend::facts.id);
 template <int s>
-constexpr RowPolicies policies = POLICIES_OF(OP)(Backend::facts.id, specs[s]);
+constexpr auto policies = POLICIES_OF(OP)(Backend::facts.id, specs[s]);
 
 template <int s, int p>
 struct RowEntryKernel : NAME<Backend, specs[s], policies<s>.list[p]> {};

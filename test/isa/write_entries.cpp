@@ -101,10 +101,10 @@ template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
   const std::string name(name_of(arch));
   for (std::size_t s = 0; s < specs.size(); ++s) {
-    const RowPolicies policies = policies_of(arch, specs[s]);
+    const auto policies = policies_of(arch, specs[s]);
     const std::string code_object = list + "_" + name + "_" + std::to_string(s / row_group) + ".co";
     for (int i = 0; i < policies.count; ++i) {
-      const RowPolicy& policy = policies.list[i];
+      const auto& policy = policies.list[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
       file["entries"].push_back({{"code_object", code_object},
                                  {"symbol", "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE"},

@@ -86,7 +86,8 @@ function(simulate name)
     add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
   endforeach()
 endfunction()
-simulate(rows ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test isa_sim/row_entries)
+simulate(rows ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test
+         ops/topk_gating/topk_gating_test isa_sim/row_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)

@@ -13,6 +13,7 @@
 #include "entries/norm.hpp"
 #include "entries/quant.hpp"
 #include "entries/softmax.hpp"
+#include "entries/topk_gating.hpp"
 
 namespace tilewave {
 namespace {
@@ -58,6 +59,12 @@ std::span<const SoftmaxEntry* const> all_softmax_entries() {
       pointers_to<SoftmaxEntry>(softmax_entries<Room, SoftmaxSpec{SoftmaxKind::softmax, DType::bf16}>,
                                 softmax_entries<Room, SoftmaxSpec{SoftmaxKind::softmax, DType::f32}>,
                                 softmax_entries<Room, SoftmaxSpec{SoftmaxKind::log_softmax, DType::f16}>);
+  return entries;
+}
+
+std::span<const TopkGatingEntry* const> all_topk_gating_entries() {
+  static const auto entries = pointers_to<TopkGatingEntry>(topk_gating_entries<Room, TopkGatingSpec{DType::bf16}>,
+                                                           topk_gating_entries<Room, TopkGatingSpec{DType::f32}>);
   return entries;
 }
 

@@ -54,6 +54,10 @@ struct GroupOperand {
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
 ///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
 ///               Sum and Max give the same bits in every lane of the group and in every room;
+///               order(a, b): of two integers below 2^62 a becomes the larger, b the other; larger(a, b): that one;
+///               other_half<m>(v), m a power of two below the wave: v is the same in each aligned group of m lanes,
+///               and the upper group of every aligned pair gets the lower one's. The lower gets the upper one's where
+///               m < 16, else anything;
 ///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
 ///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
@@ -84,8 +88,8 @@ struct GroupOperand {
 ///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
-                           std::uint32_t word, Mailbox* box, typename B::KvOperand kv, typename B::RowsOperand rows,
-                           typename B::Accumulator acc) {
+                           std::uint32_t word, std::uint64_t key, Mailbox* box, typename B::KvOperand kv,
+                           typename B::RowsOperand rows, typename B::Accumulator acc) {
   { B::facts.wave_lanes } -> std::convertible_to<int>;
   { B::atom.k } -> std::convertible_to<int>;
   { B::is_this_pass } -> std::convertible_to<bool>;
@@ -107,6 +111,9 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::template group_broadcast<0>(x) } -> std::same_as<float>;
   { B::template reduce<B::facts.wave_lanes>(x, Sum{}) } -> std::same_as<float>;
   { B::template reduce<1>(x, Max{}) } -> std::same_as<float>;
+  { B::order(key, key) } -> std::same_as<void>;
+  { B::larger(key, key) } -> std::same_as<std::uint64_t>;
+  { B::template other_half<1>(word) } -> std::same_as<std::uint32_t>;
   { B::uniform(0) } -> std::same_as<int>;
   { B::settle(out) } -> std::same_as<float*>;
   { B::settle(word) } -> std::same_as<std::uint32_t>;

@@ -74,6 +74,24 @@ struct Lanes {
     value = step<0x143>(value, op);  // row_bcast:31, to the rows above: right in the last row
     return read_lane<63>(value);
   }
+  /// As doubles such integers compare alike, in one operation at the full rate: none is NaN, and f64 has its subnormals.
+  /// Not std::max: LLVM would make the operands quiet first, with an operation each.
+  TILEWAVE_DEVICE static void order(std::uint64_t& a, std::uint64_t& b) {
+    const std::uint64_t high = larger(a, b);
+    asm("v_min_f64 %0, %1, %2" : "=v"(b) : "v"(a), "v"(b));
+    a = high;
+  }
+  TILEWAVE_DEVICE static std::uint64_t larger(std::uint64_t a, std::uint64_t b) {
+    std::uint64_t high;
+    asm("v_max_f64 %0, %1, %2" : "=v"(high) : "v"(a), "v"(b));
+    return high;
+  }
+  /// The steps of `reduce`, as moves.
+  template <int m, class T>
+  TILEWAVE_DEVICE static T other_half(T value) {
+    static_assert(sizeof(T) == 4 && m >= 1 && m < 64 && (m & (m - 1)) == 0);
+    return dpp < m == 1 ? 0xb1 : m == 2 ? 0x4e : m == 4 ? 0x141 : m == 8 ? 0x128 : m == 16 ? 0x142 : 0x143 > (value);
+  }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __builtin_amdgcn_ballot_w64(predicate) != 0; }
 
   TILEWAVE_DEVICE static float subtract(float a, float b) {

@@ -106,6 +106,24 @@ struct Lanes {
     }
     return value;
   }
+  static void order(std::uint64_t& a, std::uint64_t& b) {
+    const std::uint64_t low = a < b ? a : b;
+    a = larger(a, b);
+    b = low;
+  }
+  /// Integers that CDNA would not compare as doubles fail the launch.
+  static std::uint64_t larger(std::uint64_t a, std::uint64_t b, Where where = {}) {
+    if ((a | b) >> 62 != 0) {
+      fail(*current_lane, "larger or order of 2^62 or more at %s:%d", where.base_name(), where.line);
+    }
+    return a < b ? b : a;
+  }
+  /// What a lane gets that is promised nothing is 0.
+  template <int m, class T>
+  static T other_half(T value, Where where = {}) {
+    const T other = exchanged(value, current_lane->index ^ m, {CollectiveKind::shuffle_xor, m, where});
+    return m < 16 || (current_lane->index & m) != 0 ? other : T{};
+  }
   /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
   /// making the wave meet (see Agreement).
   static int uniform(int value, Where where = {}) {

@@ -77,6 +77,17 @@ struct Lanes {
     }
     return value;
   }
+  TILEWAVE_DEVICE static void order(std::uint64_t& a, std::uint64_t& b) {
+    const bool swap = a < b;
+    const std::uint64_t high = swap ? b : a;
+    b = swap ? a : b;
+    a = high;
+  }
+  TILEWAVE_DEVICE static std::uint64_t larger(std::uint64_t a, std::uint64_t b) { return a < b ? b : a; }
+  template <int m, class T>
+  TILEWAVE_DEVICE static T other_half(T value) {
+    return shuffle_xor(value, m);
+  }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
   TILEWAVE_DEVICE static float subtract(float a, float b) { return __fsub_rn(a, b); }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// Groups of experts: which of a token's count. What an access brought, a piece, lies in one group. Every piece leaves
+// its two best in shared memory; a lane takes a group, and then each lane counts how many groups are better than those
+// of its pieces. Two barriers, no exchange between lanes.
+#pragma once
+
+#include "tilewave/ops/topk_gating/problem.hpp"
+#include "tilewave/tile/row.hpp"
+
+namespace tilewave {
+
+struct GatingGroups {
+  std::int32_t groups = 1, kept = 1;
+  FastDiv pieces = FastDiv::by(1);  // of a group
+  bool two_best = false;
+};
+
+template <class B, class Tile, RowPolicy P>
+struct GroupChoice {
+  static constexpr int unit = Tile::unit, pieces = P.lanes * P.chunks;
+  static constexpr float minus_infinity = -__builtin_inff();
+  struct Shared {
+    Vec<float, 2> best[P.rows][pieces];  // of a piece, the larger first; then of a group its score, at its first piece
+  };
+
+  /// Clears bit c of `counts` of the pieces whose group is not among the best. By all lanes of the block.
+  TILEWAVE_DEVICE static void run(Shared& shared, const GatingGroups& g, std::int32_t lane, std::int32_t slot,
+                                  const Vec<float, unit> (&values)[P.chunks], std::uint32_t& counts) {
+    Vec<float, 2>* const best = shared.best[slot];
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      Vec<float, 2> two{{minus_infinity, minus_infinity}};
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) two = with(two, values[c][e]);
+      best[Tile::column(lane, c) / unit] = two;
+    }
+    B::barrier();
+    for (std::int32_t group = lane; group < g.groups; group += P.lanes) {
+      Vec<float, 2> two{{minus_infinity, minus_infinity}};
+      const std::int32_t first = group * g.pieces.divisor;
+      for (std::int32_t i = 0; i < g.pieces.divisor; ++i) {
+        const Vec<float, 2> some = best[first + i];
+        two = with(with(two, some[0]), some[1]);
+      }
+      best[first][0] = g.two_best ? two[0] + two[1] : two[0];
+    }
+    B::barrier();
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      if ((counts >> c & 1u) == 0) continue;
+      const std::int32_t own = g.pieces.quotient(Tile::column(lane, c) / unit);
+      const float score = best[own * g.pieces.divisor][0];
+      std::int32_t better = 0;
+      for (std::int32_t group = 0; group < g.groups; ++group) {
+        const float other = best[group * g.pieces.divisor][0];
+        better += other > score || (other == score && group < own) ? 1 : 0;
+      }
+      if (better >= g.kept) counts ^= 1u << c;
+    }
+  }
+
+ private:
+  /// The two best of three; a NaN is none.
+  TILEWAVE_DEVICE static Vec<float, 2> with(Vec<float, 2> two, float x) {
+    if (x > two[0]) return {{x, two[0]}};
+    if (x > two[1]) two[1] = x;
+    return two;
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// The best experts of every token. Grid: P.rows tokens a block; P.lanes lanes of a wave hold the logits of one in
+// registers, so several tokens fill a wave where experts are few. What a token is chosen by becomes keys, order and
+// index in one integer, each lane sorts its own, and lanes merge their best (tile/top_keys.hpp): no round for each
+// choice. Every lane then has all choices and writes its share of them. Shared memory: scores of groups of experts, if
+// there are any. Bound: memory where tokens are many, else the latency of one read and the merges.
+#pragma once
+
+#include "tilewave/ops/topk_gating/groups.hpp"
+#include "tilewave/ops/topk_gating/policy.hpp"
+#include "tilewave/ops/topk_gating/problem.hpp"
+#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/top_keys.hpp"
+
+namespace tilewave {
+
+struct TopkGatingArgs {
+  const void* logits;
+  const float* bias;
+  float* weights;
+  std::int32_t* indices;
+  std::int32_t* token_expert_indices;
+  RowExtent extent;
+  std::int64_t logits_stride, weights_stride, indices_stride, token_expert_stride;
+  GatingGroups groups;
+  std::int32_t topk;
+  bool sigmoid, renormalise;
+  bool by_score;    // choices are by score + bias, else by logit
+  bool sums_token;  // weights take the sum over all experts
+  float scale;
+};
+
+template <class B, TopkGatingSpec S, TopkGatingPolicy P>
+struct TopkGating {
+  static constexpr RowPolicy rows = P;
+  using Room = B;
+  using Args = TopkGatingArgs;
+  using Tile = Row<B, S.x, rows>;
+  using Groups = GroupChoice<B, Tile, rows>;
+  using Shared = typename Groups::Shared;
+  static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
+  static constexpr int unit = Tile::unit, keep = P.keep;
+  static constexpr float minus_infinity = -__builtin_inff();
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const auto at = Tile::place(a.extent, shared);
+    const void* source = Tile::row(a.logits, a.extent, at, {a.logits_stride, 0});
+    Tile x;
+    x.load(source, at, 0, a.extent.columns);
+    Values v;
+    std::uint32_t counts = 0;  // bit c: the experts of chunk c may be chosen (in a register: 16 masks would fill SGPRs)
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      const bool there = Tile::column(at.lane, c) < a.extent.columns;
+      counts |= there ? 1u << c : 0u;
+      v[c] = x.values(c);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[c][e] = there ? v[c][e] : minus_infinity;
+    }
+    Scores scores{a.sigmoid, 0.0f, 1.0f};
+    if (a.sums_token) scores = over_all(v);
+    if (a.by_score) to_scores(a, at.lane, scores, v);
+    if (a.groups.groups > 1) Groups::run(shared, a.groups, at.lane, at.slot, v, counts);
+
+    Keys<P.chunks * unit> keys;
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        keys[c * unit + e] = (counts >> c & 1u) != 0 ? key_of(v[c][e], Tile::column(at.lane, c) + e) : 0;
+      }
+    }
+    Keys<keep> best = TopKeys<B, keep>::best(keys);
+    TopKeys<B, keep>::template merge_lanes<P.lanes>(best);
+    if (!a.sums_token) scores.top = finite_of(value_of(best[0]));
+    write(a, at, source, scores, best);
+  }
+
+ private:
+  using Place = typename Tile::Place;
+  using Values = Vec<float, unit>[P.chunks];
+
+  struct Scores {
+    bool sigmoid;
+    float top, inverse;  // of softmax: the logit that is subtracted, 1 / sum
+    TILEWAVE_DEVICE float of(float x) const {
+      if (sigmoid) return B::reciprocal(1.0f + B::exp2(-log2_e * x));
+      return B::exp2((x - top) * log2_e) * inverse;
+    }
+  };
+  TILEWAVE_DEVICE static float finite_of(float x) { return x == minus_infinity ? 0.0f : x; }
+
+  /// Softmax over all experts of the token, of which a NaN is none.
+  TILEWAVE_DEVICE static Scores over_all(const Values& v) {
+    float top = minus_infinity, sum = 0.0f;
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) top = Max{}(top, fold(v[c], Max{}));
+    top = finite_of(B::template reduce<P.lanes>(top, Max{}));
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      Vec<float, unit> weights;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) weights[e] = v[c][e] == v[c][e] ? B::exp2((v[c][e] - top) * log2_e) : 0.0f;
+      sum += fold(weights, Sum{});
+    }
+    sum = B::template reduce<P.lanes>(sum, Sum{});
+    return {false, top, sum == 0.0f ? 0.0f : 1.0f / sum};
+  }
+
+  /// Logits become what experts are chosen by.
+  TILEWAVE_DEVICE static void to_scores(const Args& a, std::int32_t lane, const Scores& scores, Values& v) {
+    const auto biases = Tile::template shared_window<DType::f32>(a.bias, 0, a.bias == nullptr ? 0 : a.extent.columns);
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      ColumnValues<B, DType::f32, unit> bias;
+      bias.load(biases, Tile::column(lane, c));
+      const Vec<float, unit> of_chunk = bias.values();
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[c][e] = scores.of(v[c][e]) + of_chunk[e];
+    }
+  }
+
+  // A key: 32 bits that order as the value does, 0 of a NaN; below them 1024 less the index, 1 to 1024.
+  static constexpr int index_bits = 30;
+  TILEWAVE_DEVICE static std::uint64_t key_of(float x, std::int32_t expert) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, x + 0.0f);  // -0 ranks as 0
+    const std::uint32_t order = x == x ? bits ^ ((bits >> 31) != 0 ? 0xffffffffu : 0x80000000u) : 0u;
+    return std::uint64_t{order} << index_bits | static_cast<std::uint32_t>(most_gating_experts - expert);
+  }
+  TILEWAVE_DEVICE static float value_of(std::uint64_t key) {
+    const auto order = static_cast<std::uint32_t>(key >> index_bits);
+    return __builtin_bit_cast(float, (order >> 31) != 0 ? order ^ 0x80000000u : ~order);
+  }
+  TILEWAVE_DEVICE static std::int32_t expert_of(std::uint64_t key) {
+    return most_gating_experts - static_cast<std::int32_t>(key & (2 * most_gating_experts - 1));
+  }
+
+  /// Choices slot, slot + writers, ... of the token, each by one lane.
+  TILEWAVE_DEVICE static void write(const Args& a, const Place& at, const void* source, const Scores& scores,
+                                    const Keys<keep>& best) {
+    constexpr int writers = min_of(P.lanes, 16), turns = ceil_div(keep, writers);
+    const std::int32_t first = at.lane - (P.lanes - writers);  // below 0: not all that the lane has was merged
+    const auto row = Tile::template window<S.x>(source, at, 0, a.extent.columns);
+    float weight[turns], sum = 0.0f;
+    std::int32_t expert[turns];
+    TILEWAVE_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      const std::int32_t slot = first + turn * writers;
+      std::uint64_t key = best[0];
+      TILEWAVE_UNROLL
+      for (int i = 1; i < keep; ++i) key = slot == i ? best[i] : key;
+      expert[turn] = expert_of(key);
+      float x = value_of(key);
+      if (a.by_score) {
+        const auto logit = row.template load<Packed<S.x, 1>>(static_cast<std::uint32_t>(expert[turn]) * size_of(S.x));
+        x = widen<B, S.x, 1>(logit)[0];
+      }
+      weight[turn] = slot >= 0 && slot < a.topk ? scores.of(x) : 0.0f;
+      sum += weight[turn];
+    }
+    float factor = a.scale;
+    if (a.renormalise) {
+      sum = B::template reduce<writers>(sum, Sum{});
+      factor /= sum < 1e-20f ? 1e-20f : sum;  // NaN stays NaN
+    }
+    TILEWAVE_UNROLL
+    for (int turn = 0; turn < turns; ++turn) {
+      const std::int32_t slot = first + turn * writers;
+      if (!at.active || slot < 0 || slot >= a.topk) continue;
+      B::store(a.weights + at.row * a.weights_stride + slot, weight[turn] * factor);
+      B::store(a.indices + at.row * a.indices_stride + slot, expert[turn]);
+      if (a.token_expert_indices != nullptr) {
+        B::store(a.token_expert_indices + at.row * a.token_expert_stride + slot, slot * a.extent.rows + at.row);
+      }
+    }
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include "tilewave/ops/topk_gating/launch.hpp"
+#include "tilewave/ops/topk_gating/policy.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// The specs every architecture serves.
+constexpr std::array<TopkGatingSpec, 3> topk_gating_specs(ArchId) {
+  return {{{DType::bf16}, {DType::f16}, {DType::f32}}};
+}
+
+struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_gating_aligned> {
+  using Policy = TopkGatingPolicy;
+  static constexpr auto check = topk_gating_check;
+  static constexpr auto policies = topk_gating_policies;
+
+  static Status takes(const Policy& policy, const Problem& p, const ArchFacts& facts) {
+    if (!topk_gating_takes(policy, p)) {
+      return {StatusCode::no_matching_entry, "no entry takes so many experts and choices"};
+    }
+    return RowRegistry::takes(policy, p, facts);
+  }
+  /// Wide accesses, then few keys to merge, then as rows are.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
+    if (a.vec != b.vec) return a.vec > b.vec;
+    if (a.keep != b.keep) return a.keep < b.keep;
+    return RowRegistry::better(a, b, p, facts);
+  }
+  template <class B, TopkGatingSpec S, TopkGatingPolicy P>
+  static constexpr auto launch() {
+    return &topk_gating_launch<B, S, P>;
+  }
+  template <class B, TopkGatingSpec S, TopkGatingPolicy P>
+  static constexpr int lds_bytes() {
+    return sizeof(typename TopkGating<B, S, P>::Shared);
+  }
+};
+
+using TopkGatingEntry = OpEntry<TopkGatingRegistry>;
+
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+template <class B, TopkGatingSpec S>
+inline constexpr auto& topk_gating_entries = op_entries<TopkGatingRegistry, B, S>;
+inline constexpr auto topk_gating_select = select_entry<TopkGatingRegistry>;
+template <class B, TopkGatingSpec S>
+inline constexpr auto topk_gating_plan = plan_entry<TopkGatingRegistry, B, S>;
+
+}  // namespace tilewave

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// What the compiled code of choices of experts must hold, for the gate of test/isa.
+#pragma once
+
+#include "test/isa/row_claims.hpp"
+#include "tilewave/ops/topk_gating/registry.hpp"
+
+namespace tilewave::test {
+
+/// Sorted keys of 64 bits pass between lanes in two moves each, for every doubling of them.
+template <ArchId arch>
+ordered_json row_claims(const TopkGatingSpec& s, const TopkGatingPolicy& p) {
+  const int turns = ceil_div(p.keep, min_of(p.lanes, 16));
+  ordered_json claims = row_claims<arch>(RowUse{.row_outputs = 0}, s.x, s.x, ScaleMode::none, p);
+  int doublings = 0;
+  while (p.lanes >> (doublings + 1) != 0) ++doublings;
+  claims["wide_stores"] = 0;
+  claims["dpp"] = 2 * p.keep * doublings;
+  claims["barriers"] = 2;  // of groups of experts
+  claims["narrow_load_bytes"] = turns * size_of(s.x);  // logits of what was chosen by another score
+  claims["narrow_store_bytes"] = 12 * turns;
+  claims["lds_bytes"] = 8 * p.rows * p.lanes * p.chunks;
+  return claims;
+}
+
+}  // namespace tilewave::test
