@@ -142,7 +142,7 @@ seed""".split()
                       r"renorm(?P<renormalise>[01])/bias(?P<bias>[01])/g(?P<groups>\d+)/kept(?P<kept_groups>\d+)/"
                       r"(?P<group_score>best|two_best)/" + END)
     rows = 12
-    small = "/c8/|/c64/|/c128/"  # 5 rows
+    small = "/c8/|/c128/"  # 4 rows
     one = "/c64/"
     out = "f32"  # weights
 

@@ -74,7 +74,7 @@ struct Lanes {
     value = step<0x143>(value, op);  // row_bcast:31, to the rows above: right in the last row
     return read_lane<63>(value);
   }
-  /// As doubles such integers compare alike, in one operation at the full rate: none is NaN, and f64 has its subnormals.
+  /// As doubles such integers compare alike, in one operation at the full rate: none is NaN, f64 has its subnormals.
   /// Not std::max: LLVM would make the operands quiet first, with an operation each.
   TILEWAVE_DEVICE static void order(std::uint64_t& a, std::uint64_t& b) {
     const std::uint64_t high = larger(a, b);

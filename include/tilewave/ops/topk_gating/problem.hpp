@@ -14,7 +14,7 @@ namespace tilewave {
 /// the lower.
 ///
 /// A NaN ranks last, behind -inf and by index: indices are distinct and in range whatever the logits are. Its weight is
-/// NaN, and so are all weights of the token that are renormalised with it; where it is not chosen it counts for nothing.
+/// NaN, and so are all weights of the token that are renormalised with it; where it is not chosen it counts nothing.
 /// An infinite logit makes softmax weights NaN; weights of nothing but -inf are 0. Outputs overlap nothing else.
 struct TopkGatingProblem {
   TopkGatingSpec spec{};
