@@ -19,7 +19,7 @@ struct GemmTensorOutput {
 
   /// By all lanes of a group, before a tile's products: the scales it will need are on their way meanwhile. The tall
   /// side's stay with the lanes, the wide side's are the group's.
-  TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int group, Shared& shared) {
+  TILEWAVE_DEVICE void begin(const Args& a, const GemmTile& tile, int group) {
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * L::tiles; ++i) {

@@ -103,7 +103,7 @@ struct GemmTensorKernel {
     typename L::Output output;
     while (tiles.next(tile)) {
       const auto steps = a.steps(rank);
-      output.begin(a, tile, group, shared);
+      output.begin(a, tile, group);
       Sums sums[L::tiles];
       if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
