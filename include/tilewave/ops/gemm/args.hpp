@@ -35,7 +35,6 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
   const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster)), band = gemm_band(policy);
   const std::int32_t tiles_n = max_of(1, ceil_div(p.n, policy.columns)), rest = tiles_m % band;
   const auto tiles = static_cast<std::int32_t>(min_of<std::int64_t>(std::int64_t{tiles_m} * tiles_n, 0x7fffffff));
-  const bool groups = p.spec.groups != GemmGroups::one;
   return {.a = p.a,
           .b = p.b,
           .out = p.out,
@@ -48,7 +47,7 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .m = p.m,
           .n = p.n,
           .k = p.k,
-          .layers = groups ? p.groups : p.batch,
+          .layers = gemm_layers(p),
           .splits = splits,
           .a_stride = p.a_stride,
           .b_stride = p.b_stride,

@@ -8,6 +8,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
+#include "tilewave/tile/row_tensors.hpp"
 
 namespace tilewave {
 
@@ -41,8 +42,8 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
 inline Status check_gemm_extents(const GemmProblem& p) {
   constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max() - 65536;  // tiles run past the end
   if (p.m < 0 || p.n < 0 || p.k < 0) return {StatusCode::bad_extent, "m, n or k is negative"};
-  if (p.m > most || p.n > most || p.k > most)
-    return {StatusCode::bad_extent, "m, n and k must stay below 2^31 - 65536"};
+  if (p.m > most || p.n > most || p.k > most / size_of(p.spec.a))
+    return {StatusCode::bad_extent, "m, n and the bytes of k must stay below 2^31 - 65536"};
   if (p.spec.groups == GemmGroups::one) {
     if (p.batch < 1) return {StatusCode::bad_extent, "batch must be positive"};
     if (p.groups != 0) return {StatusCode::bad_value, "groups is for specs with groups"};
@@ -55,54 +56,109 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   return {};
 }
 
-/// `count` times |stride| bytes, and what lies between, stays below 2^62.
-inline bool reaches(std::int64_t stride, std::int64_t count, int bytes) {
-  constexpr std::int64_t most = std::int64_t{1} << 62;
-  return stride >= 0 && (count <= 1 || stride <= most / bytes / count);
-}
+/// Where the tensors of a call are; nowhere those that it has not.
+struct GemmRegions {
+  Region a, b, out, residual, bias, a_scale, b_scale, table, workspace;
 
-/// Rows of `columns` elements, `layers` of them: apart, aligned as tensor copies and 16-byte loads want them.
-inline Status check_gemm_rows(const void* data, DType type, std::int64_t rows, std::int64_t columns,
-                              std::int64_t layers, std::int64_t stride, std::int64_t layer_stride, bool wide,
-                              const char* null_reason) {
-  if (data == nullptr) return {StatusCode::null_pointer, null_reason};
-  if (!reaches(stride, rows, size_of(type)) || !reaches(layer_stride, layers, size_of(type)))
-    return {StatusCode::bad_stride, "a stride is negative, or reaches beyond 2^62 bytes"};
-  const auto at = reinterpret_cast<std::uintptr_t>(data);
-  if (wide) {
-    const int unit = 16 / size_of(type);
-    if (at % 16 != 0) return {StatusCode::misaligned, "a and b need 16-byte alignment"};
-    if ((rows > 1 && stride % unit != 0) || (layers > 1 && layer_stride % unit != 0))
-      return {StatusCode::bad_stride, "rows of a and b need strides that are multiples of 16 bytes"};
-    if (rows > 1 && stride < columns) return {StatusCode::bad_stride, "rows of a or b overlap"};
-  } else {
-    if (at % size_of(type) != 0) return {StatusCode::misaligned, "out or residual is not aligned to its elements"};
+  explicit GemmRegions(const GemmProblem& p) {
+    const GemmSpec& s = p.spec;
+    const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
+    const int element = size_of(s.out);
+    a = Region(p.a, size_of(s.a), p.k, {{p.m, p.a_stride}, {a_layers, p.a_batch_stride}});
+    b = s.weights == GemmWeights::preshuffled
+            ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k, {{layers, p.b_batch_stride}})
+            : Region(p.b, size_of(s.b), p.k, {{p.n, p.b_stride}, {layers, p.b_batch_stride}});
+    out = Region(p.out, element, p.n, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
+    residual = Region(p.residual, element, p.n, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
+    bias = Region(p.bias, element, p.n, {{layers, p.bias_batch_stride}});
+    if (s.scale == GemmScale::tensor) {
+      a_scale = vector_region(p.a_scale, DType::f32, 1);
+      b_scale = vector_region(p.b_scale, DType::f32, 1);
+    } else if (s.scale == GemmScale::row) {
+      a_scale = Region(p.a_scale, sizeof(float), p.m, {{a_layers, p.a_scale_batch_stride}});
+      b_scale = Region(p.b_scale, sizeof(float), p.n, {{layers, p.b_scale_batch_stride}});
+    } else if (s.scale == GemmScale::block) {
+      const std::int64_t blocks = ceil_div(p.k, gemm_scale_block), rows = ceil_div(p.n, gemm_scale_block);
+      a_scale = Region(p.a_scale, sizeof(float), 1,
+                       {{p.m, p.a_scale_stride}, {blocks, p.a_scale_k_stride}, {a_layers, p.a_scale_batch_stride}});
+      b_scale = Region(p.b_scale, sizeof(float), 1,
+                       {{rows, p.b_scale_stride}, {blocks, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+    }
+    table = Region(s.groups == GemmGroups::masked ? p.group_rows : p.group_offsets, sizeof(std::int32_t),
+                   std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
+    workspace = Region(p.workspace, 1, p.workspace_bytes, {});
   }
-  return {};
-}
+};
 
-inline Status check_gemm_scales(const GemmProblem& p) {
-  const auto bad = [](const void* at) { return reinterpret_cast<std::uintptr_t>(at) % 4 != 0; };
-  if (p.spec.scale == GemmScale::none) {
+/// Pointers: what must be there, what must not, and how they are aligned.
+inline Status check_gemm_pointers(const GemmProblem& p) {
+  const GemmSpec& s = p.spec;
+  const auto aligned = [](const void* at, int bytes) { return reinterpret_cast<std::uintptr_t>(at) % bytes == 0; };
+  const bool contiguous = s.groups == GemmGroups::contiguous, masked = s.groups == GemmGroups::masked;
+  if (p.group_offsets != nullptr && !contiguous)
+    return {StatusCode::bad_value, "group_offsets is for contiguous groups"};
+  if (p.group_rows != nullptr && !masked) return {StatusCode::bad_value, "group_rows is for masked groups"};
+  if ((contiguous && p.group_offsets == nullptr) || (masked && p.group_rows == nullptr))
+    return {StatusCode::null_pointer, "group_offsets or group_rows is null"};
+  if (!aligned(p.group_offsets, 4) || !aligned(p.group_rows, 4))
+    return {StatusCode::misaligned, "tables of groups need 4-byte alignment"};
+  if (p.k > 0 && (p.a == nullptr || p.b == nullptr)) return {StatusCode::null_pointer, "a or b is null"};
+  if (p.k > 0 && (!aligned(p.a, 16) || !aligned(p.b, 16)))
+    return {StatusCode::misaligned, "a and b need 16-byte alignment"};
+  if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
+  for (const void* tensor : {static_cast<const void*>(p.out), p.residual, p.bias})
+    if (!aligned(tensor, size_of(s.out)))
+      return {StatusCode::misaligned, "out, residual or bias is not aligned to its elements"};
+  if (s.scale == GemmScale::none) {
     if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales"};
   } else if (p.a_scale == nullptr || p.b_scale == nullptr) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
-  if (bad(p.a_scale) || bad(p.b_scale)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
-  if (p.spec.scale != GemmScale::block) {
-    if (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 || p.b_scale_k_stride != 0)
-      return {StatusCode::bad_value, "strides of scales within a product are for block scales"};
-    return {};
+  if (!aligned(p.a_scale, 4) || !aligned(p.b_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
+  if (p.workspace_bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
+  return {};
+}
+
+/// Strides where they count more than one: those of a and b as tensor copies and 16-byte loads want them.
+inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
+  const GemmSpec& s = p.spec;
+  const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
+  const bool shuffled = s.weights == GemmWeights::preshuffled;
+  if (shuffled && p.b_stride != 0) return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
+  if (s.scale != GemmScale::block &&
+      (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 || p.b_scale_k_stride != 0)) {
+    return {StatusCode::bad_value, "strides of scales within a product are for block scales"};
   }
-  const std::int64_t blocks = ceil_div(p.k, gemm_scale_block), rows = ceil_div(p.n, gemm_scale_block);
-  if (!reaches(p.a_scale_stride, p.m, 4) || !reaches(p.a_scale_k_stride, blocks, 4) ||
-      !reaches(p.b_scale_stride, rows, 4) || !reaches(p.b_scale_k_stride, blocks, 4)) {
-    return {StatusCode::bad_stride, "a stride of scales is negative, or reaches beyond 2^62 bytes"};
+  const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
+    return count > 1 && (stride < 0 || stride % unit != 0);
+  };
+  const int unit = 16 / size_of(s.a);
+  if (p.k > 0 && (bad(p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) || bad(p.n, p.b_stride, unit) ||
+                  bad(layers, p.b_batch_stride, unit))) {
+    return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
-  if (!disjoint(p.a_scale_stride, p.m, p.a_scale_k_stride, blocks, 1) ||
-      !disjoint(p.b_scale_stride, rows, p.b_scale_k_stride, blocks, 1)) {
-    return {StatusCode::bad_stride, "block scales overlap: their strides must be given"};
+  if (bad(p.m, p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))
+    return {StatusCode::bad_stride, "a stride of out is negative"};
+  for (const Status& status :
+       {check_written(r.a, "rows or batches of a overlap"), check_written(r.b, "rows or batches of b overlap"),
+        check_written(r.out, "rows or batches of out overlap"),
+        check_written(r.residual, "rows or batches of residual overlap"),
+        check_written(r.bias, "batches of bias overlap"),
+        check_written(r.a_scale, "scales of a overlap: their strides must be given"),
+        check_written(r.b_scale, "scales of b overlap: their strides must be given")}) {
+    if (!status.ok()) return status;
   }
+  return {};
+}
+
+/// What is written shares no byte with anything else, but that residual may be out itself.
+inline Status check_gemm_overlap(const GemmRegions& r) {
+  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.table}))
+    return {StatusCode::bad_value, "out overlaps an input"};
+  if (!in_place_or_clear(r.out, r.residual))
+    return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
+  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.table}))
+    return {StatusCode::bad_value, "workspace overlaps another tensor"};
   return {};
 }
 
@@ -110,52 +166,13 @@ inline Status check_gemm_scales(const GemmProblem& p) {
 
 /// Checks a problem; the tables of groups are on the device and are not read.
 inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
-  const GemmSpec& s = p.spec;
-  if (Status status = detail::check_gemm_spec(s, facts); !status.ok()) return status;
+  if (Status status = detail::check_gemm_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
-  const bool contiguous = s.groups == GemmGroups::contiguous, groups = s.groups != GemmGroups::one;
-  if (p.group_offsets != nullptr && !contiguous)
-    return {StatusCode::bad_value, "group_offsets is for contiguous groups"};
-  if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && s.groups != GemmGroups::masked))
-    return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
-  if (p.group_rows != nullptr && s.groups != GemmGroups::masked)
-    return {StatusCode::bad_value, "group_rows is for masked groups"};
-  if (p.m == 0 || p.n == 0 || (groups && p.groups == 0)) return {};  // nothing to write
-  if (groups && (contiguous ? p.group_offsets : p.group_rows) == nullptr)
-    return {StatusCode::null_pointer, "group_offsets or group_rows is null"};
-  const std::int64_t layers = groups ? p.groups : p.batch, a_layers = contiguous ? 1 : layers;
-  if (p.k > 0) {
-    if (Status status =
-            detail::check_gemm_rows(p.a, s.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, true, "a is null");
-        !status.ok()) {
-      return status;
-    }
-    const bool shuffled = s.weights == GemmWeights::preshuffled;
-    if (shuffled && p.b_stride != 0) return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
-    if (Status status = detail::check_gemm_rows(p.b, s.b, shuffled ? 1 : p.n, p.k, layers, p.b_stride, p.b_batch_stride,
-                                                true, "b is null");
-        !status.ok()) {
-      return status;
-    }
-  }
-  if (Status status = detail::check_gemm_rows(p.out, s.out, p.m, p.n, a_layers, p.out_stride, p.out_batch_stride, false,
-                                              "out is null");
-      !status.ok()) {
-    return status;
-  }
-  if (!disjoint(p.out_stride, p.m, p.out_batch_stride, a_layers, p.n))
-    return {StatusCode::bad_stride, "rows of out overlap"};
-  if (p.residual != nullptr) {
-    if (Status status = detail::check_gemm_rows(p.residual, s.out, p.m, p.n, a_layers, p.residual_stride,
-                                                p.residual_batch_stride, false, "residual is null");
-        !status.ok()) {
-      return status;
-    }
-  }
-  if (reinterpret_cast<std::uintptr_t>(p.bias) % size_of(s.out) != 0)
-    return {StatusCode::misaligned, "bias is not aligned to its elements"};
-  return detail::check_gemm_scales(p);
+  if (Status status = detail::check_gemm_pointers(p); !status.ok()) return status;
+  const detail::GemmRegions regions(p);
+  if (Status status = detail::check_gemm_strides(p, regions); !status.ok()) return status;
+  return detail::check_gemm_overlap(regions);
 }
 
 }  // namespace tilewave

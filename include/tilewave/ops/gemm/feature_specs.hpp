@@ -4,14 +4,13 @@
 #pragma once
 
 #include <array>
-#include <utility>
 
 #include "tilewave/ops/gemm/registry.hpp"
 
 namespace tilewave {
 
 /// Preshuffled weights (CDNA), groups, other outputs, activations.
-constexpr std::array<GemmSpec, 7> gemm_feature_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 6> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
   const DType fp8 = facts_of(arch).fp8;
@@ -20,7 +19,6 @@ constexpr std::array<GemmSpec, 7> gemm_feature_specs(ArchId arch) {
       {.a = fp8, .b = fp8, .scale = GemmScale::row, .weights = preshuffled},
       {.a = fp8, .b = fp8, .out = f16, .scale = GemmScale::block, .weights = preshuffled},
       {.groups = GemmGroups::contiguous, .activation = ActivationKind::silu},
-      {.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked},
       {.a = bf16, .b = bf16, .out = f32, .activation = ActivationKind::gelu},
       {.a = f16, .b = f16, .out = f16, .groups = GemmGroups::masked, .activation = ActivationKind::gelu_tanh},
   }};
@@ -38,12 +36,6 @@ constexpr GemmPolicies gemm_feature_policies(ArchId arch, const GemmSpec& s) {
 
 /// The entries of a spec under the name that the generated list of features looks for.
 template <class B, GemmSpec S>
-inline constexpr auto gemm_feature_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  constexpr GemmPolicies policies = gemm_feature_policies(B::facts.id, S);
-  return std::array<GemmEntry, sizeof...(i)>{
-      GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
-                sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
-}
-(std::make_index_sequence<gemm_feature_policies(B::facts.id, S).count>{});
+inline constexpr auto gemm_feature_entries = gemm_entries_of<B, S, gemm_feature_policies>();
 
 }  // namespace tilewave

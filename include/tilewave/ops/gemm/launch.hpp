@@ -10,20 +10,19 @@ namespace tilewave {
 
 namespace detail {
 
+/// `args` has those of all kernels and the epilogue; of its grid there are `tiles`.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-Status gemm_tensor_args(const GemmProblem& p, int splits, const Epilogue& epilogue,
+Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                         typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
-  args.gemm = gemm_args(p, P, splits);
-  args.epilogue = epilogue;
   args.k_steps = ceil_div(p.k, L::depth);
-  const std::int64_t tiles = gemm_tiles(S, args.gemm, P),
-                     clusters = facts_of(B::facts.id).compute_units * P.waves_per_simd / (P.cluster * splits);
+  const int splits = args.gemm.splits;
+  const std::int64_t clusters = facts_of(B::facts.id).compute_units * P.waves_per_simd / (P.cluster * splits);
   // Blocks that share K have one tile each.
   args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
   args.cluster = FastDiv::by(P.cluster * splits);
   args.clusters = args.blocks / args.cluster.divisor;
-  const std::int64_t layers = args.gemm.layers, a_layers = S.groups == GemmGroups::contiguous ? 1 : layers;
+  const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
   const auto shape = [&](const void* data, DType type, std::int64_t columns, std::int64_t rows, std::int64_t of_layers,
                          std::int64_t stride, std::int64_t layer_stride, int box_rows) {
     const std::int64_t size = size_of(type),
@@ -59,15 +58,18 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
   if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
-  if (gemm_tiles(S, gemm_args(p, P, splits), P) * P.cluster * splits > 0x7fffffff)
-    return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  typename Kernel::Args args{};
+  args.gemm = gemm_args(p, P, splits);
+  args.epilogue = epilogue;
+  const std::int64_t tiles = gemm_tiles(S, args.gemm, P);
+  if (tiles * P.cluster * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
   if constexpr (P.path == GemmPath::tensor) {
-    using Kernel = GemmKernel<B, S, P, Epilogue>;
-    typename Kernel::Args args{};
-    if (Status s = detail::gemm_tensor_args<B, S, P>(p, splits, epilogue, args); !s.ok()) return s;
+    if (Status s = detail::gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args); !s.ok()) return s;
     return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
   } else {
-    return detail::gemm_launch_lds<B, S, P>(epilogue, p, splits, stream);
+    args.tiles = tiles;
+    return detail::gemm_launch_lds<B, S, P, Epilogue>(p, args, stream);
   }
 }
 template <class B, GemmSpec S, GemmPolicy P>

@@ -25,20 +25,16 @@ inline std::int64_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, 
   return splits > 1 ? tiles * splits * p.rows * p.columns * std::int64_t{sizeof(float)} : 0;
 }
 
+/// `args` has those of all kernels, the epilogue and the tiles.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-Status gemm_launch_lds(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
+Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilogue>::Args& args, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   if (Status s = check_gemm_reach(p, P); !s.ok()) return s;
-  typename Kernel::Args args{};
-  args.gemm = gemm_args(p, P, splits);
-  args.epilogue = epilogue;
+  const int splits = args.gemm.splits;
   args.k_steps = ceil_div(p.k * size_of(S.a), P.depth);
-  args.tiles = gemm_tiles(S, args.gemm, P);
-  const std::int64_t a_layers = S.groups == GemmGroups::contiguous ? 1 : args.gemm.layers;
   const auto four = [](std::int64_t elements) { return elements % 4 == 0; };
   args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
-                   (p.m == 1 || four(p.out_stride)) && (a_layers == 1 || four(p.out_batch_stride));
-  if (args.tiles * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+                   (p.m == 1 || four(p.out_stride)) && (gemm_a_layers(p) == 1 || four(p.out_batch_stride));
   const std::int64_t needed = gemm_partial_bytes(P, args.tiles, splits);
   if (needed > 0) {
     if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};

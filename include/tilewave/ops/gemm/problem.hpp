@@ -10,8 +10,9 @@
 namespace tilewave {
 
 /// Rows of A and B are whole 16 bytes: they and their strides are aligned to that, and what lies between K and there is
-/// read, the last row's too, but does not matter. The other dimension is contiguous. No tensor may overlap the output,
-/// but residual may be out itself. Rows and columns beyond M and N are neither read nor written.
+/// read, the last row's too, but does not matter. The other dimension is contiguous. No tensor may overlap the output or
+/// the workspace, but residual may be out itself, with the same strides; a stride of 0 is one that was forgotten. Rows
+/// and columns beyond M and N are neither read nor written.
 struct GemmProblem {
   GemmSpec spec{};
 
@@ -48,5 +49,13 @@ struct GemmProblem {
   void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
   std::int64_t workspace_bytes = 0;
 };
+
+/// Products of a call, each with its B; and how many matrices A, out and residual are.
+constexpr std::int32_t gemm_layers(const GemmProblem& p) {
+  return p.spec.groups == GemmGroups::one ? p.batch : p.groups;
+}
+constexpr std::int32_t gemm_a_layers(const GemmProblem& p) {
+  return p.spec.groups == GemmGroups::contiguous ? 1 : gemm_layers(p);
+}
 
 }  // namespace tilewave

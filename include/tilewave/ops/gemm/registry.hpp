@@ -78,15 +78,21 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   return all;
 }
 
+/// The entries of a spec for a list of policies, which policies_of(arch, spec) gives.
+template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&)>
+constexpr auto gemm_entries_of() {
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    constexpr GemmPolicies policies = policies_of(B::facts.id, S);
+    return std::array<GemmEntry, sizeof...(i)>{
+        GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
+                  sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
+  }
+  (std::make_index_sequence<policies_of(B::facts.id, S).count>{});
+}
+
 /// All entries of one spec on one backend.
 template <class B, GemmSpec S>
-inline constexpr auto gemm_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  constexpr GemmPolicies policies = gemm_policies(B::facts.id, S);
-  return std::array<GemmEntry, sizeof...(i)>{
-      GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
-                sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
-}
-(std::make_index_sequence<gemm_policies(B::facts.id, S).count>{});
+inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies>();
 
 /// Which entry, and how many blocks share the K of a tile.
 struct GemmPlan {

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// What gemm_check refuses, that nothing is written then, and the plan of a spec that the caller compiles in.
+#include <vector>
+
+#include "entries/gemm.hpp"
+#include "test/ops/rows.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave::test {
+namespace {
+
+using P = GemmProblem;
+using C = StatusCode;
+constexpr std::int64_t beyond = std::int64_t{1} << 60;  // a multiple of 16 bytes whose multiples nothing addresses
+
+void* writable(const void* p) { return const_cast<void*>(p); }
+const float* floats(const void* p) { return static_cast<const float*>(p); }
+
+const Wrong<P> any[] = {
+    {"a of no type", C::bad_value, [](P& p) { p.spec.a = static_cast<DType>(99); }},
+    {"b of no type", C::bad_value, [](P& p) { p.spec.b = static_cast<DType>(-1); }},
+    {"out of no type", C::bad_value, [](P& p) { p.spec.out = static_cast<DType>(99); }},
+    {"scale 9", C::bad_value, [](P& p) { p.spec.scale = static_cast<GemmScale>(9); }},
+    {"layout 9", C::bad_value, [](P& p) { p.spec.layout = static_cast<GemmLayout>(9); }},
+    {"weights 9", C::bad_value, [](P& p) { p.spec.weights = static_cast<GemmWeights>(9); }},
+    {"groups 9", C::bad_value, [](P& p) { p.spec.groups = static_cast<GemmGroups>(9); }},
+    {"activation 9", C::bad_value, [](P& p) { p.spec.activation = static_cast<ActivationKind>(9); }},
+    {"b of another type", C::unsupported_dtype,
+     [](P& p) { p.spec.b = p.spec.a == DType::f16 ? DType::bf16 : DType::f16; }},
+    {"operands of f32", C::unsupported_dtype, [](P& p) { p.spec.a = p.spec.b = DType::f32; }},
+    {"out of i8", C::unsupported_dtype, [](P& p) { p.spec.out = DType::i8; }},
+    {"m -1", C::bad_extent, [](P& p) { p.m = -1; }},
+    {"n -1", C::bad_extent, [](P& p) { p.n = -1; }},
+    {"k -1", C::bad_extent, [](P& p) { p.k = -1; }},
+    {"m 2^31 - 1", C::bad_extent, [](P& p) { p.m = 0x7fffffff; }},
+    {"n 2^31 - 1", C::bad_extent, [](P& p) { p.n = 0x7fffffff; }},
+    {"k 2^31 - 1", C::bad_extent, [](P& p) { p.k = 0x7fffffff; }},
+    {"alpha NaN", C::bad_value, [](P& p) { p.alpha = std::numeric_limits<float>::quiet_NaN(); }},
+    {"a null", C::null_pointer, [](P& p) { p.a = nullptr; }},
+    {"b null", C::null_pointer, [](P& p) { p.b = nullptr; }},
+    {"out null", C::null_pointer, [](P& p) { p.out = nullptr; }},
+    {"a off by 8 bytes", C::misaligned, [](P& p) { p.a = moved(p.a, 8); }},
+    {"b off by 8 bytes", C::misaligned, [](P& p) { p.b = moved(p.b, 8); }},
+    {"out off by a byte", C::misaligned, [](P& p) { p.out = moved(p.out, 1); }},
+    {"residual off by a byte", C::misaligned, [](P& p) { p.residual = moved(p.residual, 1); }},
+    {"bias off by a byte", C::misaligned, [](P& p) { p.bias = moved(p.bias, 1); }},
+    {"rows of a not whole 16 bytes apart", C::bad_stride, [](P& p) { p.a_stride += 1; }},
+    {"rows of a in one place", C::bad_stride, [](P& p) { p.a_stride = 0; }},
+    {"rows of a that overlap", C::bad_stride, [](P& p) { p.a_stride = 16; }},
+    {"rows of a backwards", C::bad_stride, [](P& p) { p.a_stride = -p.a_stride; }},
+    {"a stride of a that nothing addresses", C::bad_stride, [](P& p) { p.a_stride = beyond; }},
+    {"rows of out in one place", C::bad_stride, [](P& p) { p.out_stride = 0; }},
+    {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_stride = p.n - 1; }},
+    {"rows of out backwards", C::bad_stride, [](P& p) { p.out_stride = -p.out_stride; }},
+    {"a stride of out that nothing addresses", C::bad_stride, [](P& p) { p.out_stride = beyond; }},
+    {"rows of residual in one place", C::bad_stride, [](P& p) { p.residual_stride = 0; }},
+    {"a stride of residual that nothing addresses", C::bad_stride, [](P& p) { p.residual_stride = beyond; }},
+    {"out is a", C::bad_value, [](P& p) { p.out = writable(p.a); }},
+    {"out starts inside b", C::bad_value, [](P& p) { p.out = moved(writable(p.b), 16); }},
+    {"out is bias", C::bad_value, [](P& p) { p.bias = p.out; }},
+    {"out starts inside residual", C::bad_value, [](P& p) { p.residual = moved(p.out, 4); }},
+    {"out is residual with other strides", C::bad_value,
+     [](P& p) {
+       p.residual = p.out;
+       p.residual_stride += 8;
+     }},
+    {"workspace_bytes -1", C::bad_value, [](P& p) { p.workspace_bytes = -1; }},
+    {"workspace is out", C::bad_value, [](P& p) { p.workspace = p.out; }},
+    {"workspace ends inside a", C::bad_value,
+     [](P& p) { p.workspace = moved(writable(p.a), 16 - static_cast<int>(p.workspace_bytes)); }},
+    {"workspace is residual", C::bad_value, [](P& p) { p.workspace = writable(p.residual); }},
+};
+const Wrong<P> of_16_bits[] = {
+    {"block scales of 16-bit operands", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::block; }}};
+const Wrong<P> of_fp8[] = {{"the other flavour", C::unsupported_dtype, [](P& p) {
+                              const bool fn = p.spec.a == DType::fp8_e4m3fn;
+                              p.spec.a = p.spec.b = fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn;
+                            }}};
+const Wrong<P> one[] = {
+    {"batch 0", C::bad_extent, [](P& p) { p.batch = 0; }},
+    {"groups", C::bad_value, [](P& p) { p.groups = 1; }},
+    {"group_offsets", C::bad_value, [](P& p) { p.group_offsets = reinterpret_cast<const std::int32_t*>(p.bias); }},
+    {"group_rows", C::bad_value, [](P& p) { p.group_rows = reinterpret_cast<const std::int32_t*>(p.bias); }},
+    {"batches of a in one place", C::bad_stride, [](P& p) { p.a_batch_stride = 0; }},
+    {"batches of a not whole 16 bytes apart", C::bad_stride, [](P& p) { p.a_batch_stride += 1; }},
+    {"batches of out that overlap", C::bad_stride, [](P& p) { p.out_batch_stride -= 1; }},
+    {"batches of out backwards", C::bad_stride, [](P& p) { p.out_batch_stride = -p.out_batch_stride; }},
+};
+const Wrong<P> of_groups[] = {
+    {"batch 2", C::bad_value, [](P& p) { p.batch = 2; }},
+    {"groups -1", C::bad_extent, [](P& p) { p.groups = -1; }},
+    {"table null", C::null_pointer, [](P& p) { p.group_offsets = p.group_rows = nullptr; }},
+    {"table off by a byte", C::misaligned,
+     [](P& p) {
+       (p.group_rows != nullptr ? p.group_rows : p.group_offsets) =
+           moved(p.group_rows != nullptr ? p.group_rows : p.group_offsets, 1);
+     }},
+    {"both tables", C::bad_value,
+     [](P& p) { p.group_offsets = p.group_rows = p.group_rows != nullptr ? p.group_rows : p.group_offsets; }},
+    {"out is the table", C::bad_value,
+     [](P& p) { p.out = const_cast<std::int32_t*>(p.group_rows != nullptr ? p.group_rows : p.group_offsets); }},
+    {"workspace is the table", C::bad_value,
+     [](P& p) { p.workspace = const_cast<std::int32_t*>(p.group_rows != nullptr ? p.group_rows : p.group_offsets); }},
+};
+const Wrong<P> of_layers[] = {
+    {"products of b in one place", C::bad_stride, [](P& p) { p.b_batch_stride = 0; }},
+    {"products of b not whole 16 bytes apart", C::bad_stride, [](P& p) { p.b_batch_stride += 1; }},
+    {"products of bias in one place", C::bad_stride, [](P& p) { p.bias_batch_stride = 0; }},
+};
+const Wrong<P> row_major[] = {
+    {"rows of b in one place", C::bad_stride, [](P& p) { p.b_stride = 0; }},
+    {"rows of b that overlap", C::bad_stride, [](P& p) { p.b_stride = 16; }},
+    {"rows of b not whole 16 bytes apart", C::bad_stride, [](P& p) { p.b_stride += 1; }},
+};
+const Wrong<P> preshuffled[] = {
+    {"b_stride", C::bad_value, [](P& p) { p.b_stride = p.k; }},
+    {"n no multiple of 16", C::bad_extent, [](P& p) { p.n -= 8; }},
+    {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
+};
+const Wrong<P> unscaled[] = {
+    {"a_scale", C::bad_value, [](P& p) { p.a_scale = floats(p.bias); }},
+    {"b_scale", C::bad_value, [](P& p) { p.b_scale = floats(p.bias); }},
+};
+const Wrong<P> scaled[] = {
+    {"a_scale null", C::null_pointer, [](P& p) { p.a_scale = nullptr; }},
+    {"b_scale null", C::null_pointer, [](P& p) { p.b_scale = nullptr; }},
+    {"a_scale off by a byte", C::misaligned, [](P& p) { p.a_scale = moved(p.a_scale, 1); }},
+    {"b_scale off by a byte", C::misaligned, [](P& p) { p.b_scale = moved(p.b_scale, 1); }},
+    {"out is a_scale", C::bad_value, [](P& p) { p.a_scale = floats(p.out); }},
+    {"out is b_scale", C::bad_value, [](P& p) { p.b_scale = floats(p.out); }},
+};
+const Wrong<P> not_of_blocks[] = {
+    {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 1; }},
+    {"b_scale_k_stride", C::bad_value, [](P& p) { p.b_scale_k_stride = 1; }},
+};
+const Wrong<P> of_rows[] = {
+    {"products of b_scale in one place", C::bad_stride, [](P& p) { p.b_scale_batch_stride = 0; }},
+};
+const Wrong<P> of_blocks[] = {
+    {"a_scale_stride forgotten", C::bad_stride, [](P& p) { p.a_scale_stride = 0; }},
+    {"a_scale_k_stride as long as a_scale_stride", C::bad_stride, [](P& p) { p.a_scale_k_stride = p.a_scale_stride; }},
+    {"b_scale_k_stride forgotten", C::bad_stride, [](P& p) { p.b_scale_k_stride = 0; }},
+    {"a_scale_stride that nothing addresses", C::bad_stride, [](P& p) { p.a_scale_stride = beyond; }},
+};
+
+/// The first entry of each spec on each architecture.
+std::vector<const GemmEntry*> first_entries() {
+  std::vector<const GemmEntry*> first;
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries()}) {
+    for (const GemmEntry* e : entries)
+      if (first.empty() || first.back()->arch != e->arch || !(first.back()->spec == e->spec)) first.push_back(e);
+  }
+  return first;
+}
+
+/// Refused by the check with its status and a reason, by the launch, and by the selection.
+void check_refused(const GemmEntry& e, const P& good, std::span<const Wrong<P>> wrongs) {
+  const ArchFacts& facts = facts_of(e.arch);
+  REQUIRE(gemm_check(good, facts).reason == std::string());
+  for (const Wrong<P>& wrong : wrongs) {
+    INFO(wrong.what);
+    P p = good;
+    wrong.make(p);
+    const Status status = gemm_check(p, facts);
+    CHECK(name_of(status.code) == name_of(wrong.code));
+    CHECK(std::string(status.reason) != "");
+    CHECK_FALSE(e.launch(p, 1, {}).ok());
+    const GemmEntry* const entries[] = {&e};
+    GemmPlan plan{&e, 1};
+    CHECK_FALSE(gemm_select(p, entries, facts, plan).ok());
+    CHECK(plan.entry == nullptr);
+  }
+}
+
+TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is written") {
+  for (const GemmEntry* const e : first_entries()) {
+    INFO(name_of(e->arch) << " " << name_of(e->spec));
+    const GemmSpec& spec = e->spec;
+    constexpr std::int32_t m = 3, n = 160, k = 288, layers = 2, workspace_bytes = 64;
+    const bool groups = spec.groups != GemmGroups::one, block = spec.scale == GemmScale::block;
+    Tensor a(spec.a, layers * m * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
+    Tensor residual(spec.out, layers * m * (n + 8)), bias(spec.out, layers * n), table(DType::f32, layers + 1);
+    Tensor a_scale(DType::f32, layers * m * 3), b_scale(DType::f32, layers * n * 3), workspace(DType::f32, 16);
+    P good;
+    good.spec = spec;
+    good.m = m, good.n = n, good.k = k;
+    (groups ? good.groups : good.batch) = layers;
+    good.a = a.device(), good.b = b.device(), good.out = out.device();
+    good.residual = residual.device(), good.bias = bias.device();
+    good.a_stride = k, good.a_batch_stride = m * k;
+    good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : k, good.b_batch_stride = n * k;
+    good.out_stride = n, good.out_batch_stride = m * n;
+    good.residual_stride = n, good.residual_batch_stride = m * n;
+    good.bias_batch_stride = n;
+    if (spec.scale != GemmScale::none) good.a_scale = floats(a_scale.device()), good.b_scale = floats(b_scale.device());
+    if (block) {
+      good.a_scale_stride = 1, good.a_scale_k_stride = m, good.a_scale_batch_stride = 3 * m;
+      good.b_scale_stride = 3, good.b_scale_k_stride = 1, good.b_scale_batch_stride = 6;
+    } else if (spec.scale == GemmScale::row) {
+      good.a_scale_batch_stride = m, good.b_scale_batch_stride = n;
+    }
+    const auto* const on_device = static_cast<const std::int32_t*>(table.device());
+    if (spec.groups == GemmGroups::contiguous) good.group_offsets = on_device;
+    if (spec.groups == GemmGroups::masked) good.group_rows = on_device;
+    good.workspace = workspace.device(), good.workspace_bytes = workspace_bytes;
+
+    const auto refused = [&](std::span<const Wrong<P>> wrongs) { check_refused(*e, good, wrongs); };
+    refused(any);
+    refused(size_of(spec.a) == 2 ? std::span<const Wrong<P>>(of_16_bits) : of_fp8);
+    refused(groups ? std::span<const Wrong<P>>(of_groups) : one);
+    refused(of_layers);
+    refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
+    refused(spec.scale == GemmScale::none ? std::span<const Wrong<P>>(unscaled) : scaled);
+    refused(block ? std::span<const Wrong<P>>(of_blocks) : not_of_blocks);
+    if (spec.scale == GemmScale::row) refused(of_rows);
+
+    P nothing = good;
+    nothing.m = 0;
+    CHECK(e->launch(nothing, 1, {}).ok());
+    CHECK_FALSE(e->launch(good, 0, {}).ok());
+    CHECK_FALSE(e->launch(good, e->policy.splits + 1, {}).ok());
+    P in_place = good;  // residual may be out itself
+    in_place.residual = in_place.out;
+    CHECK(gemm_check(in_place, facts_of(e->arch)).ok());
+    P other = good;
+    other.spec.activation = spec.activation == ActivationKind::relu ? ActivationKind::silu : ActivationKind::relu;
+    CHECK(e->launch(other, 1, {}).code == StatusCode::no_matching_entry);
+    for (Tensor* const untouched : {&out, &residual, &workspace}) {
+      untouched->download();
+      CHECK(untouched->gaps_kept(0, 0));
+    }
+  }
+}
+
+TEST_CASE("blocks that share K need a workspace of a size, aligned and apart") {
+  for (const GemmEntry* const e : all_gemm_entries()) {
+    if (e->policy.path == GemmPath::tensor || e->policy.splits < 2 || !(e->spec == GemmSpec{})) continue;
+    INFO(name_of(e->arch) << " " << name_of(e->policy));
+    constexpr std::int32_t m = 2, n = 16, k = 512;
+    Tensor a(DType::bf16, m * k), b(DType::bf16, n * k), out(DType::bf16, m * n);
+    P p;
+    p.a = a.device(), p.b = b.device(), p.out = out.device();
+    p.m = m, p.n = n, p.k = k;
+    p.a_stride = p.b_stride = k, p.out_stride = n;
+    const std::int64_t bytes = gemm_workspace_size(p, GemmPlan{e, 2});
+    REQUIRE(bytes > 0);
+    CHECK(gemm_workspace_size(p, GemmPlan{e, 1}) == 0);
+    CHECK(e->launch(p, 2, {}).code == StatusCode::null_pointer);
+    const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
+    p.workspace = workspace.data();
+    p.workspace_bytes = bytes - 1;
+    CHECK(e->launch(p, 2, {}).code == StatusCode::workspace_too_small);
+    p.workspace = moved(workspace.data(), 4);
+    p.workspace_bytes = bytes;
+    CHECK(e->launch(p, 2, {}).code == StatusCode::misaligned);
+    p.workspace = workspace.data();
+    p.batch_invariant = true;
+    CHECK(e->launch(p, 2, {}).code == StatusCode::bad_value);
+    p.batch_invariant = false;
+    CHECK(e->launch(p, 2, {}).ok());
+  }
+}
+
+#if !TILEWAVE_ON_GPU_COMPILER
+TEST_CASE("a caller plans with the entries of the one spec it compiles in") {
+  constexpr GemmSpec spec{.weights = GemmWeights::preshuffled};  // few policies, and none on sm90
+  P p;
+  p.spec = spec;
+  p.m = 5, p.n = 32, p.k = 64;
+  Tensor a(DType::bf16, p.m * p.k), b(DType::bf16, p.n * p.k), out(DType::bf16, p.m * p.n);
+  p.a = a.device(), p.b = b.device(), p.out = out.device();
+  p.a_stride = p.k, p.out_stride = p.n;
+  GemmPlan plan;
+  REQUIRE(gemm_plan<host::Backend<ArchId::gfx942>, spec>(p, plan).ok());
+  CHECK(plan.entry->spec == spec);
+  CHECK(plan.entry->arch == ArchId::gfx942);
+  CHECK(gemm_plan<host::Backend<ArchId::sm90>, spec>(p, plan).code == StatusCode::no_matching_entry);
+  CHECK(plan.entry == nullptr);
+  p.spec = {};
+  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, spec>(p, plan).code == StatusCode::no_matching_entry);
+}
+#endif
+
+}  // namespace
+}  // namespace tilewave::test
