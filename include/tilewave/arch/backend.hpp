@@ -4,6 +4,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/facts.hpp"
@@ -22,6 +23,10 @@ struct AtomRegisters {
   using RowsOperand = Vec<std::uint32_t, rows_per_lane * k_per_lane / 2>;
   using Accumulator = Vec<float, rows_per_lane * kv_per_lane>;
 };
+
+/// What products of a type are summed in: those of i8 exactly, as long as no sum leaves 32 bits.
+template <DType type>
+using ProductSum = std::conditional_t<type == DType::i8, std::int32_t, float>;
 
 /// Counts what the blocks of a cluster have posted to one of them; in its shared memory.
 struct Mailbox {
@@ -274,7 +279,8 @@ struct SwizzledOperand {
 ///               cluster
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
 ///               transpose of b[columns][the same k], plus acc where `add`; between group_mma_begin and _end as
-///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256
+///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
+///               and 256
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
 ///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
 ///   sync        wave_barrier(): what the wave's lanes wrote to shared memory is there for all of them
@@ -284,7 +290,7 @@ template <class B>
 concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,
              Chunk* row, SwizzledOperand operand, Vec<float, 4>& acc, Vec<float, 128>& wide_acc,
-             Vec<std::uint32_t, 4> words) {
+             Vec<std::int32_t, 128>& wide_ints, Vec<std::uint32_t, 4> words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
@@ -295,6 +301,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::mbarrier_arrive(mbarrier, 1) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 8>(operand, operand, acc, true) } -> std::same_as<void>;
   { B::template group_multiply<B::facts.fp8, 256>(operand, operand, wide_acc, false) } -> std::same_as<void>;
+  { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   { B::wave_barrier() } -> std::same_as<void>;
   { B::template take_registers<232>() } -> std::same_as<void>;

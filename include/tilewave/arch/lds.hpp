@@ -15,7 +15,6 @@ struct ProductMap {
   static_assert(side == 16 || side == 32);
   static constexpr int units = 64 / side;        // lanes that share a row
   static constexpr int sums = side * side / 64;  // of a lane
-  using Sums = Vec<float, sums>;
 
   TILEWAVE_HOST_DEVICE static constexpr int row(int lane) { return lane % side; }
   TILEWAVE_HOST_DEVICE static constexpr int unit(int lane) { return lane / side; }
@@ -54,7 +53,7 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
 /// A room of such a chip:
 ///   products    product_chunks<type>: 16-byte units that a lane supplies at least; multiply<type, side>(kv, rows,
 ///               sums): sums += the product of two operands of `chunks` units each, a multiple of product_chunks; types
-///               bf16, f16 and the room's fp8
+///               bf16, f16, the room's fp8, and i8, whose sums are ints
 ///   buffers     Source{base, bytes}, the same in all lanes of a wave, bytes below 2^31: load(lane_offset, offset)
 ///               gives the 16 bytes at lane_offset + offset, 0 beyond; `offset` is the same in all lanes, and a lane
 ///               offset from Source::nowhere on is beyond whatever the other is
@@ -68,16 +67,19 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
 ///   hints       pin(sums): the product that made them stays between the copies, fences and barriers around it;
 ///               priority<n>(): of this wave among those of its SIMD, 0 to 3
 template <class B>
-concept LdsBackend = Backend<B> && requires(const void* base, std::uint32_t offset, void* shared,
-                                            const Chunk (&operand)[2], Vec<float, 4>& small, Vec<float, 16>& large) {
+concept LdsBackend = Backend<B> &&
+    requires(const void* base, std::uint32_t offset, void* shared, const Chunk (&operand)[2], Vec<float, 4>& small,
+             Vec<float, 16>& large, Vec<std::int32_t, 16>& ints) {
   { B::template product_chunks<DType::bf16> } -> std::convertible_to<int>;
   { B::template multiply<DType::bf16, 16>(operand, operand, small) } -> std::same_as<void>;
   { B::template multiply<B::facts.fp8, 32>(operand, operand, large) } -> std::same_as<void>;
+  { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { B::direct_copies } -> std::convertible_to<bool>;
   { B::template copies_wait<0>() } -> std::same_as<void>;
   { B::lds_barrier() } -> std::same_as<void>;
   { B::pin(large) } -> std::same_as<void>;
+  { B::pin(ints) } -> std::same_as<void>;
   { B::template priority<1>() } -> std::same_as<void>;
 };
 

@@ -34,6 +34,9 @@ inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
   return tensor == 's' || tensor == 't' ? 0.5f + 0.125f * v : v;
 }
 
+/// As much of a value as a type of operands takes: of i8 a whole number.
+inline float operand(DType type, float value) { return type == DType::i8 ? std::trunc(63 * value) : value; }
+
 /// Tensors of a call, with poison wherever nothing belongs to the operands.
 class GemmCall {
  public:
@@ -53,16 +56,16 @@ class GemmCall {
         bias_(spec.out, layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}) {
-    a_.set(a_layers_ * s.m, s.k, [&](int r, int c) { return values('a', r, c); });
+    a_.set(a_layers_ * s.m, s.k, [&](int r, int c) { return operand(spec.a, values('a', r, c)); });
     if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
       b_.set(layers_, s.n * s.k, [&](int layer, int at) {
         const int place = at / (16 * unit), in = at % (16 * unit), units = s.k / unit;
-        return values('b', std::int64_t{layer} * s.n + place / units * 16 + in / unit,
-                      place % units * unit + in % unit);
+        return operand(spec.b, values('b', std::int64_t{layer} * s.n + place / units * 16 + in / unit,
+                                      place % units * unit + in % unit));
       });
     } else {
-      b_.set(layers_ * s.n, s.k, [&](int r, int c) { return values('b', r, c); });
+      b_.set(layers_ * s.n, s.k, [&](int r, int c) { return operand(spec.b, values('b', r, c)); });
     }
     residual_.set(a_layers_ * s.m, s.n, [&](int r, int c) { return values('r', r, c); });
     bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
@@ -170,9 +173,11 @@ class GemmCall {
     if (!out_.gaps_kept(a_layers_ * s_.m, s_.n)) return "wrote between rows";
     const reference::Gemm wanted(p);
     std::vector<bool> written(static_cast<std::size_t>(a_layers_) * s_.m);
-    // Every sum of two rounds once. Products of sm90's fp8 instructions keep 13 bits beside the largest of 32.
-    const double sums =
-        facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated ? (s_.k / 32 + 1) * 0x1p-13 : (s_.k + 32) * 0x1p-24;
+    // Every sum of two rounds once, of i8 none. Products of sm90's fp8 instructions keep 13 bits beside the largest of
+    // 32.
+    const double sums = spec_.a == DType::i8                                       ? 8 * 0x1p-24
+                        : facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated ? (s_.k / 32 + 1) * 0x1p-13
+                                                                                   : (s_.k + 32) * 0x1p-24;
     for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
         const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;

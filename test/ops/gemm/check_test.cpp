@@ -63,6 +63,7 @@ const Wrong<P> any[] = {
      [](P& p) {
        p.residual = p.out;
        p.residual_stride += 8;
+       p.residual_batch_stride += 8 * p.m;
      }},
     {"workspace_bytes -1", C::bad_value, [](P& p) { p.workspace_bytes = -1; }},
     {"workspace is out", C::bad_value, [](P& p) { p.workspace = p.out; }},
@@ -70,8 +71,9 @@ const Wrong<P> any[] = {
      [](P& p) { p.workspace = moved(writable(p.a), 16 - static_cast<int>(p.workspace_bytes)); }},
     {"workspace is residual", C::bad_value, [](P& p) { p.workspace = writable(p.residual); }},
 };
-const Wrong<P> of_16_bits[] = {
-    {"block scales of 16-bit operands", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::block; }}};
+const Wrong<P> not_of_fp8[] = {
+    {"block scales of others than fp8", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::block; }}};
+const Wrong<P> of_i8[] = {{"sums that leave 32 bits", C::bad_extent, [](P& p) { p.k = 1 << 17; }}};
 const Wrong<P> of_fp8[] = {{"the other flavour", C::unsupported_dtype, [](P& p) {
                               const bool fn = p.spec.a == DType::fp8_e4m3fn;
                               p.spec.a = p.spec.b = fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn;
@@ -81,6 +83,7 @@ const Wrong<P> one[] = {
     {"groups", C::bad_value, [](P& p) { p.groups = 1; }},
     {"group_offsets", C::bad_value, [](P& p) { p.group_offsets = reinterpret_cast<const std::int32_t*>(p.bias); }},
     {"group_rows", C::bad_value, [](P& p) { p.group_rows = reinterpret_cast<const std::int32_t*>(p.bias); }},
+    {"expected_group_rows", C::bad_value, [](P& p) { p.expected_group_rows = 1; }},
     {"batches of a in one place", C::bad_stride, [](P& p) { p.a_batch_stride = 0; }},
     {"batches of a not whole 16 bytes apart", C::bad_stride, [](P& p) { p.a_batch_stride += 1; }},
     {"batches of out that overlap", C::bad_stride, [](P& p) { p.out_batch_stride -= 1; }},
@@ -89,6 +92,7 @@ const Wrong<P> one[] = {
 const Wrong<P> of_groups[] = {
     {"batch 2", C::bad_value, [](P& p) { p.batch = 2; }},
     {"groups -1", C::bad_extent, [](P& p) { p.groups = -1; }},
+    {"expected_group_rows -1", C::bad_value, [](P& p) { p.expected_group_rows = -1; }},
     {"table null", C::null_pointer, [](P& p) { p.group_offsets = p.group_rows = nullptr; }},
     {"table off by a byte", C::misaligned,
      [](P& p) {
@@ -206,7 +210,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
 
     const auto refused = [&](std::span<const Wrong<P>> wrongs) { check_refused(*e, good, wrongs); };
     refused(any);
-    refused(size_of(spec.a) == 2 ? std::span<const Wrong<P>>(of_16_bits) : of_fp8);
+    refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(of_fp8) : not_of_fp8);
+    if (spec.a == DType::i8) refused(of_i8);
     refused(groups ? std::span<const Wrong<P>>(of_groups) : one);
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);

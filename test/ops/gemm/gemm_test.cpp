@@ -86,9 +86,10 @@ TEST_CASE("blocks that share K add up in order") {
 
 TEST_CASE("a product with the identity is exact") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one ||
-        e.spec.activation != ActivationKind::none)
+    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one || e.spec.activation != ActivationKind::none ||
+        e.spec.a == DType::i8) {
       return;
+    }
     GemmCall call(e.spec, taken(e, {.m = 40, .n = 48, .k = 40}), [](char tensor, std::int64_t r, std::int64_t c) {
       return tensor == 'a' ? float(r == c) : std::ldexp(1.0f + float(r % 7) / 8, int(c % 9) - 4);
     });
@@ -96,6 +97,30 @@ TEST_CASE("a product with the identity is exact") {
     for (int r = 0; r < 40; ++r)
       for (int c = 0; c < 48; ++c)
         if (call.out().at(r, c) != std::ldexp(1.0 + c % 7 / 8.0, r % 9 - 4)) FAIL("row " << r << " column " << c);
+  });
+}
+
+TEST_CASE("sums of i8 are exact, whoever shares K") {
+  each_entry([](const GemmEntry& e) {
+    if (e.spec.a != DType::i8 || e.spec.out != DType::f32) return;
+    const auto extremes = [](char, std::int64_t r, std::int64_t c) {  // of +-126 and 1: an f32 sum would round
+      return (r + c) % 5 == 0 ? 1.5f / 63 : (r * c) % 3 == 0 ? -2.0f : 2.0f;
+    };
+    constexpr std::int32_t m = 9, n = 21, k = 6000;
+    for (int splits = 1; splits <= e.policy.splits; splits += 3) {
+      GemmCall call(e.spec, {.m = m, .n = n, .k = k, .splits = splits}, extremes);
+      REQUIRE(call.run(e) == "");
+      const auto code = [&](std::int64_t r, std::int64_t c) {
+        return static_cast<std::int64_t>(operand(DType::i8, extremes(0, r, c)));
+      };
+      for (int r = 0; r < m; ++r) {
+        for (int c = 0; c < n; ++c) {
+          std::int64_t sum = 0;
+          for (int i = 0; i < k; ++i) sum += code(r, i) * code(c, i);
+          if (call.out().at(r, c) != static_cast<double>(static_cast<float>(sum))) FAIL("row " << r << " column " << c);
+        }
+      }
+    }
   });
 }
 

@@ -61,12 +61,12 @@ struct Lds {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
   }
   /// LLVM moves products freely, also across sched_fence() and barriers.
-  template <int n>
-  TILEWAVE_DEVICE static void pin(Vec<float, n>& sums) {
-    using Floats = float __attribute__((ext_vector_type(n)));
-    auto held = __builtin_bit_cast(Floats, sums);
+  template <class T, int n>
+  TILEWAVE_DEVICE static void pin(Vec<T, n>& sums) {
+    using Registers = T __attribute__((ext_vector_type(n)));
+    auto held = __builtin_bit_cast(Registers, sums);
     asm volatile("" : "+v"(held));
-    sums = __builtin_bit_cast(Vec<float, n>, held);
+    sums = __builtin_bit_cast(Vec<T, n>, held);
   }
   template <int level>
   TILEWAVE_DEVICE static void priority() {

@@ -40,9 +40,11 @@ struct Product {
   template <DType>
   static constexpr int product_chunks = 1;
 
+  template <DType type, int side>
+  using Sums = Vec<ProductSum<type>, side * side / 64>;
+
   template <DType type, int side, int chunks>
-  TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
-                                       Vec<float, side * side / 64>& sums) {
+  TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks], Sums<type, side>& sums) {
     TILEWAVE_UNROLL
     for (int half = 0; half < 2 * chunks; ++half) {
       const auto of = [half](const Chunk& unit) TILEWAVE_INLINE_LAMBDA {
@@ -55,34 +57,40 @@ struct Product {
  private:
   using Half = Vec<std::uint32_t, 2>;
   template <DType type, int side>
-  TILEWAVE_DEVICE static Vec<float, side * side / 64> product(Half kv, Half rows,
-                                                              const Vec<float, side * side / 64>& sums) {
-    using Sums = Vec<float, side * side / 64>;
-    using Floats = float __attribute__((ext_vector_type(side * side / 64)));
-    const auto c = __builtin_bit_cast(Floats, sums);
+  TILEWAVE_DEVICE static Sums<type, side> product(Half kv, Half rows, const Sums<type, side>& sums) {
+    using Result = Sums<type, side>;
+    using Registers = ProductSum<type> __attribute__((ext_vector_type(side * side / 64)));
+    const auto c = __builtin_bit_cast(Registers, sums);
     if constexpr (type == DType::bf16) {
       using Shorts = short __attribute__((ext_vector_type(4)));
       const auto a = __builtin_bit_cast(Shorts, kv), b = __builtin_bit_cast(Shorts, rows);
       if constexpr (side == 16) {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0));
       } else {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(a, b, c, 0, 0, 0));
       }
     } else if constexpr (type == DType::f16) {
       using Halves = _Float16 __attribute__((ext_vector_type(4)));
       const auto a = __builtin_bit_cast(Halves, kv), b = __builtin_bit_cast(Halves, rows);
       if constexpr (side == 16) {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, c, 0, 0, 0));
       } else {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x8f16(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x8f16(a, b, c, 0, 0, 0));
+      }
+    } else if constexpr (type == DType::i8) {
+      const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_16x16x32_i8(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_32x32x16_i8(a, b, c, 0, 0, 0));
       }
     } else {
       static_assert(type == DType::fp8_e4m3fnuz);
       const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
       if constexpr (side == 16) {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, 0, 0, 0));
       } else {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(a, b, c, 0, 0, 0));
       }
     }
   }

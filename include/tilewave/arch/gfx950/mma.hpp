@@ -33,9 +33,11 @@ struct Product {
   template <DType type>
   static constexpr int product_chunks = is_fp8(type) ? 2 : 1;
 
+  template <DType type, int side>
+  using Sums = Vec<ProductSum<type>, side * side / 64>;
+
   template <DType type, int side, int chunks>
-  TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
-                                       Vec<float, side * side / 64>& sums) {
+  TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks], Sums<type, side>& sums) {
     static_assert(chunks % product_chunks<type> == 0);
     TILEWAVE_UNROLL
     for (int c = 0; c < chunks; c += product_chunks<type>) {
@@ -50,26 +52,34 @@ struct Product {
  private:
   using Pair = Vec<Chunk, 2>;
   template <DType type, int side, class Operand>
-  TILEWAVE_DEVICE static Vec<float, side * side / 64> product(const Operand& kv, const Operand& rows,
-                                                              const Vec<float, side * side / 64>& sums) {
-    using Sums = Vec<float, side * side / 64>;
-    using Floats = float __attribute__((ext_vector_type(side * side / 64)));
-    const auto c = __builtin_bit_cast(Floats, sums);
+  TILEWAVE_DEVICE static Sums<type, side> product(const Operand& kv, const Operand& rows,
+                                                  const Sums<type, side>& sums) {
+    using Result = Sums<type, side>;
+    using Registers = ProductSum<type> __attribute__((ext_vector_type(side * side / 64)));
+    const auto c = __builtin_bit_cast(Registers, sums);
     if constexpr (type == DType::bf16) {
       using Bf16s = __bf16 __attribute__((ext_vector_type(8)));
       const auto a = __builtin_bit_cast(Bf16s, kv), b = __builtin_bit_cast(Bf16s, rows);
       if constexpr (side == 16) {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x32_bf16(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x32_bf16(a, b, c, 0, 0, 0));
       } else {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x16_bf16(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x16_bf16(a, b, c, 0, 0, 0));
       }
     } else if constexpr (type == DType::f16) {
       using Halves = _Float16 __attribute__((ext_vector_type(8)));
       const auto a = __builtin_bit_cast(Halves, kv), b = __builtin_bit_cast(Halves, rows);
       if constexpr (side == 16) {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_16x16x32_f16(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x32_f16(a, b, c, 0, 0, 0));
       } else {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_f32_32x32x16_f16(a, b, c, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_32x32x16_f16(a, b, c, 0, 0, 0));
+      }
+    } else if constexpr (type == DType::i8) {
+      using Words = int __attribute__((ext_vector_type(4)));
+      const auto a = __builtin_bit_cast(Words, kv), b = __builtin_bit_cast(Words, rows);
+      if constexpr (side == 16) {
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_16x16x64_i8(a, b, c, 0, 0, 0));
+      } else {
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_32x32x32_i8(a, b, c, 0, 0, 0));
       }
     } else {
       static_assert(type == DType::fp8_e4m3fn);
@@ -77,9 +87,9 @@ struct Product {
       using Words = int __attribute__((ext_vector_type(8)));
       const auto a = __builtin_bit_cast(Words, kv), b = __builtin_bit_cast(Words, rows);
       if constexpr (side == 16) {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));
       } else {
-        return __builtin_bit_cast(Sums, __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));
+        return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));
       }
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of dense f32 tiles, which every matrix instruction of the host room comes down to.
+// Products of dense tiles of f32 or of ints, which every matrix instruction of the host room comes down to.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -17,14 +17,14 @@
 
 namespace tilewave::host::detail {
 
-/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending, f32; right and acc aligned to 16 bytes, acc's rows
+/// acc[r][c] += sum over i of left[r][i] * right[i][c], i ascending; right and acc aligned to 16 bytes, acc's rows
 /// `pitch` apart; without what acc holds if `fresh`. Some rows at a time: their accumulators stay in registers,
 /// vectorised along c. (Not TILEWAVE_UNROLL, which g++ leaves alone: this is where emulated kernels spend their time.)
-template <int rows, int columns, int k>
-TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const float* left, const float* right, float* acc,
-                                                   int pitch = columns, bool fresh = false) {
+template <int rows, int columns, int k, class T>
+TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right, T* acc, int pitch = columns,
+                                                   bool fresh = false) {
   constexpr int width = 4, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
-  typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
+  typedef T Lanes __attribute__((vector_size(width * sizeof(T))));
   static_assert(columns % width == 0 && rows % step == 0);
   const Lanes* const right_lanes = reinterpret_cast<const Lanes*>(right);
   for (int r = 0; r < rows; r += step, acc += step * pitch) {
@@ -65,6 +65,11 @@ TILEWAVE_HOST_UNTRACKED inline int widen(DType type, const void* from, float* to
   std::memcpy(bits, from, sizeof(bits));
   for (int i = 0; i < 8; ++i) to[i] = type == DType::f16 ? f16_to_f32(bits[i]) : bf16_to_f32(bits[i]);
   return 8;
+}
+/// 16 elements of i8.
+TILEWAVE_HOST_UNTRACKED inline int widen(DType, const void* from, std::int32_t* to) {
+  for (int i = 0; i < 16; ++i) to[i] = static_cast<const std::int8_t*>(from)[i];
+  return 16;
 }
 
 }  // namespace tilewave::host::detail

@@ -69,7 +69,7 @@ TILEWAVE_HOST_UNTRACKED inline void say(Lane& self, Group& group, const GroupCal
 }
 
 /// The accumulator under way of which this lane has `place`, -1 for none.
-TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const float* place) {
+TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const std::byte* place) {
   for (int i = 0; i < group.accumulators; ++i) {
     if (group.accumulator[i].products != 0 && group.accumulator[i].place[lane] == place) return i;
   }
@@ -82,14 +82,15 @@ TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, con
     if (acc.products != 0) continue;
     group.accumulators = std::max(group.accumulators, i + 1);
     acc.columns = call.columns;
-    for (float*& place : acc.place) place = nullptr;
+    for (std::byte*& place : acc.place) place = nullptr;
     return i;
   }
   fail(self, "more than %d accumulators that nobody has waited for at %s:%d", Group::max_accumulators,
        call.where.base_name(), call.where.line);
 }
 
-TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, float* place) {
+TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, void* accumulator) {
+  auto* const place = static_cast<std::byte*>(accumulator);
   Lane& self = *current_lane;
   Group& group = group_of(self, call.name(), call.where);
   if (!self.group.open) {
@@ -304,9 +305,9 @@ struct Groups<ArchId::sm90> {
     detail::touch(b, columns);
   }
   template <DType type, int columns>
-  static void group_multiply(SwizzledOperand a, SwizzledOperand b, Vec<float, columns / 2>& acc, bool add,
+  static void group_multiply(SwizzledOperand a, SwizzledOperand b, Vec<ProductSum<type>, columns / 2>& acc, bool add,
                              Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8 || type == DType::i8);
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 176 ||
                   columns == 192 || columns == 240 || columns == 256);
     detail::call_mma(
@@ -319,8 +320,8 @@ struct Groups<ArchId::sm90> {
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 
-  template <int count>
-  static void group_mma_hold(Vec<float, count>&) {}  // nothing moves here
+  template <class T, int count>
+  static void group_mma_hold(Vec<T, count>&) {}  // nothing moves here
   static void group_mma_begin(Where where = {}) { detail::call_begin(where); }
   static void group_mma_end(Where where = {}) { detail::call_end(where); }
   template <int pending>

@@ -18,11 +18,12 @@ namespace detail {
 
 /// One operand as dense rows, or as dense columns.
 template <DType type, int side, int chunks>
-TILEWAVE_HOST_UNTRACKED inline void spread_units(const Chunk (&units)[chunks], int lane, bool columns, float* to) {
+TILEWAVE_HOST_UNTRACKED inline void spread_units(const Chunk (&units)[chunks], int lane, bool columns,
+                                                 ProductSum<type>* to) {
   using Map = ProductMap<side>;
   constexpr int elements = 16 / size_of(type), k = Map::units * chunks * elements;
   for (int c = 0; c < chunks; ++c) {
-    float wide[16];
+    ProductSum<type> wide[16];
     widen(type, &units[c], wide);
     const int first = (Map::units * c + Map::unit(lane)) * elements, row = Map::row(lane);
     for (int e = 0; e < elements; ++e) to[columns ? (first + e) * side + row : row * k + first + e] = wide[e];
@@ -31,15 +32,17 @@ TILEWAVE_HOST_UNTRACKED inline void spread_units(const Chunk (&units)[chunks], i
 
 template <DType type, int side, int chunks>
 TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
-                                                   Vec<float, side * side / 64>& sums, Where where) {
+                                                   Vec<ProductSum<type>, side * side / 64>& sums, Where where) {
   using Map = ProductMap<side>;
+  using Sum = ProductSum<type>;
   constexpr int k = Map::units * chunks * 16 / size_of(type);
   Lane& self = *current_lane;
-  float *const left = self.wave->tile, *const right = left + side * k, *const acc = right + side * k;
+  Sum *const left = reinterpret_cast<Sum*>(self.wave->tile), *const right = left + side * k;
+  Sum* const acc = right + side * k;
   static_assert((2 * side * k + side * side) * sizeof(float) <= sizeof(Wave::tile));
   spread_units<type, side>(rows, self.index, false, left);
   spread_units<type, side>(kv, self.index, true, right);
-  float* const of_row = acc + Map::row(self.index) * side;
+  Sum* const of_row = acc + Map::row(self.index) * side;
   for (int i = 0; i < Map::sums; ++i) of_row[Map::kv_row(self.index, i)] = sums[i];
   if (meet(self, {CollectiveKind::mma, side * 1024 + k, where})) {
     multiply_dense<side, side, k>(left, right, acc);
@@ -99,8 +102,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   static constexpr int product_chunks = Id == ArchId::gfx950&& is_fp8(type) ? 2 : 1;
 
   template <DType type, int side, int chunks>
-  static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks], Vec<float, side * side / 64>& sums,
-                       Where where = {}) {
+  static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+                       Vec<ProductSum<type>, side * side / 64>& sums, Where where = {}) {
     static_assert(chunks % product_chunks<type> == 0 && (!is_fp8(type) || type == facts_of(Id).fp8));
     detail::multiply_units<type, side>(kv, rows, sums, where);
   }
@@ -143,8 +146,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     detail::land_copies(*current_lane, pending);
   }
   static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }
-  template <int n>
-  static void pin(Vec<float, n>&) {}
+  template <class T, int n>
+  static void pin(Vec<T, n>&) {}
   template <int level>
   static void priority() {}
 };

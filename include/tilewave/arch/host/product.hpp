@@ -8,7 +8,7 @@
 #if !TILEWAVE_ON_GPU_COMPILER
 
 #include <algorithm>
-#include <bit>
+#include <cstring>
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/host/dense.hpp"
@@ -31,7 +31,7 @@ struct GroupCall {
   Where where{};
   friend constexpr bool operator==(const GroupCall&, const GroupCall&) = default;
 
-  int k() const { return is_fp8(type) ? 32 : 16; }
+  int k() const { return 32 / size_of(type); }
   /// Columns of the dense operand b that lie side by side.
   int panel() const { return std::min(columns, 16); }
   const char* name() const { return b.swizzled ? "group_multiply" : "group_mma"; }
@@ -40,7 +40,7 @@ struct GroupCall {
 /// In mapped memory, of which only the pages in use are real.
 struct Group {
   static constexpr int max_calls = 256, max_batches = 64, max_accumulators = 64;  // that nobody has waited for yet
-  static constexpr std::uint32_t poison = ~0u;  // bits, a NaN, of the registers of an accumulator under way
+  static constexpr std::uint64_t poison = ~std::uint64_t{0};  // in two registers of an accumulator under way: NaN, -1
 
   struct Call {
     GroupCall call;
@@ -53,8 +53,8 @@ struct Group {
   struct Accumulator {
     int products;  // yet to be added; 0: free
     int columns;
-    float* place[group_lanes];  // the registers; null until the lane has made its first call
-    alignas(64) float tile[group_rows * max_group_columns];
+    std::byte* place[group_lanes];  // the registers; null until the lane has made its first call
+    alignas(64) float tile[group_rows * max_group_columns];  // or ints, of i8
   };
   struct Operand {
     const Chunk* place[group_lanes];
@@ -105,31 +105,26 @@ TILEWAVE_HOST_UNTRACKED constexpr GroupElement group_element(int lane, int i) {
 }
 
 /// The lane's accumulator goes aside.
-TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, float* place) {
+TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, std::byte* place) {
   aside.place[lane] = place;
   for (int i = 0; i < aside.columns / 2; i += 2) {
     const GroupElement e = group_element(lane, i);
-    float* const to = aside.tile + e.row * aside.columns + e.column;
-    to[0] = place[i];
-    to[1] = place[i + 1];
-    place[i] = place[i + 1] = std::bit_cast<float>(Group::poison);
+    std::memcpy(aside.tile + e.row * aside.columns + e.column, place + i * sizeof(float), sizeof(Group::poison));
+    std::memcpy(place + i * sizeof(float), &Group::poison, sizeof(Group::poison));
   }
 }
 
 TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside,
                                                      const GroupCall& call) {
   for (int lane = 0; lane < group_lanes; ++lane) {
-    float* const place = aside.place[lane];
+    std::byte* const place = aside.place[lane];
     for (int i = 0; i < aside.columns / 2; i += 2) {
-      if (std::bit_cast<std::uint32_t>(place[i]) != Group::poison ||
-          std::bit_cast<std::uint32_t>(place[i + 1]) != Group::poison) {
+      if (std::memcmp(place + i * sizeof(float), &Group::poison, sizeof(Group::poison)) != 0) {
         fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane,
              call.name(), call.where.base_name(), call.where.line);
       }
       const GroupElement e = group_element(lane, i);
-      const float* const from = aside.tile + e.row * aside.columns + e.column;
-      place[i] = from[0];
-      place[i + 1] = from[1];
+      std::memcpy(place + i * sizeof(float), aside.tile + e.row * aside.columns + e.column, sizeof(Group::poison));
     }
   }
 }
@@ -156,39 +151,39 @@ TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, c
   }
 }
 
-template <int panel>
-TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const Group& group, const GroupCall& call, float* tile) {
+template <int panel, class T>
+TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const GroupCall& call, const T* left, const T* right, T* tile) {
   const int k = call.k();
   for (int c = 0; c < call.columns; c += panel) {
-    const float* const right = group.right + c * k;
-    k == 16 ? multiply_dense<group_rows, panel, 16>(group.left, right, tile + c, call.columns, !call.add)
-            : multiply_dense<group_rows, panel, 32>(group.left, right, tile + c, call.columns, !call.add);
+    k == 16 ? multiply_dense<group_rows, panel, 16>(left, right + c * k, tile + c, call.columns, !call.add)
+            : multiply_dense<group_rows, panel, 32>(left, right + c * k, tile + c, call.columns, !call.add);
   }
+}
+
+/// With operands in shared memory as dense tiles of T.
+template <class T>
+TILEWAVE_HOST_UNTRACKED inline void multiply_as(Group& group, const GroupCall& call, float* tile) {
+  T *const left = reinterpret_cast<T*>(group.left), *const right = reinterpret_cast<T*>(group.right);
+  const int k = call.k(), panel = call.panel();
+  for (int row = 0; row < group_rows && !call.registers; ++row)
+    for (int piece = 0; piece < 2; ++piece) widen(call.type, call.a.piece(row, piece), left + row * k + piece * k / 2);
+  for (int column = 0; column < call.columns; ++column) {
+    T* const to = right + column / panel * panel * k + column % panel;
+    for (int piece = 0; piece < 2; ++piece) {
+      T wide[16];
+      const int count = widen(call.type, call.b.piece(column, piece), wide);
+      for (int i = 0; i < count; ++i) to[(piece * count + i) * panel] = wide[i];
+    }
+  }
+  panel == 8 ? multiply_panels<8>(call, left, right, reinterpret_cast<T*>(tile))
+             : multiply_panels<16>(call, left, right, reinterpret_cast<T*>(tile));
 }
 
 TILEWAVE_HOST_UNTRACKED inline void multiply(Lane& self, Group& group, std::int64_t number) {
   const GroupCall& call = group.call_at(number).call;
   Group::Accumulator& acc = group.accumulator[call.accumulator];
-  const int k = call.k();
-  if (call.registers) {
-    spread_registers(self, group, call, group.operand[number % Group::max_calls]);
-  } else {
-    for (int row = 0; row < group_rows; ++row) {
-      for (int piece = 0; piece < 2; ++piece) {
-        widen(call.type, call.a.piece(row, piece), group.left + row * k + piece * k / 2);
-      }
-    }
-  }
-  const int panel = call.panel();
-  for (int column = 0; column < call.columns; ++column) {
-    float* const to = group.right + column / panel * panel * k + column % panel;
-    for (int piece = 0; piece < 2; ++piece) {
-      float wide[16];
-      const int count = widen(call.type, call.b.piece(column, piece), wide);
-      for (int i = 0; i < count; ++i) to[(piece * count + i) * panel] = wide[i];
-    }
-  }
-  panel == 8 ? multiply_panels<8>(group, call, acc.tile) : multiply_panels<16>(group, call, acc.tile);
+  if (call.registers) spread_registers(self, group, call, group.operand[number % Group::max_calls]);
+  call.type == DType::i8 ? multiply_as<std::int32_t>(group, call, acc.tile) : multiply_as<float>(group, call, acc.tile);
   LaunchCounters& counters = self.cluster->counters;
   ++counters.group_mma;
   counters.lds_loads_bytes += 32 * (call.columns + (call.registers ? 0 : group_rows));

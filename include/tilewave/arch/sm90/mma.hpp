@@ -27,6 +27,10 @@ struct MmaTypes<DType::fp8_e4m3fn> {
   static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1", scales[] = "1, 1",
                         from_registers[] = "1, 1, 1";
 };
+template <>
+struct MmaTypes<DType::i8> {
+  static constexpr char names[] = "s8.s8", k[] = "k32";
+};
 
 struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_atom.kv_per_lane> {
   TILEWAVE_DEVICE static Accumulator mma(KvOperand kv, RowsOperand rows, Accumulator acc) {
@@ -131,10 +135,16 @@ struct Group {
 
   /// What was written to an accumulator is in its registers before the batch begins: moved between the products, ptxas
   /// would wait for those before (C7517).
-  template <int count>
-  TILEWAVE_DEVICE static void group_mma_hold(Vec<float, count>& acc) {
+  template <class T, int count>
+  TILEWAVE_DEVICE static void group_mma_hold(Vec<T, count>& acc) {
     TILEWAVE_UNROLL
-    for (int i = 0; i < count; ++i) asm volatile("" : "+f"(acc[i])::"memory");
+    for (int i = 0; i < count; ++i) {
+      if constexpr (std::is_same_v<T, float>) {
+        asm volatile("" : "+f"(acc[i])::"memory");
+      } else {
+        asm volatile("" : "+r"(acc[i])::"memory");
+      }
+    }
   }
   TILEWAVE_DEVICE static void group_mma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
   TILEWAVE_DEVICE static void group_mma_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }

@@ -2,6 +2,7 @@
 // The tensor copy engine and products of swizzled operands (TensorBackend).
 #pragma once
 
+#include "tilewave/arch/sm90/int_product.hpp"
 #include "tilewave/arch/sm90/product.hpp"
 #include "tilewave/core/hip.hpp"
 
@@ -63,9 +64,13 @@ struct Tensor {
   }
 
   template <DType type, int columns>
-  TILEWAVE_DEVICE static void group_multiply(SwizzledOperand a, SwizzledOperand b, Vec<float, columns / 2>& acc,
-                                             bool add) {
-    multiply_group<type, columns>(descriptor(a), descriptor(b), add, acc);
+  TILEWAVE_DEVICE static void group_multiply(SwizzledOperand a, SwizzledOperand b,
+                                             Vec<ProductSum<type>, columns / 2>& acc, bool add) {
+    if constexpr (type == DType::i8) {
+      multiply_group_of_ints<columns>(descriptor(a), descriptor(b), add, acc);
+    } else {
+      multiply_group<type, columns>(descriptor(a), descriptor(b), add, acc);
+    }
   }
 
   template <int count>

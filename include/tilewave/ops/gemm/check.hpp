@@ -29,8 +29,8 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (s.a != s.b) return {StatusCode::unsupported_dtype, "a and b must be of one type"};
   const bool fp8 = is_fp8(s.a);
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
-  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16)
-    return {StatusCode::unsupported_dtype, "a and b must be bf16, f16 or fp8"};
+  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && s.a != DType::i8)
+    return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8"};
   if (s.out != DType::bf16 && s.out != DType::f16 && s.out != DType::f32)
     return {StatusCode::unsupported_dtype, "out must be bf16, f16 or f32"};
   if (s.layout != GemmLayout::nt) return {StatusCode::unsupported_layout, "only nt is there"};
@@ -44,6 +44,8 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.m < 0 || p.n < 0 || p.k < 0) return {StatusCode::bad_extent, "m, n or k is negative"};
   if (p.m > most || p.n > most || p.k > most / size_of(p.spec.a))
     return {StatusCode::bad_extent, "m, n and the bytes of k must stay below 2^31 - 65536"};
+  if (p.spec.a == DType::i8 && p.k > 131071)  // 2^31 / 128^2 - 1
+    return {StatusCode::bad_extent, "k of i8 must stay below 131072, that no sum leaves 32 bits"};
   if (p.spec.groups == GemmGroups::one) {
     if (p.batch < 1) return {StatusCode::bad_extent, "batch must be positive"};
     if (p.groups != 0) return {StatusCode::bad_value, "groups is for specs with groups"};
@@ -51,6 +53,8 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     if (p.groups < 0) return {StatusCode::bad_extent, "groups is negative"};
     if (p.batch != 1) return {StatusCode::bad_value, "batch is for specs without groups"};
   }
+  if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
+    return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
   return {};
@@ -98,6 +102,7 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
   if (p.group_offsets != nullptr && !contiguous)
     return {StatusCode::bad_value, "group_offsets is for contiguous groups"};
   if (p.group_rows != nullptr && !masked) return {StatusCode::bad_value, "group_rows is for masked groups"};
+  if (p.m == 0 || p.n == 0 || gemm_layers(p) == 0) return {};  // nothing to write
   if ((contiguous && p.group_offsets == nullptr) || (masked && p.group_rows == nullptr))
     return {StatusCode::null_pointer, "group_offsets or group_rows is null"};
   if (!aligned(p.group_offsets, 4) || !aligned(p.group_rows, 4))

@@ -12,6 +12,15 @@ struct GemmElement {
   std::int32_t layer, row, column;
 };
 
+/// Sums of products, rounded once where they are ints.
+template <class Sum, int n>
+TILEWAVE_DEVICE Vec<float, n> as_floats(const Vec<Sum, n>& sums) {
+  Vec<float, n> values;
+  TILEWAVE_UNROLL
+  for (int i = 0; i < n; ++i) values[i] = static_cast<float>(sums[i]);
+  return values;
+}
+
 /// What a user's own epilogue looks like: a trivially copyable struct, called on every element after what the Spec and
 /// Problem ask for, before it is rounded to out's type. This one changes nothing.
 struct GemmIdentity {

@@ -10,8 +10,8 @@
 namespace tilewave {
 
 /// Preshuffled weights (CDNA), groups, other outputs, activations.
-constexpr std::array<GemmSpec, 6> gemm_feature_specs(ArchId arch) {
-  constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32;
+constexpr std::array<GemmSpec, 7> gemm_feature_specs(ArchId arch) {
+  constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
   const DType fp8 = facts_of(arch).fp8;
   return {{
@@ -21,6 +21,7 @@ constexpr std::array<GemmSpec, 6> gemm_feature_specs(ArchId arch) {
       {.groups = GemmGroups::contiguous, .activation = ActivationKind::silu},
       {.a = bf16, .b = bf16, .out = f32, .activation = ActivationKind::gelu},
       {.a = f16, .b = f16, .out = f16, .groups = GemmGroups::masked, .activation = ActivationKind::gelu_tanh},
+      {.a = i8, .b = i8, .out = f32},
   }};
 }
 

@@ -22,7 +22,8 @@ struct GemmWaveTile {
   static constexpr int tiles_m = wave_rows / side, tiles_n = wave_columns / side;
   static_assert(wave_rows % side == 0 && wave_columns % side == 0 && P.cluster == 1 && !P.swapped);
   using Map = ProductMap<side>;
-  using Sums = typename Map::Sums;
+  using Sum = ProductSum<S.a>;
+  using Sums = Vec<Sum, Map::sums>;
   using AllSums = Sums[tiles_m][tiles_n];
   static constexpr int chunks = B::template product_chunks<S.a>;  // of a lane for one product
   static constexpr int unit = 16 / size_of(S.a);                  // elements of 16 bytes
@@ -30,7 +31,7 @@ struct GemmWaveTile {
   struct Args {
     GemmArgs gemm;
     UserEpilogue epilogue;
-    float* partial;        // sums of blocks that share K
+    float* partial;        // sums of blocks that share K, of i8 as ints
     std::int64_t tiles;    // of the grid, `splits` blocks each
     std::int32_t k_steps;  // of P.depth bytes
     bool wide_rows;        // runs of four neighbours of a row of C are aligned
@@ -110,7 +111,7 @@ struct GemmWaveTile {
       TILEWAVE_UNROLL
       for (int run = 0; run < Map::sums / 4; ++run) {
         const auto part = __builtin_bit_cast(
-            Four, B::load(reinterpret_cast<const Chunk*>(aside(a, place.number, split, product, run))));
+            FourSums, B::load(reinterpret_cast<const Chunk*>(aside(a, place.number, split, product, run))));
         TILEWAVE_UNROLL
         for (int e = 0; e < 4; ++e) sums[4 * run + e] += part[e];
       }
@@ -118,7 +119,8 @@ struct GemmWaveTile {
     return sums;
   }
 
-  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int i, int j, Sums sums) {
+  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int i, int j, const Sums& of_products) {
+    Vec<float, Map::sums> sums = as_floats(of_products);
     const int lane = B::lane_id();
     const int row = first_row() + i * side + Map::row(lane), column = first_column() + j * side;
     struct InTile {
@@ -151,6 +153,7 @@ struct GemmWaveTile {
 
  private:
   using Four = Vec<float, 4>;
+  using FourSums = Vec<Sum, 4>;
   using Two = Vec<std::uint32_t, 2>;
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
 
@@ -163,8 +166,9 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static void put_aside(const Args& a, const Place& place, int product, const Sums& sums) {
     TILEWAVE_UNROLL
     for (int run = 0; run < Map::sums / 4; ++run) {
-      const Four four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};
-      B::store(reinterpret_cast<Four*>(aside(a, place.number, place.split, product, run)), four);
+      const FourSums four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};
+      B::store(reinterpret_cast<Chunk*>(aside(a, place.number, place.split, product, run)),
+               __builtin_bit_cast(Chunk, four));
     }
   }
 };

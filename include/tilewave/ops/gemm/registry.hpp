@@ -24,13 +24,14 @@ struct GemmEntry {
 };
 
 /// The specs every architecture serves; those of groups are in grouped_specs.hpp.
-constexpr std::array<GemmSpec, 5> gemm_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{},
            {.a = DType::f16, .b = DType::f16, .out = DType::f16},
            {.a = fp8, .b = fp8, .scale = GemmScale::row},
            {.a = fp8, .b = fp8, .scale = GemmScale::tensor},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block}}};
+           {.a = fp8, .b = fp8, .scale = GemmScale::block},
+           {.a = DType::i8, .b = DType::i8, .scale = GemmScale::row}}};
 }
 
 namespace detail {
@@ -60,7 +61,14 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     if (!block) add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128});
     add({.rows = 64, .columns = 128, .swapped = true});
-    add({.rows = 32, .columns = 128, .swapped = true});
+    if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
+    return all;
+  }
+  if (s.a == DType::i8) {  // widths that sm90's int_product.hpp has
+    add({.rows = 128, .columns = 256});
+    add({.rows = 128, .columns = 128, .splits = 4});
+    add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
+    add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
     return all;
   }
   if (!block) add({.rows = 128, .columns = 256});

@@ -17,7 +17,7 @@ enum class GemmLayout : int { nt, nn, tn, tt };
 /// * u + k % u with u = 16 bytes of elements; N is a multiple of 16, K of 32 elements.
 enum class GemmWeights : int { row_major, preshuffled };
 
-/// What multiplies sums of products, all f32: nothing; one number of A and one of B; one for each row of A and each of
+/// What multiplies sums of products (f32; of i8 they are ints, exact): nothing; one number of A and one of B; one for each row of A and each of
 /// B; or one for each 128 k of a row of A and for each 128 x 128 of B, which multiplies that block's part of the sum.
 enum class GemmScale : int { none, tensor, row, block };
 
@@ -43,9 +43,9 @@ constexpr const char* name_of(GemmGroups g) {
 inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under GemmScale::block
 
 /// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n]; sums in f32.
-/// Scales, alpha, bias and residual are values of the Problem.
+/// Scales, alpha, bias and residual are values of the Problem. Sums of i8 are exact, and then rounded to f32.
 struct GemmSpec {
-  DType a = DType::bf16, b = DType::bf16;  // both bf16, both f16, or both the chip's fp8
+  DType a = DType::bf16, b = DType::bf16;  // both bf16, both f16, both the chip's fp8, or both i8
   DType out = DType::bf16;                 // bf16, f16 or f32
   GemmScale scale = GemmScale::none;
   GemmLayout layout = GemmLayout::nt;

@@ -66,9 +66,10 @@ struct GemmTensorOutput {
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     static_assert(P.splits == 1 ||
-                  P.rows * partial_stride * sizeof(float) <= sizeof(shared.tall) + sizeof(shared.wide));
+                  P.rows * partial_stride * sizeof(typename L::Sum) <= sizeof(shared.tall) + sizeof(shared.wide));
     accompany_products();
-    float* const own = reinterpret_cast<float*>(shared.tall);
+    using Sum = typename L::Sum;
+    Sum* const own = reinterpret_cast<Sum*>(shared.tall);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) {
       TILEWAVE_UNROLL
@@ -79,12 +80,13 @@ struct GemmTensorOutput {
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < pieces; i += splits * lanes) {
       const InTile first{i / (P.columns / width), i % (P.columns / width) * width};
-      Vec<float, width> values{};
+      Vec<Sum, width> all{};
       for (int r = 0; r < splits; ++r) {
-        const auto part = *reinterpret_cast<const Vec<float, width>*>(B::remote(own + place(first), r));
+        const auto part = *reinterpret_cast<const Vec<Sum, width>*>(B::remote(own + place(first), r));
         TILEWAVE_UNROLL
-        for (int e = 0; e < width; ++e) values[e] += part[e];
+        for (int e = 0; e < width; ++e) all[e] += part[e];
       }
+      Vec<float, width> values = as_floats(all);
       const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
       Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
       TILEWAVE_UNROLL
@@ -144,7 +146,7 @@ struct GemmTensorOutput {
     if constexpr (wide > 0) {
       Vec<float, wide / 2> part;
       TILEWAVE_UNROLL
-      for (int i = 0; i < wide / 2; ++i) part[i] = sums[from / 2 + i];
+      for (int i = 0; i < wide / 2; ++i) part[i] = static_cast<float>(sums[from / 2 + i]);
       const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(group, t, from / 2 + i); };
       const float* const wide_scale =
           shared.wide_scale[row_scales ? group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);

@@ -31,7 +31,8 @@ struct GemmTensorLayout {
 
   /// A group's sums of one 64-row tile: element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h, wide
   /// row 8 j + 2 (l % 4) + e.
-  using Sums = Vec<float, group_wide / 2>;
+  using Sum = ProductSum<S.a>;
+  using Sums = Vec<Sum, group_wide / 2>;
 
   /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's.
   static constexpr int out_rows = P.swapped ? group_wide : 16;
