@@ -48,8 +48,8 @@ struct GemmTensors {
   TwinBuffer a, b, out, a_scale, b_scale, bias, table;
 };
 
-/// Of the operands: 1, or where quantisation to fp8 leaves it if the largest of a row becomes a large code.
-inline float deviation_of(DType type) { return is_fp8(type) ? 48.0f : 1.0f; }
+/// Of the operands: 1, or where quantisation leaves it if the largest of a row becomes a large code.
+inline float deviation_of(DType type) { return is_fp8(type) ? 48.0f : type == DType::i8 ? 36.0f : 1.0f; }
 
 /// Rows of `k` elements `stride` apart, or as preshuffled weights lie; what is between rows is poison.
 inline TwinBuffer filled_operand(const GemmCase& c, char name, std::int64_t rows, bool preshuffled, int threads) {

@@ -21,7 +21,7 @@ struct Work {
 
 /// The data sheet's dense matrix peak of operands of a type.
 constexpr double matrix_flops(const ArchFacts& facts, DType type) {
-  return is_fp8(type) ? facts.fp8_flops : facts.bf16_flops;
+  return size_of(type) == 1 ? facts.fp8_flops : facts.bf16_flops;
 }
 
 }  // namespace tilewave::bench

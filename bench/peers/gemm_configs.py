@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import common
 
-BYTES = {"bf16": 2, "f16": 2, "f32": 4, "fp8": 1}
-KEY = re.compile(r"gemm/(?P<a>f16|bf16|fp8)(?:\.(?P<scale>tensor|row|block))?(?P<special>(?:\.\w+)*)/(?P<out>f16|bf16|f32)"
+BYTES = {"bf16": 2, "f16": 2, "f32": 4, "fp8": 1, "i8": 1}
+KEY = re.compile(r"gemm/(?P<a>f16|bf16|fp8|i8)(?:\.(?P<scale>tensor|row|block))?(?P<special>(?:\.\w+)*)/(?P<out>f16|bf16|f32)"
                  r"/m(?P<m>\d+)/n(?P<n>\d+)/k(?P<k>\d+)(?:/batch(?P<batch>\d+))?(?P<rest>(?:/[^/]+)*)")
 
 
@@ -38,6 +38,7 @@ def config_of(key):
     batch, scale = int(named["batch"] or 1), named["scale"] or "none"
     special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
     left_out = (f"'{special[0]}'" if special else
+                "i8" if named["a"] == "i8" else
                 "block scales" if scale == "block" else
                 "batches of fp8" if named["a"] == "fp8" and batch > 1 else "")
     return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out)

@@ -11,13 +11,14 @@
 
 namespace tilewave::bench {
 
-enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled };
+enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8 };
 
 inline constexpr std::array all_gemm_sweeps{GemmSweep::standard, GemmSweep::square,  GemmSweep::decode,
-                                            GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled};
+                                            GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled,
+                                            GemmSweep::int8};
 
 constexpr const char* name_of(GemmSweep sweep) {
-  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled"};
+  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled", "int8"};
   return names[static_cast<int>(sweep)];
 }
 
@@ -157,6 +158,7 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
   return all.cases;
 }
 
+<<<<<<< HEAD
 /// Of a decode step: the projections of attention, of the feed-forward layer and to the vocabulary, of which each GPU has its
 /// columns; router and experts, as many as the tokens can ask for, where there are any. Products of weights are in bf16, dense
 /// ones in fp8 with scales of rows, too.
@@ -182,6 +184,15 @@ inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step
     }
     dense(m.vocabulary_share(), m.hidden);
   }
+=======
+/// Weights and activations quantised to i8, with scales of rows.
+inline std::vector<GemmCase> gemm_int8_sweep(ArchId arch) {
+  GemmCases all(arch);
+  const GemmSpec spec{.a = DType::i8, .b = DType::i8, .scale = GemmScale::row};
+  for (const GemmWeightShape s :
+       {GemmWeightShape{8192, 8320}, GemmWeightShape{4096, 4096}, GemmWeightShape{7168, 2048}})
+    for (const std::int32_t m : {1, 16, 64, 128, 4096, 9728}) all.add(spec, m, s.n, s.k);
+>>>>>>> 9c4d339 (bench_gemm: sweep of i8; its code objects are gated and simulated)
   return all.cases;
 }
 
@@ -193,6 +204,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::grouped: return gemm_grouped_sweep(arch);
     case GemmSweep::batched: return gemm_batched_sweep(arch);
     case GemmSweep::preshuffled: return gemm_preshuffled_sweep(arch);
+    case GemmSweep::int8: return gemm_int8_sweep(arch);
   }
   if (!emulated_device) return gemm_model_sweep(arch);
   // A sample of the sweeps that every architecture serves.
@@ -205,6 +217,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   take(gemm_square_sweep(arch), 7);
   take(gemm_grouped_sweep(arch), 3);
   take(gemm_batched_sweep(arch), 2);
+  take(gemm_int8_sweep(arch), 10);
   return some;
 }
 

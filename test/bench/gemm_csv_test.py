@@ -13,12 +13,12 @@ IDENTITY = """kind arch a_dtype b_dtype out_dtype scale layout weights activatio
 config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
 waves_per_simd""".split()
-SWEEPS = "default square decode grouped batched preshuffled".split()
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1}
+SWEEPS = "default square decode grouped batched preshuffled int8".split()
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1}
 PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
 ROUNDING = {"bf16": 3e-3, "f16": 4e-4}  # largest error that rounding out alone makes of a row, in the l2 norm
 NAME = re.compile(
-    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8)(?:\.(?P<scale>tensor|row|block))?(?P<shuffled>\.preshuffled)?"
+    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8)(?:\.(?P<scale>tensor|row|block))?(?P<shuffled>\.preshuffled)?"
     r"/(?P<out>bf16|f16)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
@@ -160,7 +160,7 @@ class Csv(contract.Contract):
     def test_sweeps_and_every(self):
         counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
         self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
-                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 14})
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 14, "int8": 18})
         self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
         both = identities("--sweep=default,decode", "--arch=sm90")[1]
         self.assertLess(len(both), counts["default"] + counts["decode"])  # what both have is one row

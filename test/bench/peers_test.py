@@ -137,7 +137,7 @@ class Peers(unittest.TestCase):
         self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", "sm86"))
 
     def test_every_row_of_gemm_is_a_config(self):
-        listed = subprocess.run([bench_gemm, "--sweep=default,square,decode,grouped,batched,preshuffled", "--arch=sm90",
+        listed = subprocess.run([bench_gemm, "--sweep=default,square,decode,grouped,batched,preshuffled,int8", "--arch=sm90",
                                  "--benchmark_list_tests", "--benchmark_format=csv"], capture_output=True, text=True, check=True,
                                 timeout=120).stdout
         reasons = set()

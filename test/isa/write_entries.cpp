@@ -125,9 +125,10 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
 template <ArchId arch>
 std::string gemm_mfma(DType type, int side) {
   const bool fp8 = is_fp8(type), cdna4 = arch == ArchId::gfx950;
-  const int k = (side == 16 ? 16 : 8) * (fp8 ? 2 : 1) * (cdna4 ? (fp8 ? 4 : 2) : 1);
+  const int k = (side == 16 ? 16 : 8) * (2 / size_of(type)) * (cdna4 ? (fp8 ? 4 : 2) : 1);
   const std::string name = fp8 ? (cdna4 ? "f8f6f4" : "fp8_fp8") : std::string(name_of(type));
-  return "f32_" + std::to_string(side) + "x" + std::to_string(side) + "x" + std::to_string(k) + "_" + name;
+  return (type == DType::i8 ? "i32_" : "f32_") + std::to_string(side) + "x" + std::to_string(side) + "x" +
+         std::to_string(k) + "_" + name;
 }
 
 /// Every policy of a GEMM spec: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
@@ -159,11 +160,12 @@ template <ArchId arch>
 void add_gemms(ordered_json& file) {
   static constexpr auto specs = gemm_specs(arch);
   static constexpr auto features = gemm_feature_specs(arch);
-  static_for<3>([&](auto i) {
-    constexpr int s = 2 * i;
+  static_for<4>([&](auto i) {
+    constexpr int s = min_of(2 * i, 5);
     add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s);
-    add_gemm<arch, features[i], gemm_feature_policies(arch, features[i])>(file, "gemm_feature", i);
   });
+  static_for<3>(
+      [&](auto i) { add_gemm<arch, features[i], gemm_feature_policies(arch, features[i])>(file, "gemm_feature", i); });
 }
 
 template <ArchId arch>
