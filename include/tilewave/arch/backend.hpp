@@ -260,6 +260,17 @@ struct SwizzledOperand {
   friend constexpr bool operator==(const SwizzledOperand&, const SwizzledOperand&) = default;
 };
 
+/// As SwizzledOperand, of 16-bit elements with the matrix's rows side by side: boxes of 64 rows (128 bytes) by `box_k`
+/// of k, one after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row` is
+/// a multiple of 64; `piece` is in units of 16 k.
+struct TurnedOperand {
+  const void* at;
+  int box_k;
+  int row = 0, piece = 0;
+
+  friend constexpr bool operator==(const TurnedOperand&, const TurnedOperand&) = default;
+};
+
 /// A group room with an engine that copies boxes of tensors, and with blocks of a cluster that copy for each other:
 ///   maps        make_tensor_map(shape, map) on the host: a TensorMap, which the kernel's Args carry; errors
 ///               bad_stride,
@@ -279,7 +290,7 @@ struct SwizzledOperand {
 ///               cluster
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
 ///               transpose of b[columns][the same k], plus acc where `add`; between group_mma_begin and _end as
-///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
+///               group_mma. Either may be a TurnedOperand, b then with columns a multiple of 64. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
 ///               and 256
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
 ///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
@@ -290,7 +301,7 @@ template <class B>
 concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,
              Chunk* row, SwizzledOperand operand, Vec<float, 4>& acc, Vec<float, 128>& wide_acc,
-             Vec<std::int32_t, 128>& wide_ints, Vec<std::uint32_t, 4> words) {
+             Vec<std::int32_t, 128>& wide_ints, TurnedOperand turned, Vec<std::uint32_t, 4> words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
@@ -301,6 +312,8 @@ concept TensorBackend = GroupBackend<B> &&
   { B::mbarrier_arrive(mbarrier, 1) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 8>(operand, operand, acc, true) } -> std::same_as<void>;
   { B::template group_multiply<B::facts.fp8, 256>(operand, operand, wide_acc, false) } -> std::same_as<void>;
+  { B::template group_multiply<DType::f16, 256>(operand, turned, wide_acc, true) } -> std::same_as<void>;
+  { B::template group_multiply<DType::bf16, 256>(turned, turned, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   { B::wave_barrier() } -> std::same_as<void>;

@@ -33,14 +33,16 @@ class Gemm {
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
       for (std::int32_t row = 0; row < p.m; ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)
-          a_.push_back(element(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride + k));
+          a_.push_back(element(
+              s.a, p.a, layer * p.a_batch_stride + (turned_a(s.layout) ? k * p.a_stride + row : row * p.a_stride + k)));
       }
     }
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
       for (std::int32_t row = 0; row < p.n; ++row) {
         for (std::int32_t k = 0; k < p.k; ++k) {
-          const std::int64_t in_layer =
-              s.weights == GemmWeights::preshuffled ? preshuffled_index(row, k, p.k, s.b) : row * p.b_stride + k;
+          const std::int64_t in_layer = s.weights == GemmWeights::preshuffled ? preshuffled_index(row, k, p.k, s.b)
+                                        : turned_b(s.layout)                  ? k * p.b_stride + row
+                                                                              : row * p.b_stride + k;
           b_.push_back(element(s.b, p.b, layer * p.b_batch_stride + in_layer));
         }
       }

@@ -45,18 +45,28 @@ class GemmCall {
         s_(s),
         layers_(spec.groups == GemmGroups::one ? s.batch : static_cast<std::int32_t>(s.rows.size())),
         a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
-        operand_(strides(s.k, s.m, spec.a)),
-        weights_(preshuffled() ? RowStrides{std::int64_t{s.n} * s.k, 0} : strides(s.k, s.n, spec.b)),
+        a_rows_(turned_a(spec.layout) ? s.k : s.m),
+        a_columns_(turned_a(spec.layout) ? s.m : s.k),
+        b_rows_(preshuffled()           ? 1
+                : turned_b(spec.layout) ? s.k
+                                        : s.n),
+        b_columns_(preshuffled()           ? s.n * s.k
+                   : turned_b(spec.layout) ? s.n
+                                           : s.k),
+        operand_(strides(a_columns_, a_rows_, spec.a)),
+        weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
         output_(strides(s.n, s.m, DType::f32)),
-        a_(spec.a, a_layers_ * s.m, whole(s.k, spec.a), s.m, operand_),
-        b_(spec.b, preshuffled() ? layers_ : layers_ * s.n, preshuffled() ? s.n * s.k : whole(s.k, spec.b),
-           preshuffled() ? 1 : s.n, weights_),
+        a_(spec.a, a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
+        b_(spec.b, layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
         out_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
         residual_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
         bias_(spec.out, layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}) {
-    a_.set(a_layers_ * s.m, s.k, [&](int r, int c) { return operand(spec.a, values('a', r, c)); });
+    a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
+      const bool turned = turned_a(spec.layout);
+      return operand(spec.a, values('a', turned ? std::int64_t{r} / s.k * s.m + c : r, turned ? r % s.k : c));
+    });
     if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
       b_.set(layers_, s.n * s.k, [&](int layer, int at) {
@@ -65,7 +75,10 @@ class GemmCall {
                                       place % units * unit + in % unit));
       });
     } else {
-      b_.set(layers_ * s.n, s.k, [&](int r, int c) { return operand(spec.b, values('b', r, c)); });
+      b_.set(layers_ * b_rows_, b_columns_, [&](int r, int c) {
+        const bool turned = turned_b(spec.layout);
+        return operand(spec.b, values('b', turned ? std::int64_t{r} / s.k * s.n + c : r, turned ? r % s.k : c));
+      });
     }
     residual_.set(a_layers_ * s.m, s.n, [&](int r, int c) { return values('r', r, c); });
     bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
@@ -203,6 +216,7 @@ class GemmCall {
   GemmSpec spec_;
   GemmShape s_;
   std::int32_t layers_, a_layers_;
+  std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_;
   Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_;
   std::vector<std::int32_t> table_;

@@ -46,7 +46,7 @@ const Wrong<P> any[] = {
     {"bias off by a byte", C::misaligned, [](P& p) { p.bias = moved(p.bias, 1); }},
     {"rows of a not whole 16 bytes apart", C::bad_stride, [](P& p) { p.a_stride += 1; }},
     {"rows of a in one place", C::bad_stride, [](P& p) { p.a_stride = 0; }},
-    {"rows of a that overlap", C::bad_stride, [](P& p) { p.a_stride = 16; }},
+    {"rows of a that overlap", C::bad_stride, [](P& p) { p.a_batch_stride = p.a_stride = 16; }},
     {"rows of a backwards", C::bad_stride, [](P& p) { p.a_stride = -p.a_stride; }},
     {"a stride of a that nothing addresses", C::bad_stride, [](P& p) { p.a_stride = beyond; }},
     {"rows of out in one place", C::bad_stride, [](P& p) { p.out_stride = 0; }},
@@ -73,6 +73,8 @@ const Wrong<P> any[] = {
 };
 const Wrong<P> not_of_fp8[] = {
     {"block scales of others than fp8", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::block; }}};
+const Wrong<P> of_bytes[] = {
+    {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }}};
 const Wrong<P> of_i8[] = {{"sums that leave 32 bits", C::bad_extent, [](P& p) { p.k = 1 << 17; }}};
 const Wrong<P> of_fp8[] = {{"the other flavour", C::unsupported_dtype, [](P& p) {
                               const bool fn = p.spec.a == DType::fp8_e4m3fn;
@@ -118,6 +120,7 @@ const Wrong<P> row_major[] = {
 };
 const Wrong<P> preshuffled[] = {
     {"b_stride", C::bad_value, [](P& p) { p.b_stride = p.k; }},
+    {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::tt; }},
     {"n no multiple of 16", C::bad_extent, [](P& p) { p.n -= 8; }},
     {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
 };
@@ -182,7 +185,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     const GemmSpec& spec = e->spec;
     constexpr std::int32_t m = 3, n = 160, k = 288, layers = 2, workspace_bytes = 64;
     const bool groups = spec.groups != GemmGroups::one, block = spec.scale == GemmScale::block;
-    Tensor a(spec.a, layers * m * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
+    constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
+    Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
     Tensor residual(spec.out, layers * m * (n + 8)), bias(spec.out, layers * n), table(DType::f32, layers + 1);
     Tensor a_scale(DType::f32, layers * m * 3), b_scale(DType::f32, layers * n * 3), workspace(DType::f32, 16);
     P good;
@@ -191,8 +195,9 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     (groups ? good.groups : good.batch) = layers;
     good.a = a.device(), good.b = b.device(), good.out = out.device();
     good.residual = residual.device(), good.bias = bias.device();
-    good.a_stride = k, good.a_batch_stride = m * k;
-    good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : k, good.b_batch_stride = n * k;
+    good.a_stride = turned_a(spec.layout) ? a_row : k, good.a_batch_stride = a_row * k;
+    good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : turned_b(spec.layout) ? n : k;
+    good.b_batch_stride = n * k;
     good.out_stride = n, good.out_batch_stride = m * n;
     good.residual_stride = n, good.residual_batch_stride = m * n;
     good.bias_batch_stride = n;
@@ -212,6 +217,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(any);
     refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(of_fp8) : not_of_fp8);
     if (spec.a == DType::i8) refused(of_i8);
+    if (size_of(spec.a) == 1) refused(of_bytes);
     refused(groups ? std::span<const Wrong<P>>(of_groups) : one);
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);

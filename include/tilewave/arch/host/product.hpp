@@ -160,21 +160,29 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const GroupCall& call, const
   }
 }
 
+/// Elements of an operand in shared memory: that of a row and a k goes to place(row, k).
+template <class T, class Place>
+TILEWAVE_HOST_UNTRACKED inline void spread_operand(DType type, const SharedOperand& operand, int rows,
+                                                   const Place& place) {
+  for (int i = 0; i < 2 * rows; ++i) {
+    T wide[16];
+    const int count = widen(type, operand.unit_at(i), wide);
+    for (int e = 0; e < count; ++e) {
+      *(operand.turned() ? place(8 * (i / 16) + e, i % 16) : place(i / 2, i % 2 * count + e)) = wide[e];
+    }
+  }
+}
+
 /// With operands in shared memory as dense tiles of T.
 template <class T>
 TILEWAVE_HOST_UNTRACKED inline void multiply_as(Group& group, const GroupCall& call, float* tile) {
   T *const left = reinterpret_cast<T*>(group.left), *const right = reinterpret_cast<T*>(group.right);
   const int k = call.k(), panel = call.panel();
-  for (int row = 0; row < group_rows && !call.registers; ++row)
-    for (int piece = 0; piece < 2; ++piece) widen(call.type, call.a.piece(row, piece), left + row * k + piece * k / 2);
-  for (int column = 0; column < call.columns; ++column) {
-    T* const to = right + column / panel * panel * k + column % panel;
-    for (int piece = 0; piece < 2; ++piece) {
-      T wide[16];
-      const int count = widen(call.type, call.b.piece(column, piece), wide);
-      for (int i = 0; i < count; ++i) to[(piece * count + i) * panel] = wide[i];
-    }
+  if (!call.registers) {
+    spread_operand<T>(call.type, call.a, group_rows, [=](int row, int i) { return left + row * k + i; });
   }
+  spread_operand<T>(call.type, call.b, call.columns,
+                    [=](int row, int i) { return right + row / panel * panel * k + i * panel + row % panel; });
   panel == 8 ? multiply_panels<8>(call, left, right, reinterpret_cast<T*>(tile))
              : multiply_panels<16>(call, left, right, reinterpret_cast<T*>(tile));
 }

@@ -8,28 +8,35 @@
 
 namespace tilewave::sm90 {
 
-/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma with both
-/// in shared memory and with one.
+/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma that always
+/// adds with both in shared memory and with one.
 template <DType type>
 struct MmaTypes;
 template <>
 struct MmaTypes<DType::bf16> {
-  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", scales[] = "1, 1, 0, 0",
-                        from_registers[] = "1, 1, 1, 0";
+  static constexpr char names[] = "bf16.bf16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", from_registers[] = "1, 1, 1, 0";
 };
 template <>
 struct MmaTypes<DType::f16> {
-  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", scales[] = "1, 1, 0, 0",
-                        from_registers[] = "1, 1, 1, 0";
+  static constexpr char names[] = "f16.f16", k[] = "k16", plain[] = "1, 1, 1, 0, 0", from_registers[] = "1, 1, 1, 0";
 };
 template <>
 struct MmaTypes<DType::fp8_e4m3fn> {
-  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1", scales[] = "1, 1",
-                        from_registers[] = "1, 1, 1";
+  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", plain[] = "1, 1, 1", from_registers[] = "1, 1, 1";
 };
 template <>
 struct MmaTypes<DType::i8> {
   static constexpr char names[] = "s8.s8", k[] = "k32";
+};
+/// Scales of 1 of both operands, and of 16-bit ones which have their rows, not k, side by side.
+template <DType type, bool a_turned, bool b_turned>
+struct MmaScales {
+  static_assert(size_of(type) == 2);
+  static constexpr char text[] = {'1', ',', ' ', '1', ',', ' ', '0' + a_turned, ',', ' ', '0' + b_turned, '\0'};
+};
+template <>
+struct MmaScales<DType::fp8_e4m3fn, false, false> {
+  static constexpr char text[] = "1, 1";
 };
 
 struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_atom.kv_per_lane> {

@@ -10,7 +10,7 @@ namespace tilewave::sm90 {
 
 /// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor
 /// format").
-template <DType type, int columns>
+template <DType type, int columns, bool a_turned, bool b_turned>
 TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint32_t add, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
     asm volatile(
@@ -18,14 +18,16 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
         "%0, %1, %2, %3"
         "}, %4, %5, add, %9; }"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 16) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %10, 0;\n  wgmma.mma_async.sync.aligned.m64n16%12.f32.%11 {"
         "%0, %1, %2, %3, %4, %5, %6, %7"
         "}, %8, %9, add, %13; }"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]), "+f"(acc[7])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 32) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %18, 0;\n  wgmma.mma_async.sync.aligned.m64n32%20.f32.%19 {"
@@ -34,7 +36,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
           "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
           "+f"(acc[14]), "+f"(acc[15])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 64) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %34, 0;\n  wgmma.mma_async.sync.aligned.m64n64%36.f32.%35 {"
@@ -46,7 +49,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[14]), "+f"(acc[15]), "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]),
           "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
           "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 128) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %66, 0;\n  wgmma.mma_async.sync.aligned.m64n128%68.f32.%67 {"
@@ -65,7 +69,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[49]), "+f"(acc[50]), "+f"(acc[51]), "+f"(acc[52]), "+f"(acc[53]), "+f"(acc[54]), "+f"(acc[55]),
           "+f"(acc[56]), "+f"(acc[57]), "+f"(acc[58]), "+f"(acc[59]), "+f"(acc[60]), "+f"(acc[61]), "+f"(acc[62]),
           "+f"(acc[63])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 176) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %90, 0;\n  wgmma.mma_async.sync.aligned.m64n176%92.f32.%91 {"
@@ -88,7 +93,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[70]), "+f"(acc[71]), "+f"(acc[72]), "+f"(acc[73]), "+f"(acc[74]), "+f"(acc[75]), "+f"(acc[76]),
           "+f"(acc[77]), "+f"(acc[78]), "+f"(acc[79]), "+f"(acc[80]), "+f"(acc[81]), "+f"(acc[82]), "+f"(acc[83]),
           "+f"(acc[84]), "+f"(acc[85]), "+f"(acc[86]), "+f"(acc[87])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 192) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %98, 0;\n  wgmma.mma_async.sync.aligned.m64n192%100.f32.%99 {"
@@ -112,7 +118,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[77]), "+f"(acc[78]), "+f"(acc[79]), "+f"(acc[80]), "+f"(acc[81]), "+f"(acc[82]), "+f"(acc[83]),
           "+f"(acc[84]), "+f"(acc[85]), "+f"(acc[86]), "+f"(acc[87]), "+f"(acc[88]), "+f"(acc[89]), "+f"(acc[90]),
           "+f"(acc[91]), "+f"(acc[92]), "+f"(acc[93]), "+f"(acc[94]), "+f"(acc[95])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else if constexpr (columns == 240) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %122, 0;\n  wgmma.mma_async.sync.aligned.m64n240%124.f32.%123 {"
@@ -142,7 +149,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[105]), "+f"(acc[106]), "+f"(acc[107]), "+f"(acc[108]), "+f"(acc[109]), "+f"(acc[110]),
           "+f"(acc[111]), "+f"(acc[112]), "+f"(acc[113]), "+f"(acc[114]), "+f"(acc[115]), "+f"(acc[116]),
           "+f"(acc[117]), "+f"(acc[118]), "+f"(acc[119])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   } else {
     static_assert(columns == 256);
     asm volatile(
@@ -174,7 +182,8 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[111]), "+f"(acc[112]), "+f"(acc[113]), "+f"(acc[114]), "+f"(acc[115]), "+f"(acc[116]),
           "+f"(acc[117]), "+f"(acc[118]), "+f"(acc[119]), "+f"(acc[120]), "+f"(acc[121]), "+f"(acc[122]),
           "+f"(acc[123]), "+f"(acc[124]), "+f"(acc[125]), "+f"(acc[126]), "+f"(acc[127])
-        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::scales));
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_turned, b_turned>::text));
   }
 }
 

@@ -63,13 +63,14 @@ struct Tensor {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
   }
 
-  template <DType type, int columns>
-  TILEWAVE_DEVICE static void group_multiply(SwizzledOperand a, SwizzledOperand b,
-                                             Vec<ProductSum<type>, columns / 2>& acc, bool add) {
+  template <DType type, int columns, class A, class B>
+  TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
+    constexpr bool a_turned = std::is_same_v<A, TurnedOperand>, b_turned = std::is_same_v<B, TurnedOperand>;
+    static_assert(!b_turned || columns % 64 == 0);
     if constexpr (type == DType::i8) {
       multiply_group_of_ints<columns>(descriptor(a), descriptor(b), add, acc);
     } else {
-      multiply_group<type, columns>(descriptor(a), descriptor(b), add, acc);
+      multiply_group<type, columns, a_turned, b_turned>(descriptor(a), descriptor(b), add, acc);
     }
   }
 
@@ -125,6 +126,13 @@ struct Tensor {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_rows = std::uint64_t{1024 >> 4} << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4;
     return swizzle_128 | eight_rows | (at + m.row * 8 + m.piece * 2);
+  }
+  /// MN-major with the same swizzle: eight k are 1024 bytes, which is the stride, and the leading dimension is from one 64
+  /// rows to the next.
+  TILEWAVE_DEVICE static std::uint64_t descriptor(TurnedOperand m) {
+    constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_k = std::uint64_t{1024 >> 4} << 32;
+    const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4, box = m.box_k * 8;
+    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.piece * (16 * 8));
   }
 };
 

@@ -33,7 +33,10 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8"};
   if (s.out != DType::bf16 && s.out != DType::f16 && s.out != DType::f32)
     return {StatusCode::unsupported_dtype, "out must be bf16, f16 or f32"};
-  if (s.layout != GemmLayout::nt) return {StatusCode::unsupported_layout, "only nt is there"};
+  if (s.layout != GemmLayout::nt && size_of(s.a) != 2)
+    return {StatusCode::unsupported_layout, "layouts other than nt are for 16-bit operands"};
+  if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
+    return {StatusCode::unsupported_layout, "preshuffled weights are nt"};
   if (s.scale == GemmScale::block && !fp8)
     return {StatusCode::unsupported_quant_mode, "block scales are for fp8 operands"};
   return {};
@@ -68,10 +71,15 @@ struct GemmRegions {
     const GemmSpec& s = p.spec;
     const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
     const int element = size_of(s.out);
-    a = Region(p.a, size_of(s.a), p.k, {{p.m, p.a_stride}, {a_layers, p.a_batch_stride}});
+    const auto operand = [&](const void* data, bool turned, std::int64_t rows, std::int64_t stride,
+                             std::int64_t of_layers, std::int64_t layer_stride) {
+      return Region(data, size_of(s.a), turned ? rows : p.k,
+                    {{turned ? p.k : rows, stride}, {of_layers, layer_stride}});
+    };
+    a = operand(p.a, turned_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
     b = s.weights == GemmWeights::preshuffled
             ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k, {{layers, p.b_batch_stride}})
-            : Region(p.b, size_of(s.b), p.k, {{p.n, p.b_stride}, {layers, p.b_batch_stride}});
+            : operand(p.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
     out = Region(p.out, element, p.n, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
     residual = Region(p.residual, element, p.n, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
     bias = Region(p.bias, element, p.n, {{layers, p.bias_batch_stride}});
@@ -138,8 +146,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
   const int unit = 16 / size_of(s.a);
-  if (p.k > 0 && (bad(p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) || bad(p.n, p.b_stride, unit) ||
-                  bad(layers, p.b_batch_stride, unit))) {
+  if (p.k > 0 && (bad(turned_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
+                  bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit) || bad(layers, p.b_batch_stride, unit))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
   if (bad(p.m, p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))

@@ -9,8 +9,8 @@
 
 namespace tilewave {
 
-/// Preshuffled weights (CDNA), groups, other outputs, activations.
-constexpr std::array<GemmSpec, 7> gemm_feature_specs(ArchId arch) {
+/// Preshuffled weights (CDNA), groups, other outputs, activations, i8 without scales, other layouts.
+constexpr std::array<GemmSpec, 10> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
   const DType fp8 = facts_of(arch).fp8;
@@ -22,6 +22,9 @@ constexpr std::array<GemmSpec, 7> gemm_feature_specs(ArchId arch) {
       {.a = bf16, .b = bf16, .out = f32, .activation = ActivationKind::gelu},
       {.a = f16, .b = f16, .out = f16, .groups = GemmGroups::masked, .activation = ActivationKind::gelu_tanh},
       {.a = i8, .b = i8, .out = f32},
+      {.layout = GemmLayout::nn},
+      {.a = f16, .b = f16, .out = f16, .layout = GemmLayout::tn},
+      {.layout = GemmLayout::tt},
   }};
 }
 

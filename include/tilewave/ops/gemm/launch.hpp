@@ -30,9 +30,13 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
     return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
   };
   if (p.k > 0) {
-    const TensorShape a = shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
+    const TensorShape a = turned_a(S.layout)
+                              ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth)
+                              : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
-    const TensorShape b = shape(p.b, S.b, p.k, p.n, layers, p.b_stride, p.b_batch_stride, P.columns / P.cluster);
+    const TensorShape b = turned_b(S.layout)
+                              ? shape(p.b, S.b, p.n, p.k, layers, p.b_stride, p.b_batch_stride, L::depth)
+                              : shape(p.b, S.b, p.k, p.n, layers, p.b_stride, p.b_batch_stride, P.columns / P.cluster);
     if (Status s = B::make_tensor_map(b, args.b); !s.ok()) return s;
   }
   const std::int64_t unit = 16 / size_of(S.out);

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"
-#include "tilewave/ops/gemm/lds_rows.hpp"
+#include "tilewave/ops/gemm/lds_turned.hpp"
 #include "tilewave/ops/gemm/step_scales.hpp"
 
 namespace tilewave {
@@ -21,8 +21,10 @@ struct GemmLdsKernel {
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = P.waves_per_simd * W::waves / B::facts.simds_per_cu;
 
-  using RowsA = GemmLdsRows<W, P.rows>;
-  using RowsB = GemmLdsRows<W, P.columns>;
+  template <int rows, bool turned>
+  using Rows = std::conditional_t<turned, GemmTurnedRows<W, rows>, GemmLdsRows<W, rows>>;
+  using RowsA = Rows<P.rows, turned_a(S.layout)>;
+  using RowsB = Rows<P.columns, turned_b(S.layout)>;
   static constexpr bool direct = P.path == GemmPath::direct;
   static constexpr int slot_bytes = 128, a_slots = P.stages;
   static constexpr int lds_of_block = B::facts.lds_bytes / P.waves_per_simd;
@@ -69,12 +71,10 @@ struct GemmLdsKernel {
 
     TILEWAVE_DEVICE Turns(const Args& a, const GemmTile& tile, Shared& in)
         : shared(in),
-          of_a(W::source(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, tile.first_row, tile.row_end,
-                         P.rows, a.gemm.k),
-               tile.row_end - tile.first_row, a.gemm.a_stride, a.gemm.k, W::first_row()),
-          of_b(W::source(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, tile.first_column, a.gemm.n,
-                         P.columns, a.gemm.k),
-               a.gemm.n - tile.first_column, a.gemm.b_stride, a.gemm.k, W::first_column()),
+          of_a(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, tile.first_row, tile.row_end, a.gemm.k,
+               W::first_row()),
+          of_b(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, tile.first_column, a.gemm.n, a.gemm.k,
+               W::first_column()),
           scales(a, tile, in) {}
 
     TILEWAVE_DEVICE void multiply(std::int32_t first, std::int32_t end, typename W::AllSums& sums) {

@@ -13,8 +13,12 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   const auto reach = [&](std::int64_t stride, int rows, DType type) { return (stride * rows + p.k) * size_of(type); };
   const std::int64_t b_stride = p.spec.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;
-  if ((p.m > 1 && reach(p.a_stride, min_of(policy.rows, p.m), p.spec.a) > most) ||
-      (p.n > 1 && reach(b_stride, min_of(policy.columns, p.n), p.spec.b) > most)) {
+  const int step = policy.depth / size_of(p.spec.a);  // k of a [K, M] or [K, N] at a time
+  const bool of_a = turned_a(p.spec.layout), of_b = turned_b(p.spec.layout);
+  const std::int32_t a_rows = of_a ? min_of(step, p.k) : min_of(policy.rows, p.m);
+  const std::int32_t b_rows = of_b ? min_of(step, p.k) : min_of(policy.columns, p.n);
+  if ((a_rows > 1 && reach(p.a_stride, a_rows, p.spec.a) > most) ||
+      (b_rows > 1 && reach(b_stride, b_rows, p.spec.b) > most)) {
     return {StatusCode::bad_stride, "the rows of one tile of a or b span 2 GiB or more"};
   }
   return {};

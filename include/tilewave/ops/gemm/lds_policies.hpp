@@ -17,7 +17,8 @@ struct GemmPolicies {
 constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   const bool direct = arch == ArchId::gfx950, blocks = s.scale == GemmScale::block;
-  const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
+  const bool turned = s.layout != GemmLayout::nt;  // in registers, on the way into LDS
+  const GemmPath path = direct && !turned ? GemmPath::direct : GemmPath::staged;
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   if (!preshuffled) {
     const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
@@ -32,6 +33,7 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
     if (!blocks) all.add(tile(256, 256, direct ? 2 : 1, 2, 4));
     all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
   }
+  if (turned) return all;
   // Few rows: 16 columns of 16 rows of B a wave are 2 KiB in flight a step.
   const auto few = [&](int rows, int columns, int stages) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .waves_columns = 4};

@@ -8,9 +8,10 @@
 
 namespace tilewave {
 
-/// `rows` of them, of the waves of W.
-template <class W, int rows>
-struct GemmLdsRows {
+/// A slot of `rows` rows, of the waves of W. `mixed`: f also differs between neighbouring groups of eight rows, for
+/// those who store to one row of each at a time.
+template <class W, int rows, bool mixed>
+struct GemmLdsSlot {
   using B = typename W::Backend;
   using Map = typename W::Map;
   static constexpr int side = W::side, waves = W::waves;
@@ -21,62 +22,36 @@ struct GemmLdsRows {
   static constexpr int copies = rows * row_units / (waves * B::facts.wave_lanes);  // of a wave for a slot
   static_assert(rows * row_units % (waves * B::facts.wave_lanes) == 0);
 
+  TILEWAVE_HOST_DEVICE static constexpr int permute(int row, int shift) {
+    return ((row >> shift) ^ (mixed ? row / row_units % (side / row_units) : 0)) % row_units;
+  }
   static constexpr int conflicts(int shift) {
     int turns = 0;
     for (int first = 0; first < row_units; first += Map::units) {
       turns += lds_conflicts(B::facts.id, [&](int lane) {
-        return Map::row(lane) * row_units + ((first + Map::unit(lane)) ^ (Map::row(lane) >> shift) % row_units);
+        return Map::row(lane) * row_units + ((first + Map::unit(lane)) ^ permute(Map::row(lane), shift));
       });
     }
     return turns;
   }
-  /// f(r) = (r >> shift) % 8.
+  /// f(r) = (r >> shift) % 8, or that mixed with r / 8.
   static constexpr int shift = conflicts(0) <= conflicts(1) ? 0 : 1;
   static_assert(conflicts(shift) == 0 && side % (row_units << shift) == 0);
-  TILEWAVE_DEVICE static int permute(int row) { return (row >> shift) % row_units; }
+  TILEWAVE_DEVICE static int permute(int row) { return permute(row, shift); }
 
-  typename B::Source source;
   std::int32_t k_bytes;
-  std::int64_t stride;
-  std::int32_t left;               // rows that there are
-  int first;                       // in the slot, of this wave's first copy; in units
   int at[row_units / Map::units];  // of this lane's unit 0, 0 + units, ... in its row of the wave's first product
-  std::uint32_t offset[copies];    // in the source, of this lane's units of the wave's copies
-  Chunk held[W::policy.path == GemmPath::staged ? copies : 1];
 
-  TILEWAVE_DEVICE GemmLdsRows(const typename B::Source& from, std::int32_t rows_left, std::int64_t row_stride,
-                              std::int32_t k, int wave_row)
-      : source(from),
-        k_bytes(k * size_of(type)),
-        stride(row_stride * size_of(type)),
-        left(rows_left),
-        first(B::wave_id() * copies * B::facts.wave_lanes) {
+  TILEWAVE_DEVICE GemmLdsSlot(std::int32_t k, int wave_row) : k_bytes(k * size_of(type)) {
     const int lane = B::lane_id(), row = Map::row(lane);
     TILEWAVE_UNROLL
     for (int i = 0; i < row_units / Map::units; ++i)
       at[i] = (wave_row + row) * row_units + ((Map::units * i + Map::unit(lane)) ^ permute(row));
-    TILEWAVE_UNROLL
-    for (int i = 0; i < copies; ++i) {
-      const int r = row_of(i);
-      offset[i] = r < left ? static_cast<std::uint32_t>(r * stride + unit_of(i) * 16) : B::Source::nowhere;
-    }
   }
 
   /// Unit c of a lane for product `tile` of the wave.
   TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int piece, int c) const {
     return slot[at[piece * chunks + c] + tile * side * row_units];
-  }
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step) const {
-    source.copy(slot + first + i * B::facts.wave_lanes, from<whole>(i, step), start<whole>(step));
-  }
-  template <int i, bool whole>
-  TILEWAVE_DEVICE void load(std::int32_t step) {
-    held[i] = source.load(from<whole>(i, step), start<whole>(step));
-  }
-  template <int i>
-  TILEWAVE_DEVICE void put(Chunk* slot) const {
-    slot[first + i * B::facts.wave_lanes + B::lane_id()] = held[i];
   }
 
   TILEWAVE_DEVICE bool ends_within(std::int32_t step) const { return k_bytes % 16 != 0 && k_bytes / row_bytes == step; }
@@ -90,6 +65,48 @@ struct GemmLdsRows {
         if (kept < 4) last[w] &= kept <= 0 ? 0u : (1u << 8 * kept) - 1u;
       }
     }
+  }
+};
+
+/// Rows whose k lie side by side in memory: those of a layer's matrix from `first_row` on, before `end`.
+template <class W, int rows>
+struct GemmLdsRows : GemmLdsSlot<W, rows, false> {
+  using Slot = GemmLdsSlot<W, rows, false>;
+  using B = typename W::Backend;
+  using Slot::copies, Slot::row_units, Slot::row_bytes, Slot::k_bytes, Slot::permute;
+
+  typename B::Source source;
+  std::int64_t stride;
+  std::int32_t left;             // rows that there are
+  int first;                     // in the slot, of this wave's first copy; in units
+  std::uint32_t offset[copies];  // in the source, of this lane's units of the wave's copies
+  Chunk held[W::policy.path == GemmPath::staged ? copies : 1];
+
+  TILEWAVE_DEVICE GemmLdsRows(const void* base, std::int64_t layer_offset, std::int64_t row_stride,
+                              std::int32_t first_row, std::int32_t end, std::int32_t k, int wave_row)
+      : Slot(k, wave_row),
+        source(W::source(base, layer_offset, row_stride, first_row, end, rows, k)),
+        stride(row_stride * size_of(Slot::type)),
+        left(end - first_row),
+        first(B::wave_id() * copies * B::facts.wave_lanes) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < copies; ++i) {
+      const int r = row_of(i);
+      offset[i] = r < left ? static_cast<std::uint32_t>(r * stride + unit_of(i) * 16) : B::Source::nowhere;
+    }
+  }
+
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step) const {
+    source.copy(slot + first + i * B::facts.wave_lanes, from<whole>(i, step), start<whole>(step));
+  }
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void load(std::int32_t step) {
+    held[i] = source.load(from<whole>(i, step), start<whole>(step));
+  }
+  template <int i>
+  TILEWAVE_DEVICE void put(Chunk* slot) const {
+    slot[first + i * B::facts.wave_lanes + B::lane_id()] = held[i];
   }
 
  private:

@@ -10,7 +10,8 @@
 namespace tilewave {
 
 /// Rows of A and B are whole 16 bytes: they and their strides are aligned to that, and what lies between K and there is
-/// read, the last row's too, but does not matter. The other dimension is contiguous. No tensor may overlap the output or
+/// read, the last row's too, but does not matter; where the layout has [K, M] or [K, N], these are the rows, and M or N
+/// is K's part. The other dimension is contiguous. No tensor may overlap the output or
 /// the workspace, but residual may be out itself, with the same strides; a stride of 0 is one that was forgotten. Rows
 /// and columns beyond M and N are neither read nor written.
 struct GemmProblem {
@@ -35,7 +36,7 @@ struct GemmProblem {
   std::int32_t groups = 0;               // 0 without groups
   std::int32_t expected_group_rows = 0;  // masked: a guess for the choice of an entry; 0: all there is room for
 
-  // From a row (nt) to the next, and from a batch or group to the next.
+  // From a row (with [K, M] or [K, N] from one k) to the next, and from a batch or group to the next.
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;

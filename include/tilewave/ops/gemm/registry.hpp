@@ -57,6 +57,11 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.weights == GemmWeights::preshuffled) return all;
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   const bool block = s.scale == GemmScale::block;
+  if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
+    add({.rows = 128, .columns = 256});
+    add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
+    return all;
+  }
   if (s.groups != GemmGroups::one) {
     if (!block) add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128});

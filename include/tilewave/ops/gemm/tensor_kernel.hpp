@@ -129,8 +129,8 @@ struct GemmTensorKernel {
     for (int piece = 0; piece < P.depth / 32; ++piece) {
       TILEWAVE_UNROLL
       for (int t = 0; t < L::tiles; ++t) {
-        const SwizzledOperand tall{shared.tall[slot], L::tall_row(group) + 64 * t, piece};
-        const SwizzledOperand wide{shared.wide[slot], L::wide_row(group), piece};
+        const auto tall = L::template operand<L::tall_turned>(shared.tall[slot], L::tall_row(group) + 64 * t, piece);
+        const auto wide = L::template operand<L::wide_turned>(shared.wide[slot], L::wide_row(group), piece);
         B::template group_multiply<S.a, L::group_wide>(tall, wide, sums[t], !(fresh && piece == 0));
       }
     }

@@ -21,6 +21,10 @@ struct GemmTensorLayout {
   static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
   static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
   static constexpr int row_chunks = P.depth / 16;
+  static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
+  static constexpr bool tall_turned = P.swapped ? turned_b(S.layout) : turned_a(S.layout);
+  static constexpr bool wide_turned = P.swapped ? turned_a(S.layout) : turned_b(S.layout);
+  static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_turned || group_wide % 64 == 0)));
   static constexpr bool block_scales = S.scale == GemmScale::block;
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
   /// a lane needs two of them only and loads them itself.
@@ -128,14 +132,38 @@ struct GemmTensorLayout {
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
     Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
-    B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
-    if constexpr (P.cluster == 1) {
+    if constexpr (turned_a(S.layout)) {
+      copy_turned<P.rows>(of_a, a.a, k, tile.first_row, tile.a_layer, full);
+    } else {
+      B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
+    }
+    if constexpr (turned_b(S.layout)) {
+      copy_turned<P.columns>(of_b, a.b, k, tile.first_column, tile.layer, full);
+    } else if constexpr (P.cluster == 1) {
       B::copy_tensor(of_b, a.b, k, tile.first_column, tile.layer, full);
     } else {
       constexpr int share = P.columns / P.cluster;
       static_assert(P.columns % (8 * P.cluster) == 0);
       B::copy_tensor(of_b + rank * share * row_chunks, a.b, k, tile.first_column + rank * share, tile.layer, full,
                      (1u << P.cluster) - 1);
+    }
+  }
+
+  template <int rows>
+  TILEWAVE_DEVICE static void copy_turned(Chunk* to, const typename B::TensorMap& map, std::int32_t k,
+                                          std::int32_t first_row, std::int32_t layer, typename B::Mbarrier* full) {
+    static_assert(rows % 64 == 0);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < rows / 64; ++i) B::copy_tensor(to + i * box_chunks, map, first_row + 64 * i, k, layer, full);
+  }
+
+  /// An operand of a stage from a row on: 32 bytes of k, number `piece`.
+  template <bool turned>
+  TILEWAVE_DEVICE static auto operand(const Chunk* stage, int row, int piece) {
+    if constexpr (turned) {
+      return TurnedOperand{stage, depth, row, piece};
+    } else {
+      return SwizzledOperand{stage, row, piece};
     }
   }
 
