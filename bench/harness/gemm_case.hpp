@@ -100,7 +100,8 @@ inline void GemmCase::imply(Words& words) {
   words.values.emplace("config_batch", "1");
   words.imply("b_dtype", "a_dtype");
   const auto a = words.values.find("a_dtype");
-  if (a != words.values.end() && !a->second.starts_with("fp8")) words.imply("out_dtype", "a_dtype");
+  if (a != words.values.end() && !a->second.starts_with("fp8") && a->second != "i8")
+    words.imply("out_dtype", "a_dtype");
   const auto mode = words.values.extract(std::string(name_mode));
   if (mode.empty()) return;
   const std::string& text = mode.mapped();
@@ -124,8 +125,7 @@ inline void GemmCase::imply(Words& words) {
 inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
-  for (const DType type : {spec.a, spec.b, spec.out})
-    if (type == DType::i8) return "i8 is no type of a product";
+  if (spec.out == DType::i8) return "i8 is no type of out";
   if (spec.b != spec.a) return "b_dtype differs from a_dtype";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
   if (grouped() && (groups < 1 || group_rows < 1)) return "config_groups or config_group_rows is below 1 or missing";

@@ -158,7 +158,6 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
   return all.cases;
 }
 
-<<<<<<< HEAD
 /// Of a decode step: the projections of attention, of the feed-forward layer and to the vocabulary, of which each GPU has its
 /// columns; router and experts, as many as the tokens can ask for, where there are any. Products of weights are in bf16, dense
 /// ones in fp8 with scales of rows, too.
@@ -184,7 +183,9 @@ inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step
     }
     dense(m.vocabulary_share(), m.hidden);
   }
-=======
+  return all.cases;
+}
+
 /// Weights and activations quantised to i8, with scales of rows.
 inline std::vector<GemmCase> gemm_int8_sweep(ArchId arch) {
   GemmCases all(arch);
@@ -192,7 +193,6 @@ inline std::vector<GemmCase> gemm_int8_sweep(ArchId arch) {
   for (const GemmWeightShape s :
        {GemmWeightShape{8192, 8320}, GemmWeightShape{4096, 4096}, GemmWeightShape{7168, 2048}})
     for (const std::int32_t m : {1, 16, 64, 128, 4096, 9728}) all.add(spec, m, s.n, s.k);
->>>>>>> 9c4d339 (bench_gemm: sweep of i8; its code objects are gated and simulated)
   return all.cases;
 }
 

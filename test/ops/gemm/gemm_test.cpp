@@ -86,8 +86,8 @@ TEST_CASE("blocks that share K add up in order") {
 
 TEST_CASE("a product with the identity is exact") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one || e.spec.activation != ActivationKind::none ||
-        e.spec.a == DType::i8) {
+    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one ||
+        e.spec.activation != ActivationKind::none || e.spec.a == DType::i8) {
       return;
     }
     GemmCall call(e.spec, taken(e, {.m = 40, .n = 48, .k = 40}), [](char tensor, std::int64_t r, std::int64_t c) {
