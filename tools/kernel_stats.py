@@ -47,10 +47,14 @@ PASSES = {
     "f32_32x32x8_bf16": 8,
     "f32_16x16x32_fp8_fp8": 4,
     "f32_32x32x16_fp8_fp8": 8,
+    "i32_16x16x32_i8": 4,
+    "i32_32x32x16_i8": 8,
     "f32_16x16x32_bf16": 4,
     "f32_32x32x16_bf16": 8,
     "f32_16x16x128_f8f6f4": 8,
     "f32_32x32x64_f8f6f4": 16,
+    "i32_16x16x64_i8": 4,
+    "i32_32x32x32_i8": 8,
 }
 
 
@@ -196,7 +200,8 @@ def connected(following, nodes):
 
 
 # Clocks of a SIMD that a matrix instruction takes: CDNA3 ISA guide, "MFMA passes", and CDNA4's, 4 clocks a pass.
-MATRIX_CLOCKS = {"16x16x16": 16, "16x16x32": 16, "32x32x8": 32, "32x32x16": 32, "16x16x128": 32, "32x32x64": 64}
+MATRIX_CLOCKS = {"16x16x16": 16, "16x16x32": 16, "16x16x64": 16, "32x32x8": 32, "32x32x16": 32, "32x32x32": 32, "16x16x128": 32,
+                 "32x32x64": 64}
 QUARTER_RATE = re.compile(r"^v_(exp|log|rcp|rsq|sqrt|sin|cos|mul_lo|mul_hi|mad_u64_u32|mad_i64_i32)")
 
 

@@ -131,6 +131,19 @@ std::string gemm_mfma(DType type, int side) {
          std::to_string(k) + "_" + name;
 }
 
+/// Vector instructions that a product of the steady loop may have beside it, on average.
+template <class Kernel, GemmSpec spec>
+constexpr double gemm_valu() {
+  using W = typename Kernel::W;
+  if constexpr (spec.scale == GemmScale::block) {
+    return W::Map::sums / 2 + 2;                         // sums of a step are scaled in f32, in pairs
+  } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned, for 8 places
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * (W::Backend::direct_copies ? 1 : 2);
+    return 24.0 * (turned_a(spec.layout) + turned_b(spec.layout)) / products;
+  }
+  return 0;
+}
+
 /// Every policy of a GEMM spec: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
 template <ArchId arch, GemmSpec spec, GemmPolicies policies>
 void add_gemm(ordered_json& file, const std::string& list, int index) {
@@ -138,7 +151,6 @@ void add_gemm(ordered_json& file, const std::string& list, int index) {
   static_for<policies.count>([&](auto i) {
     static constexpr GemmPolicy policy = policies.list[i];
     using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
-    const bool block = spec.scale == GemmScale::block;
     file["entries"].push_back({{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
                                {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
                                {"arch", name},
@@ -152,8 +164,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index) {
                                {"gemm",
                                 {{"mfma", gemm_mfma<arch>(spec.a, Kernel::W::side)},
                                  {"writes_lds", policy.path == GemmPath::staged},
-                                 // sums of a step are scaled in f32, in pairs
-                                 {"valu_of_products", block ? Kernel::W::Map::sums / 2 + 2 : 0}}}});
+                                 {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
 }
 template <ArchId arch>
@@ -164,8 +175,10 @@ void add_gemms(ordered_json& file) {
     constexpr int s = min_of(2 * i, 5);
     add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s);
   });
-  static_for<3>(
-      [&](auto i) { add_gemm<arch, features[i], gemm_feature_policies(arch, features[i])>(file, "gemm_feature", i); });
+  static_for<4>([&](auto i) {
+    constexpr int f = i < 3 ? i : 7;
+    add_gemm<arch, features[f], gemm_feature_policies(arch, features[f])>(file, "gemm_feature", f);
+  });
 }
 
 template <ArchId arch>

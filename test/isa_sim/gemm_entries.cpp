@@ -39,7 +39,8 @@ std::span<const GemmEntry* const> all_gemm_entries() {
 std::span<const GemmEntry* const> all_gemm_feature_entries() {
   static const auto entries =
       pointers_to_all(gemm_feature_entries<Room, features[0]>, gemm_feature_entries<Room, features[1]>,
-                      gemm_feature_entries<Room, features[5]>, gemm_feature_entries<Room, features[6]>);
+                      gemm_feature_entries<Room, features[5]>, gemm_feature_entries<Room, features[6]>,
+                      gemm_feature_entries<Room, features[8]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

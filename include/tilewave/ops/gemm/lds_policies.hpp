@@ -27,10 +27,11 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
       p.path = path;
       return p;
     };
-    GemmPolicy small = tile(128, 128, direct ? 2 : 1, 2, 2);
+    const int stages = direct && !turned ? 2 : 1;
+    GemmPolicy small = tile(128, 128, stages, 2, 2);
     small.splits = 16;
     small.waves_per_simd = 2;
-    if (!blocks) all.add(tile(256, 256, direct ? 2 : 1, 2, 4));
+    if (!blocks) all.add(tile(256, 256, stages, 2, 4));
     all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
   }
   if (turned) return all;

@@ -8,6 +8,11 @@
 
 namespace tilewave {
 
+/// f of a row: (row >> shift) % 8, mixed with the number of its group of eight rows among `eights`.
+TILEWAVE_HOST_DEVICE constexpr int gemm_lds_mask(int row, int shift, int eights) {
+  return ((row >> shift) ^ (row / 8 % eights)) % 8;
+}
+
 /// A slot of `rows` rows, of the waves of W. `mixed`: f also differs between neighbouring groups of eight rows, for
 /// those who store to one row of each at a time.
 template <class W, int rows, bool mixed>
@@ -22,22 +27,19 @@ struct GemmLdsSlot {
   static constexpr int copies = rows * row_units / (waves * B::facts.wave_lanes);  // of a wave for a slot
   static_assert(rows * row_units % (waves * B::facts.wave_lanes) == 0);
 
-  TILEWAVE_HOST_DEVICE static constexpr int permute(int row, int shift) {
-    return ((row >> shift) ^ (mixed ? row / row_units % (side / row_units) : 0)) % row_units;
-  }
+  static constexpr int eights = mixed ? side / row_units : 1;
   static constexpr int conflicts(int shift) {
     int turns = 0;
     for (int first = 0; first < row_units; first += Map::units) {
       turns += lds_conflicts(B::facts.id, [&](int lane) {
-        return Map::row(lane) * row_units + ((first + Map::unit(lane)) ^ permute(Map::row(lane), shift));
+        return Map::row(lane) * row_units + ((first + Map::unit(lane)) ^ gemm_lds_mask(Map::row(lane), shift, eights));
       });
     }
     return turns;
   }
-  /// f(r) = (r >> shift) % 8, or that mixed with r / 8.
   static constexpr int shift = conflicts(0) <= conflicts(1) ? 0 : 1;
   static_assert(conflicts(shift) == 0 && side % (row_units << shift) == 0);
-  TILEWAVE_DEVICE static int permute(int row) { return permute(row, shift); }
+  TILEWAVE_DEVICE static int permute(int row) { return gemm_lds_mask(row, shift, eights); }
 
   std::int32_t k_bytes;
   int at[row_units / Map::units];  // of this lane's unit 0, 0 + units, ... in its row of the wave's first product

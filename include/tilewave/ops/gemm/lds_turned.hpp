@@ -19,7 +19,7 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
   const char* base;  // of the first row
   std::int64_t stride;
   std::int32_t k, width;         // elements; bytes of a k's rows that there are, whole 16
-  int eight, four;               // this lane's rows and k of a step, in eights and fours
+  int to;                        // in a slot, of this lane's k of its first row; bytes
   std::uint32_t offset[copies];  // in a step's source, of this lane's k
   Chunk held[copies];
 
@@ -33,8 +33,8 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
     // A wave's lanes are 8 x 8: eight of them load a line of 128 bytes.
     constexpr int across = rows / 64;
     const int lane = B::lane_id(), wave = B::wave_id();
-    eight = lane % 8 + 8 * (wave % across);
-    four = lane / 8 + 8 * (wave / across);
+    const int eight = lane % 8 + 8 * (wave % across), four = lane / 8 + 8 * (wave / across);
+    to = (8 * eight * row_units + (four / 2 ^ permute(8 * eight))) * 16 + four % 2 * 8;
     TILEWAVE_UNROLL
     for (int i = 0; i < copies; ++i)
       offset[i] =
@@ -57,8 +57,9 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
         const Vec<std::uint32_t, 2> of_k{
             {B::template pick_bytes<low, low + 1, high, high + 1>(held[0][word], held[1][word]),
              B::template pick_bytes<low, low + 1, high, high + 1>(held[2][word], held[3][word])}};
-        const int row = 8 * eight + r;
-        reinterpret_cast<Vec<std::uint32_t, 2>*>(slot + row * row_units + (four / 2 ^ permute(row)))[four % 2] = of_k;
+        // Row 8 eight + r of the slot: from r to r only these bits of its units' places change.
+        constexpr int row_bytes = Slot::row_bytes * r, mask = 16 * (r >> Slot::shift);
+        *reinterpret_cast<Vec<std::uint32_t, 2>*>(reinterpret_cast<char*>(slot) + (to ^ mask) + row_bytes) = of_k;
       });
     }
   }
