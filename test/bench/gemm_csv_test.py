@@ -185,7 +185,7 @@ class Csv(contract.Contract):
         own = ["--benchmark_format=csv", "--config=fp8.row/m12/n136/k300", "--arch=sm90"]
         row, = self.check_rows(run(*own))
         self.assertEqual((row["scale"], row["m"], row["n"], row["k"], row["config_id"], row["err"]), ("row", "12", "136", "300", "0", "0"))
-        for config in ("m0/n8/k8", "m8/n8", "i8/m8/n8/k8", "bf16.rows/m8/n8/k8", "bf16.row.block/m8/n8/k8", "m8/n8/k8/b_dtype=f16",
+        for config in ("m0/n8/k8", "m8/n8", "i8/i8/m8/n8/k8", "bf16.rows/m8/n8/k8", "bf16.row.block/m8/n8/k8", "m8/n8/k8/b_dtype=f16",
                        "m8/n8/k8/batch0", "m64/n8/k8/contiguous9x8", "m64/n8/k8/masked8x65", "m64/n8/k8/masked8", "m64/n8/k8/masked8x",
                        "m64/n8/k8/group_kind=masked", "m64/n8/k8/config_groups=2", "m64/n8/k8/masked8x4/batch2",
                        "m99999999/n99999999/k8"):

@@ -137,9 +137,9 @@ constexpr double gemm_valu() {
   using W = typename Kernel::W;
   if constexpr (spec.scale == GemmScale::block) {
     return W::Map::sums / 2 + 2;                         // sums of a step are scaled in f32, in pairs
-  } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned, for 8 places
+  } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
     constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * (W::Backend::direct_copies ? 1 : 2);
-    return 24.0 * (turned_a(spec.layout) + turned_b(spec.layout)) / products;
+    return 16.0 * (turned_a(spec.layout) + turned_b(spec.layout)) / products;
   }
   return 0;
 }

@@ -261,8 +261,8 @@ struct SwizzledOperand {
 };
 
 /// As SwizzledOperand, of 16-bit elements with the matrix's rows side by side: boxes of 64 rows (128 bytes) by `box_k`
-/// of k, one after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row` is
-/// a multiple of 64; `piece` is in units of 16 k.
+/// of k, one after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row`
+/// is a multiple of 64; `piece` is in units of 16 k.
 struct TurnedOperand {
   const void* at;
   int box_k;
@@ -290,8 +290,8 @@ struct TurnedOperand {
 ///               cluster
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
 ///               transpose of b[columns][the same k], plus acc where `add`; between group_mma_begin and _end as
-///               group_mma. Either may be a TurnedOperand, b then with columns a multiple of 64. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
-///               and 256
+///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
+///               and 256. Either operand may be a TurnedOperand, b then of a multiple of 64 columns
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
 ///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
 ///   sync        wave_barrier(): what the wave's lanes wrote to shared memory is there for all of them

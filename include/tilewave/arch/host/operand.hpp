@@ -13,8 +13,8 @@
 
 namespace tilewave::host {
 
-/// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a turned one, rows 8 e to 8 e + 7 at k
-/// lie at of_k(e, k).
+/// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a turned one, rows 8 e to 8 e + 7 at
+/// k lie at of_k(e, k).
 struct SharedOperand {
   const std::byte* at = nullptr;
   int offset = 0;  // of the first row

@@ -8,8 +8,8 @@
 
 namespace tilewave::sm90 {
 
-/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma that always
-/// adds with both in shared memory and with one.
+/// The types of both operands as instructions name them; elements of k; scales, and no transposing, of wgmma that
+/// always adds with both in shared memory and with one.
 template <DType type>
 struct MmaTypes;
 template <>

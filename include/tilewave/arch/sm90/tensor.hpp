@@ -2,7 +2,6 @@
 // The tensor copy engine and products of swizzled operands (TensorBackend).
 #pragma once
 
-#include "tilewave/arch/sm90/int_product.hpp"
 #include "tilewave/arch/sm90/product.hpp"
 #include "tilewave/core/hip.hpp"
 
@@ -127,7 +126,7 @@ struct Tensor {
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4;
     return swizzle_128 | eight_rows | (at + m.row * 8 + m.piece * 2);
   }
-  /// MN-major with the same swizzle: eight k are 1024 bytes, which is the stride, and the leading dimension is from one 64
+  /// MN-major with the same swizzle: eight k are 1024 bytes, which is the stride; the leading dimension is from one 64
   /// rows to the next.
   TILEWAVE_DEVICE static std::uint64_t descriptor(TurnedOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_k = std::uint64_t{1024 >> 4} << 32;

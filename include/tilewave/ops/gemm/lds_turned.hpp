@@ -19,6 +19,7 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
   const char* base;  // of the first row
   std::int64_t stride;
   std::int32_t k, width;         // elements; bytes of a k's rows that there are, whole 16
+  int whole_bytes;               // of a step
   int to;                        // in a slot, of this lane's k of its first row; bytes
   std::uint32_t offset[copies];  // in a step's source, of this lane's k
   Chunk held[copies];
@@ -30,6 +31,7 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
         stride(k_stride * element),
         k(of_k),
         width(align_up(max_of(min_of(end - first_row, rows), 0) * element, 16)) {
+    whole_bytes = bytes_of(step_k);
     // A wave's lanes are 8 x 8: eight of them load a line of 128 bytes.
     constexpr int across = rows / 64;
     const int lane = B::lane_id(), wave = B::wave_id();
@@ -44,8 +46,8 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
   template <int i, bool whole>
   TILEWAVE_DEVICE void load(std::int32_t step) {
     const std::int32_t left = whole ? step_k : min_of(k - step * step_k, step_k);
-    const std::int64_t bytes = left > 0 ? (left - 1) * stride + width : 0;
     const std::int64_t from = std::int64_t{left > 0 ? step : 0} * step_k * stride;
+    const int bytes = whole ? whole_bytes : bytes_of(left);
     held[i] = typename B::Source{base + from, static_cast<std::uint32_t>(bytes)}.load(offset[i], 0);
   }
   /// All of them with the first: each store needs all.
@@ -62,6 +64,12 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
         *reinterpret_cast<Vec<std::uint32_t, 2>*>(reinterpret_cast<char*>(slot) + (to ^ mask) + row_bytes) = of_k;
       });
     }
+  }
+
+ private:
+  /// Of so many k, the same in all lanes as a source wants it; below 2^31, see check_gemm_reach.
+  TILEWAVE_DEVICE int bytes_of(std::int32_t ks) const {
+    return B::uniform(ks > 0 ? static_cast<int>((ks - 1) * stride) + width : 0);
   }
 };
 

@@ -69,7 +69,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
     return all;
   }
-  if (s.a == DType::i8) {  // widths that sm90's int_product.hpp has
+  if (s.a == DType::i8) {  // widths that sm90 multiplies i8 in
     add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128, .splits = 4});
     add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});

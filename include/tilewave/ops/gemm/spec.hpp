@@ -21,8 +21,9 @@ TILEWAVE_HOST_DEVICE constexpr bool turned_b(GemmLayout l) { return l == GemmLay
 /// * u + k % u with u = 16 bytes of elements; N is a multiple of 16, K of 32 elements.
 enum class GemmWeights : int { row_major, preshuffled };
 
-/// What multiplies sums of products (f32; of i8 they are ints, exact): nothing; one number of A and one of B; one for each row of A and each of
-/// B; or one for each 128 k of a row of A and for each 128 x 128 of B, which multiplies that block's part of the sum.
+/// What multiplies sums of products (f32; of i8 they are ints, exact): nothing; one number of A and one of B; one for
+/// each row of A and each of B; or one for each 128 k of a row of A and for each 128 x 128 of B, which multiplies that
+/// block's part of the sum.
 enum class GemmScale : int { none, tensor, row, block };
 
 /// One product, or many that share N and K in one launch. Contiguous: rows of A and C are sorted by group, and group g
