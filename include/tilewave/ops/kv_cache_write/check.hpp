@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// Every rule a cache write must satisfy, whatever entry takes it; checked before any work is done.
+#pragma once
+
+#include <cmath>
+
+#include "tilewave/ops/kv_cache_write/problem.hpp"
+#include "tilewave/ops/paged_attention/check.hpp"
+#include "tilewave/ops/rope/launch.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts) {
+  if (s.x != DType::bf16 && s.x != DType::f16) return {StatusCode::unsupported_dtype, "k and v must be bf16 or f16"};
+  if (is_fp8(s.kv)) {
+    if (s.kv != facts.fp8)
+      return {StatusCode::unsupported_dtype, "fp8 flavour of the caches is not this architecture's"};
+    if (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head && s.quant != QuantMode::per_token) {
+      return {StatusCode::unsupported_quant_mode, "fp8 caches need per_tensor, per_head or per_token"};
+    }
+  } else if (s.kv != s.x) {
+    return {StatusCode::unsupported_dtype, "caches must be of x's type or fp8"};
+  } else if (s.quant != QuantMode::none) {
+    return {StatusCode::unsupported_quant_mode, "16-bit caches take quant mode none"};
+  }
+  if (s.fused && s.q_out != s.x && s.q_out != facts.fp8) {
+    return {StatusCode::unsupported_dtype, "q_out must be of x's type or this architecture's fp8"};
+  }
+  return {};
+}
+
+inline Status check_cache_extents(const KvCacheWriteProblem& p) {
+  if (!is_index_type(p.slot_type)) return {StatusCode::bad_value, "slot_type is none of IndexType"};
+  if (p.values != ValueLayout::dim_major && p.values != ValueLayout::token_major) {
+    return {StatusCode::unsupported_layout, "values must be dim_major or token_major"};
+  }
+  if (p.tokens < 0) return {StatusCode::bad_extent, "tokens is negative"};
+  if (p.kv_heads < 1) return {StatusCode::bad_extent, "kv_heads must be positive"};
+  if (p.q_heads < 0 || (!p.spec.fused && p.q_heads != 0)) {
+    return {StatusCode::bad_extent, "q_heads is negative, or given though the spec is not fused"};
+  }
+  if (p.head_size < 16 || p.head_size > 512 || p.head_size % 16 != 0) {
+    return {StatusCode::unsupported_head_size, "head_size must be a multiple of 16 from 16 to 512"};
+  }
+  if (p.block_size < 1) return {StatusCode::unsupported_block_size, "block_size must be positive"};
+  if (p.values == ValueLayout::dim_major && p.block_size % 16 != 0) {
+    return {StatusCode::unsupported_block_size, "block_size must be a multiple of 16 in a dim_major cache"};
+  }
+  constexpr std::int64_t int_max = std::numeric_limits<std::int32_t>::max();
+  if (p.num_pages < 1 || p.num_pages > int_max / p.block_size) {
+    return {StatusCode::bad_extent, "num_pages must be positive, and num_pages * block_size below 2^31"};
+  }
+  const std::int64_t heads = std::int64_t{p.q_heads} + 2 * std::int64_t{p.kv_heads};
+  if (heads > int_max - 65536 || p.tokens * heads > int_max - 65536) {
+    return {StatusCode::bad_extent, "tokens * (q_heads + 2 kv_heads) must stay below 2^31 - 65536"};
+  }
+  if (!p.spec.fused) return {};
+  if (!is_index_type(p.position_type)) return {StatusCode::bad_value, "position_type is none of IndexType"};
+  if (Status s = check_rope_tables(p.spec.rope(), p.rotary, p.head_size, p.table_rows); !s.ok()) return s;
+  if (p.rotary % 16 != 0) return {StatusCode::bad_extent, "rotary must be a multiple of 16"};
+  if (!(p.eps >= 0.0f) || !std::isfinite(p.eps)) return {StatusCode::bad_value, "eps must be finite and not negative"};
+  return {};
+}
+
+/// What a spec has no use for.
+inline Status check_cache_uses(const KvCacheWriteProblem& p) {
+  const KvCacheWriteSpec& s = p.spec;
+  if (s.quant == QuantMode::none && (p.k_scale != nullptr || p.v_scale != nullptr)) {
+    return {StatusCode::bad_value, "scales are given, but the caches have none"};
+  }
+  if (!s.fused) {
+    for (const void* tensor : {p.q, static_cast<const void*>(p.q_out), p.cos, p.sin, p.positions}) {
+      if (tensor != nullptr) return {StatusCode::bad_value, "a tensor of fused specs is given"};
+    }
+  }
+  if ((!s.fused || !s.norm) && (p.q_norm != nullptr || p.k_norm != nullptr)) {
+    return {StatusCode::bad_value, "weights of a norm are given, but the spec has none"};
+  }
+  if ((!s.fused || !is_fp8(s.q_out)) && p.q_scale != nullptr) {
+    return {StatusCode::bad_value, "q_scale is for an fp8 q_out"};
+  }
+  return {};
+}
+
+/// The rows of x's type start on multiples of 16 bytes, and all tensors are there.
+inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
+  const KvCacheWriteSpec& s = p.spec;
+  if (p.k == nullptr || p.v == nullptr) return {StatusCode::null_pointer, "k or v is null"};
+  if (p.k_cache == nullptr || p.v_cache == nullptr) return {StatusCode::null_pointer, "k_cache or v_cache is null"};
+  if (p.slots == nullptr) return {StatusCode::null_pointer, "slots is null"};
+  if (s.quant != QuantMode::none && (p.k_scale == nullptr || p.v_scale == nullptr)) {
+    return {StatusCode::null_pointer, "fp8 caches need k_scale and v_scale"};
+  }
+  if (!heads_aligned(p.k, s.x, p.kv_heads, p.k_strides) || !heads_aligned(p.v, s.x, p.kv_heads, p.v_strides)) {
+    return {StatusCode::misaligned, "k and v need a 16-byte base and strides of whole 16 bytes"};
+  }
+  if (!aligned(p.slots, size_of(p.slot_type))) {
+    return {StatusCode::misaligned, "slots are not aligned to their elements"};
+  }
+  if (!aligned(p.k_scale, 4) || !aligned(p.v_scale, 4) || !aligned(p.q_scale, 4)) {
+    return {StatusCode::misaligned, "scales need 4-byte alignment"};
+  }
+  const auto whole = [&](std::int64_t stride) { return stride % s.unit() == 0; };
+  const PagedKeyStrides& k = p.k_cache_strides;
+  if (!aligned(p.k_cache, 16) || !whole(k.page) || !whole(k.head) || !whole(k.unit) || !whole(k.token)) {
+    return {StatusCode::misaligned, "k_cache needs a 16-byte base and strides of whole 16 bytes"};
+  }
+  const PagedValueStrides& v = p.v_cache_strides;
+  if (!aligned(p.v_cache, 16) || !whole(v.page) || !whole(v.head) ||
+      (p.values == ValueLayout::token_major ? !whole(v.token) : !whole(v.unit) || !whole(v.dim))) {
+    return {StatusCode::misaligned, "v_cache needs a 16-byte base and strides of whole 16 bytes"};
+  }
+  if (!s.fused) return {};
+  if (p.q_heads > 0 && (p.q == nullptr || p.q_out == nullptr)) return {StatusCode::null_pointer, "q or q_out is null"};
+  if (p.cos == nullptr || p.sin == nullptr) return {StatusCode::null_pointer, "cos or sin is null"};
+  if (p.positions == nullptr) return {StatusCode::null_pointer, "positions is null"};
+  if (is_fp8(s.q_out) && p.q_scale == nullptr) return {StatusCode::null_pointer, "an fp8 q_out needs q_scale"};
+  if (!heads_aligned(p.q, s.x, p.q_heads, p.q_strides) ||
+      !heads_aligned(p.q_out, s.q_out, p.q_heads, p.q_out_strides)) {
+    return {StatusCode::misaligned, "q and q_out need a 16-byte base and strides of whole 16 bytes"};
+  }
+  if (!rows_aligned(p.cos, {p.table_stride, 0}, 1, s.table) || !rows_aligned(p.sin, {p.table_stride, 0}, 1, s.table)) {
+    return {StatusCode::misaligned, "cos and sin need a 16-byte base and a stride of whole 16 bytes"};
+  }
+  if (!aligned(p.q_norm, 16) || !aligned(p.k_norm, 16)) {
+    return {StatusCode::misaligned, "weights of norms need a 16-byte base"};
+  }
+  if (!aligned(p.positions, size_of(p.position_type))) {
+    return {StatusCode::misaligned, "positions are not aligned to their elements"};
+  }
+  return {};
+}
+
+/// The caches as paged attention sees them.
+inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
+  PagedAttentionProblem cache;
+  cache.spec = {.kv = p.spec.kv, .quant = p.spec.quant, .head_size = p.head_size, .values = p.values};
+  cache.k = p.k_cache;
+  cache.v = p.v_cache;
+  cache.k_scale = p.k_scale;
+  cache.v_scale = p.v_scale;
+  cache.num_kv_heads = p.kv_heads;
+  cache.block_size = p.block_size;
+  cache.table_columns = 1;
+  cache.num_pages = p.num_pages;
+  cache.k_strides = p.k_cache_strides;
+  cache.v_strides = p.v_cache_strides;
+  cache.scale_page_stride = p.scale_page_stride;
+  cache.scale_head_stride = p.scale_head_stride;
+  return PagedAttentionRegions(cache);
+}
+
+inline Status check_cache_regions(const KvCacheWriteProblem& p) {
+  const KvCacheWriteSpec& s = p.spec;
+  const PagedAttentionRegions cache = cache_regions(p);
+  const Region q = heads_region(p.q, s.x, p.tokens, p.q_heads, p.head_size, p.q_strides);
+  const Region k = heads_region(p.k, s.x, p.tokens, p.kv_heads, p.head_size, p.k_strides);
+  const Region v = heads_region(p.v, s.x, p.tokens, p.kv_heads, p.head_size, p.v_strides);
+  const Region q_out = heads_region(p.q_out, s.q_out, p.tokens, p.q_heads, p.head_size, p.q_out_strides);
+  const Region slots = index_region(p.slots, p.slot_type, p.tokens);
+  const Region positions = index_region(p.positions, p.position_type, p.tokens);
+  const Region cos(p.cos, size_of(s.table), p.rotary / 2, {{p.table_rows, p.table_stride}});
+  const Region sin(p.sin, size_of(s.table), p.rotary / 2, {{p.table_rows, p.table_stride}});
+  const Region q_norm = vector_region(p.q_norm, s.x, p.head_size), k_norm = vector_region(p.k_norm, s.x, p.head_size);
+  const Region q_scale = vector_region(p.q_scale, DType::f32, 1);
+  for (const Status& status :
+       {check_read(q, "a stride of q is 0"), check_read(k, "a stride of k is 0"), check_read(v, "a stride of v is 0"),
+        check_read(cos, "table_stride is 0"), check_written(q_out, "tokens or heads of q_out overlap"),
+        check_written(cache.k, "pages, heads, units or tokens of k_cache overlap"),
+        check_written(cache.v, "pages, heads, units, dimensions or tokens of v_cache overlap"),
+        check_written(cache.k_scale, "pages or heads of the scales overlap"),
+        check_written(cache.v_scale, "pages or heads of the scales overlap")}) {
+    if (!status.ok()) return status;
+  }
+  const auto clear = [&](const Region& written) {
+    return clear_of(written, {k, v, slots, positions, cos, sin, q_norm, k_norm, q_scale});
+  };
+  const bool found = s.quant == QuantMode::per_token;
+  if (!clear(cache.k) || !clear_of(cache.k, {q, q_out, cache.v, cache.k_scale, cache.v_scale})) {
+    return {StatusCode::bad_value, "k_cache overlaps another tensor"};
+  }
+  if (!clear(cache.v) || !clear_of(cache.v, {q, q_out, cache.k_scale, cache.v_scale})) {
+    return {StatusCode::bad_value, "v_cache overlaps another tensor"};
+  }
+  if (found && (!clear(cache.k_scale) || !clear(cache.v_scale) || !clear_of(cache.k_scale, {q, q_out, cache.v_scale}) ||
+                !clear_of(cache.v_scale, {q, q_out}))) {
+    return {StatusCode::bad_value, "scales that are found overlap another tensor"};
+  }
+  if (!in_place_or_clear(q_out, q) || !clear(q_out) || !clear_of(q_out, {cache.k_scale, cache.v_scale})) {
+    return {StatusCode::bad_value, "q_out overlaps a tensor, without being q"};
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Every rule a problem must satisfy on an architecture. Slots and positions live on the device and are not read.
+inline Status kv_cache_write_check(const KvCacheWriteProblem& p, const ArchFacts& facts) {
+  if (Status s = detail::check_cache_spec(p.spec, facts); !s.ok()) return s;
+  if (Status s = detail::check_cache_extents(p); !s.ok()) return s;
+  if (Status s = detail::check_cache_uses(p); !s.ok()) return s;
+  if (p.tokens == 0) return {};  // nothing to read or write
+  if (Status s = detail::check_cache_tensors(p); !s.ok()) return s;
+  return detail::check_cache_regions(p);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// Heads of new tokens into a paged KV cache; fused, q and k are normalised and turned on the way. Grid: first the blocks
+// of q's and k's heads, heads of a token next to each other, then those of V; P.rows heads a block, of which P.lanes
+// lanes hold one in two accesses. V of a dim-major cache, where a token's dimensions lie apart, has the tokens of a head
+// next to each other, so that neighbours in the cache are written by neighbours in the block. Slots, positions, weights
+// and heads are fetched together, the tables behind the positions. No LDS. Bound: memory.
+#pragma once
+
+#include "tilewave/ops/kv_cache_write/args.hpp"
+#include "tilewave/ops/kv_cache_write/policy.hpp"
+#include "tilewave/ops/rope/rotation.hpp"
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave {
+
+template <class B, KvCacheWriteSpec S, KvCacheWritePolicy P>
+struct KvCacheWrite {
+  using Room = B;
+  using Args = KvCacheWriteArgs;
+  struct Shared {};
+  static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
+  static constexpr int unit = P.vec / size_of(S.x);
+  static constexpr bool quantised = is_fp8(S.kv), found = S.quant == QuantMode::per_token;
+  using Turn = Rotation<B, S.rope(), unit>;
+  // What does not turn is held in neighbouring pieces where they become 16 bytes of codes, else as halves.
+  static constexpr RopePairs plain_pairs = quantised ? RopePairs::neighbours : RopePairs::halves;
+  using Plain = Rotation<B, RopeSpec{S.x, S.x, plain_pairs}, unit>;
+  using Piece = Packed<S.x, unit>;
+  using Values = Vec<float, unit>;
+  using Window = typename B::template Window<false>;
+  using Code = Storage<S.kv>;
+  static_assert(P.chunks == 2 && P.lanes <= B::facts.wave_lanes);
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+    const int thread = B::block_lane_id(), lane = thread % P.lanes, block = B::block_id();
+    const auto row_of = [&](int first_block) { return (block - first_block) * P.rows + thread / P.lanes; };
+    if (block < a.head_blocks) {
+      write_heads(a, row_of(0), lane);
+    } else {
+      write_values(a, row_of(a.head_blocks), lane);
+    }
+  }
+
+ private:
+  /// A head, or what a lane holds of it.
+  struct Head {
+    RotationPlace at;
+    Values low, high;
+  };
+
+  TILEWAVE_DEVICE static void write_heads(const Args& a, std::int32_t wanted, int lane) {
+    const std::int32_t row = min_of(wanted, a.head_rows - 1);
+    const std::int32_t token = a.heads.quotient(row), of_token = row - token * a.heads.divisor;
+    const bool is_k = of_token >= a.q_heads, active = wanted == row;
+    const std::int32_t head = is_k ? of_token - a.q_heads : of_token;
+    const auto of = [&](auto q, auto k) { return is_k ? k : q; };  // by value, see Rope
+    const HeadStrides strides{of(a.q_strides.token, a.k_strides.token), of(a.q_strides.head, a.k_strides.head)};
+
+    const Vec<std::uint32_t, 2> slot = a.slots.template load<B>(token);
+    Vec<std::uint32_t, 2> position{};
+    if constexpr (S.fused) position = a.positions.template load<B>(token);
+    Head h;
+    Piece low, high, low_weight, high_weight;
+    if constexpr (S.fused) {
+      h.at = Turn::place(lane, a.rotary);
+    } else {
+      h.at = Plain::place(lane, a.head_size);
+    }
+    load(a, of(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
+    const void* weight = of(a.q_norm, a.k_norm);
+    if constexpr (S.norm) load(a, weight, 0, h.at, low_weight, high_weight);
+    const float given = given_scale(a, a.k_scale, is_k ? head : 0);
+    B::sched_fence();  // nothing is waited for before all of it is on its way
+    [[maybe_unused]] bool known = true;
+    [[maybe_unused]] Turn turn;
+    if constexpr (S.fused) {
+      known = a.positions.below(position, a.table_rows);
+      const std::int64_t angles = (known ? position[0] : 0) * a.table_stride;
+      turn.load(static_cast<const Storage<S.table>*>(a.cos) + angles,
+                static_cast<const Storage<S.table>*>(a.sin) + angles, h.at.turns ? h.at.column : 0);
+      B::sched_fence();
+    }
+    widen_held(a, low, high, h);
+    if constexpr (S.norm) {
+      const float square = B::template reduce<P.lanes>(squares(h.low) + squares(h.high), Sum{}) * a.per_column + a.eps;
+      const float rstd = square < __builtin_inff() ? B::rsqrt(square) : square - square;  // as Norm has it
+      normalise(h.low, rstd, widen<B, S.x, unit>(low_weight), of(a.q_weighted, a.k_weighted));
+      normalise(h.high, rstd, widen<B, S.x, unit>(high_weight), of(a.q_weighted, a.k_weighted));
+    }
+    if constexpr (S.fused) {
+      Values first = h.low, second = h.high;
+      turn.turn(known, first, second);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        h.low[e] = h.at.turns ? first[e] : h.low[e];
+        h.high[e] = h.at.turns ? second[e] : h.high[e];
+      }
+    }
+    const Scale scale = scale_of(h, given);
+    const Place to = place(a, slot);
+    if (!is_k) {
+      if constexpr (S.fused) {
+        if (active) write_query(a, h, token, head);
+      }
+    } else if (active && to.there) {
+      if (found && lane == 0) B::store(a.k_scale + scale_offset(a, to, head), scale.value);
+      Code* keys = static_cast<Code*>(a.k_cache) + to.page * a.k_cache_strides.page + head * a.k_cache_strides.head +
+                   to.token * a.k_cache_strides.token;
+      const auto piece = [&](int dim) { return keys + dim / S.unit() * a.k_cache_strides.unit + dim % S.unit(); };
+      store_pieces<S.kv, (S.fused ? Turn::neighbours : Plain::neighbours)>(a, h, scale.inverse, piece);
+    }
+  }
+
+  TILEWAVE_DEVICE static void write_values(const Args& a, std::int32_t wanted, int lane) {
+    const std::int32_t row = min_of(wanted, a.value_rows - 1);
+    const std::int32_t outer = a.inner_values.quotient(row), inner = row - outer * a.inner_values.divisor;
+    const std::int32_t token = a.dim_major ? inner : outer, head = a.dim_major ? outer : inner;
+    const Vec<std::uint32_t, 2> slot = a.slots.template load<B>(token);
+    Head h;
+    h.at = Plain::place(lane, a.head_size);
+    Piece low, high;
+    load(a, a.v, token * a.v_strides.token + head * a.v_strides.head, h.at, low, high);
+    const float given = given_scale(a, a.v_scale, head);
+    B::sched_fence();
+    widen_held(a, low, high, h);
+    const Scale scale = scale_of(h, given);
+    const Place to = place(a, slot);
+    if (wanted != row || !to.there) return;
+    if (found && lane == 0) B::store(a.v_scale + scale_offset(a, to, head), scale.value);
+    Code* values = static_cast<Code*>(a.v_cache) + to.page * a.v_cache_strides.page + head * a.v_cache_strides.head;
+    if (!a.dim_major) {
+      values += to.token * a.v_cache_strides.token;
+      store_pieces<S.kv, Plain::neighbours>(a, h, scale.inverse, [&](int dim) { return values + dim; });
+    } else {
+      values += to.token / S.unit() * a.v_cache_strides.unit + to.token % S.unit();
+      store_elements(a, h.low, h.at.low, scale.inverse, values);
+      store_elements(a, h.high, h.at.high, scale.inverse, values);
+    }
+  }
+
+  /// Both pieces of a head that starts at an element of `data`; lanes behind its end read the last one again. What is
+  /// null reads something else, and is not used.
+  TILEWAVE_DEVICE static void load(const Args& a, const void* data, std::int64_t first, const RotationPlace& at,
+                                   Piece& low, Piece& high) {
+    const int last = a.head_size - unit;
+    const Window head{B::settle(static_cast<const Storage<S.x>*>(data) + first),
+                      static_cast<std::uint32_t>(a.head_size * size_of(S.x))};
+    low = head.template load_stream_inside<Piece>(min_of(at.low, last) * size_of(S.x));
+    high = head.template load_stream_inside<Piece>(min_of(at.high, last) * size_of(S.x));
+  }
+  /// In f32; 0 behind the end.
+  TILEWAVE_DEVICE static void widen_held(const Args& a, const Piece& low, const Piece& high, Head& h) {
+    const bool held = h.at.low < a.head_size;
+    h.low = widen<B, S.x, unit>(low);
+    h.high = widen<B, S.x, unit>(high);
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) {
+      h.low[e] = held ? h.low[e] : 0.0f;
+      h.high[e] = held ? h.high[e] : 0.0f;
+    }
+  }
+  TILEWAVE_DEVICE static float squares(Values v) {
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) v[e] *= v[e];
+    return fold(v, Sum{});
+  }
+  TILEWAVE_DEVICE static void normalise(Values& v, float rstd, const Values& weight, bool weighted) {
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) v[e] *= rstd * (weighted ? weight[e] : 1.0f);
+  }
+
+  /// What multiplies the codes of a head, and its inverse.
+  struct Scale {
+    float value, inverse;
+  };
+  TILEWAVE_DEVICE static float given_scale(const Args& a, const float* scales, std::int32_t head) {
+    if constexpr (!quantised || found) {
+      return 1.0f;
+    } else {
+      return B::load(scales + head * a.scale_head_stride);
+    }
+  }
+  TILEWAVE_DEVICE static Scale scale_of(const Head& h, float given) {
+    if constexpr (!quantised) {
+      return {1.0f, 1.0f};
+    } else if constexpr (!found) {
+      return {given, 1.0f / given};
+    } else {
+      float largest = 0.0f;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) largest = Max{}(largest, Max{}(abs_of(h.low[e]), abs_of(h.high[e])));
+      largest = B::template reduce<P.lanes>(largest, Max{});
+      const bool some = largest >= smallest_amax;
+      return {some ? largest / largest_code(S.kv) : 1.0f, some ? largest_code(S.kv) / largest : 1.0f};
+    }
+  }
+
+  /// Where a token is in the cache, if it is.
+  struct Place {
+    bool there;
+    std::int32_t page, token;
+  };
+  TILEWAVE_DEVICE static Place place(const Args& a, const Vec<std::uint32_t, 2>& slot) {
+    const bool there = a.slots.below(slot, a.slot_limit);
+    const std::int32_t index = there ? static_cast<std::int32_t>(slot[0]) : 0, page = a.block_size.quotient(index);
+    return {there, page, index - page * a.block_size.divisor};
+  }
+  TILEWAVE_DEVICE static std::int64_t scale_offset(const Args& a, const Place& to, std::int32_t head) {
+    return to.page * a.scale_page_stride + head * a.scale_head_stride + to.token;
+  }
+
+  TILEWAVE_DEVICE static void write_query(const Args& a, const Head& h, std::int32_t token, std::int32_t head) {
+    auto* out = static_cast<Storage<S.q_out>*>(a.q_out) + token * a.q_out_strides.token + head * a.q_out_strides.head;
+    float inverse = 1.0f;
+    if constexpr (is_fp8(S.q_out)) inverse = 1.0f / B::load(a.q_scale);
+    store_pieces<S.q_out, Turn::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
+  }
+  /// As elements of T, codes where it is narrower; `at(dim)` is where one lies. Neighbouring pieces of codes are one
+  /// store.
+  template <DType T, bool neighbours, class At>
+  TILEWAVE_DEVICE static void store_pieces(const Args& a, const Head& h, float inverse, const At& at) {
+    if (h.at.low >= a.head_size) return;
+    if constexpr (is_fp8(T) && neighbours) {
+      Vec<float, 2 * unit> both;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        both[e] = h.low[e] * inverse;
+        both[unit + e] = h.high[e] * inverse;
+      }
+      store<T, 2 * unit>(at(h.at.low), both);
+    } else {
+      store<T, unit>(at(h.at.low), scaled<T>(h.low, inverse));
+      store<T, unit>(at(h.at.high), scaled<T>(h.high, inverse));
+    }
+  }
+  template <DType T, int n>
+  TILEWAVE_DEVICE static void store(Storage<T>* to, const Vec<float, n>& values) {
+    B::store(reinterpret_cast<Packed<T, n>*>(to), narrow<B, T, n>(values));
+  }
+  template <DType T>
+  TILEWAVE_DEVICE static Values scaled(Values v, float inverse) {
+    if constexpr (is_fp8(T)) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) v[e] *= inverse;
+    }
+    return v;
+  }
+  /// A token's dimensions from `first` on into a dim-major cache, of which `values` is the token's dimension 0.
+  TILEWAVE_DEVICE static void store_elements(const Args& a, const Values& v, int first, float inverse, Code* values) {
+    if (first >= a.head_size) return;
+    constexpr int per_word = 4 / size_of(S.kv), bits = 8 * size_of(S.kv);
+    const Packed<S.kv, unit> codes = narrow<B, S.kv, unit>(scaled<S.kv>(v, inverse));
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) {
+      const auto code = static_cast<Code>(codes[e / per_word] >> (e % per_word * bits));
+      B::store(values + (first + e) * a.v_cache_strides.dim, code);
+    }
+  }
+};
+
+}  // namespace tilewave

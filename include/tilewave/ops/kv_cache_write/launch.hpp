@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel.
+#pragma once
+
+#include "tilewave/ops/kv_cache_write/check.hpp"
+#include "tilewave/ops/kv_cache_write/kernel.hpp"
+
+namespace tilewave {
+
+/// Whether the kernels with 16-byte accesses can take the problem: others are refused by the check.
+inline bool kv_cache_write_aligned(const KvCacheWriteProblem&) { return true; }
+
+/// What the kernels take.
+inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const KvCacheWritePolicy& policy) {
+  const bool dim_major = p.values == ValueLayout::dim_major;
+  const std::int32_t heads = p.q_heads + p.kv_heads, head_rows = p.tokens * heads;
+  return {.q = p.q,
+          .k = p.k,
+          .v = p.v,
+          .q_out = p.q_out,
+          .q_strides = p.q_strides,
+          .k_strides = p.k_strides,
+          .v_strides = p.v_strides,
+          .q_out_strides = p.q_out_strides,
+          .k_cache = p.k_cache,
+          .v_cache = p.v_cache,
+          .k_cache_strides = p.k_cache_strides,
+          .v_cache_strides = p.v_cache_strides,
+          .k_scale = p.k_scale,
+          .v_scale = p.v_scale,
+          .scale_page_stride = p.scale_page_stride,
+          .scale_head_stride = p.spec.quant == QuantMode::per_tensor ? 0 : p.scale_head_stride,
+          .slots = IndexList::of(p.slots, p.slot_type),
+          .slot_limit = static_cast<std::int32_t>(p.num_pages * p.block_size),
+          .block_size = FastDiv::by(p.block_size),
+          .q_scale = p.q_scale,
+          .q_norm = p.q_norm != nullptr ? p.q_norm : p.k,
+          .k_norm = p.k_norm != nullptr ? p.k_norm : p.k,
+          .q_weighted = p.q_norm != nullptr,
+          .k_weighted = p.k_norm != nullptr,
+          .dim_major = dim_major,
+          .eps = p.eps,
+          .per_column = 1.0f / static_cast<float>(p.head_size),
+          .cos = p.cos,
+          .sin = p.sin,
+          .positions = IndexList::of(p.positions, p.position_type),
+          .table_stride = p.table_stride,
+          .table_rows = p.table_rows,
+          .rotary = p.rotary,
+          .head_size = p.head_size,
+          .q_heads = p.q_heads,
+          .head_rows = head_rows,
+          .head_blocks = ceil_div(head_rows, policy.rows),
+          .heads = FastDiv::by(heads),
+          .value_rows = p.tokens * p.kv_heads,
+          .inner_values = FastDiv::by(dim_major ? p.tokens : p.kv_heads)};
+}
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// kv_cache_write_check; no_matching_entry if the entry is of another spec or its policy does not take the heads;
+/// launch_failed with the runtime's reason.
+template <class B, KvCacheWriteSpec S, KvCacheWritePolicy P>
+Status kv_cache_write_launch(const KvCacheWriteProblem& p, hipStream_t stream) {
+  if (Status s = check_row_launch(S, P, p, B::facts, kv_cache_write_check, kv_cache_write_aligned); !s.ok()) return s;
+  if (p.tokens == 0) return {};
+  const KvCacheWriteArgs args = kv_cache_write_args(p, P);
+  const std::int64_t blocks = std::int64_t{args.head_blocks} + ceil_div(args.value_rows, P.rows);
+  return B::template launch<KvCacheWrite<B, kernel_spec(S), P>>({blocks, P.block_threads()}, args, stream);
+}
+
+}  // namespace tilewave

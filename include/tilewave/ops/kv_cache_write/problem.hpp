@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// One call of a write into a paged KV cache: raw pointers, extents, int64 element strides.
+#pragma once
+
+#include "tilewave/ops/kv_cache_write/spec.hpp"
+#include "tilewave/ops/paged_attention/problem.hpp"
+#include "tilewave/ops/rope/problem.hpp"
+
+namespace tilewave {
+
+/// A token whose slot is negative, or beyond the pages, is in no cache: nothing of its K and V is written, its q is.
+/// The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out may be q, with
+/// its strides, where it is of q's type. Heads beyond `rotary` dimensions are not turned there; a position outside
+/// [0, table_rows) makes what would be turned NaN.
+struct KvCacheWriteProblem {
+  KvCacheWriteSpec spec{};
+
+  // tensors on the device
+  const void* k = nullptr;   // [tokens, kv_heads, head_size], last dimension contiguous; slices of qkv are fine
+  const void* v = nullptr;   // the same
+  void* k_cache = nullptr;   // see PagedKeyStrides
+  void* v_cache = nullptr;   // see PagedValueStrides, by `values`
+  float* k_scale = nullptr;  // of fp8: as PagedAttentionProblem; positive where they are read
+  float* v_scale = nullptr;
+  const void* slots = nullptr;  // [tokens]: page * block_size + place in the page
+  IndexType slot_type = IndexType::i64;
+  ValueLayout values = ValueLayout::token_major;  // of v_cache, as attention's spec has it
+
+  // of a fused spec alone
+  const void* q = nullptr;          // [tokens, q_heads, head_size]
+  void* q_out = nullptr;            // as q
+  const float* q_scale = nullptr;   // [1] of an fp8 q_out: positive, what multiplies its codes
+  const void* q_norm = nullptr;     // [head_size] of x's type, with spec.norm; null: ones
+  const void* k_norm = nullptr;     // the same
+  const void* cos = nullptr;        // [table_rows, rotary / 2], rows table_stride
+  const void* sin = nullptr;        // the same
+  const void* positions = nullptr;  // [tokens]
+  IndexType position_type = IndexType::i32;
+  float eps = 1e-6f;
+
+  std::int32_t tokens = 0, q_heads = 0, kv_heads = 0;
+  std::int32_t head_size = 0;  // a multiple of 16, at most 512
+  std::int32_t rotary = 0;     // a multiple of 16, at most head_size
+  std::int32_t table_rows = 0;
+  std::int32_t block_size = 0;  // tokens of a page
+  std::int64_t num_pages = 0;   // pages * block_size is below 2^31
+
+  HeadStrides q_strides{}, k_strides{}, v_strides{}, q_out_strides{};
+  PagedKeyStrides k_cache_strides{};
+  PagedValueStrides v_cache_strides{};
+  std::int64_t scale_page_stride = 0, scale_head_stride = 0;
+  std::int64_t table_stride = 0;
+};
+
+/// What row operations call a row is a head of a token here, its columns the head's dimensions.
+constexpr std::int32_t rows_of(const KvCacheWriteProblem& p) { return p.tokens * (p.q_heads + 2 * p.kv_heads); }
+constexpr std::int32_t columns_of(const KvCacheWriteProblem& p) { return p.head_size; }
+
+}  // namespace tilewave

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include "tilewave/ops/kv_cache_write/launch.hpp"
+#include "tilewave/ops/kv_cache_write/policy.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// The specs every architecture serves: 16-bit caches of both types, fp8 ones of bf16 with each kind of scale; then
+/// fused ones. Others are compiled in by naming them.
+constexpr std::array<KvCacheWriteSpec, 12> kv_cache_write_specs(ArchId arch) {
+  const DType bf16 = DType::bf16, f16 = DType::f16, fp8 = facts_of(arch).fp8;
+  using enum QuantMode;
+  return {{{},
+           {.x = f16, .kv = f16},
+           {.kv = fp8, .quant = per_tensor},
+           {.kv = fp8, .quant = per_head},
+           {.kv = fp8, .quant = per_token},
+           {.fused = true},
+           {.fused = true, .norm = true},
+           {.kv = fp8, .quant = per_tensor, .fused = true},
+           {.kv = fp8, .quant = per_token, .fused = true, .norm = true},
+           {.kv = fp8, .quant = per_head, .fused = true, .q_out = fp8},
+           {.fused = true, .norm = true, .pairs = RopePairs::neighbours, .table = bf16},
+           {.x = f16, .kv = f16, .fused = true, .q_out = f16, .table = f16}}};
+}
+
+struct KvCacheWriteRegistry : RowRegistry<KvCacheWriteSpec, KvCacheWriteProblem, kv_cache_write_aligned> {
+  static constexpr auto check = kv_cache_write_check;
+  static constexpr auto policies = kv_cache_write_policies;
+  template <class B, KvCacheWriteSpec S, RowPolicy P>
+  static constexpr auto launch() {
+    return &kv_cache_write_launch<B, S, P>;
+  }
+  template <class B, KvCacheWriteSpec S, RowPolicy P>
+  static constexpr int lds_bytes() {
+    return 0;
+  }
+};
+
+using KvCacheWriteEntry = OpEntry<KvCacheWriteRegistry>;
+
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+template <class B, KvCacheWriteSpec S>
+inline constexpr auto& kv_cache_write_entries = op_entries<KvCacheWriteRegistry, B, S>;
+inline constexpr auto kv_cache_write_select = select_entry<KvCacheWriteRegistry>;
+template <class B, KvCacheWriteSpec S>
+inline constexpr auto kv_cache_write_plan = plan_entry<KvCacheWriteRegistry, B, S>;
+
+}  // namespace tilewave

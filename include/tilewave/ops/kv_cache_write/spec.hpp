@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// What is written into a paged KV cache, and what becomes of it before: changing a field changes the answer.
+#pragma once
+
+#include <string>
+
+#include "tilewave/ops/paged_attention/spec.hpp"
+#include "tilewave/ops/rope/spec.hpp"
+
+namespace tilewave {
+
+/// K and V of new tokens go where paged attention of the same kv and quant reads them. per_tensor and per_head
+/// divide by the caches' scales, which are read; per_token finds the scale of each head of a token, its largest
+/// magnitude over the largest code (1 where that is below smallest_amax), and writes it beside. fused: heads of q and k
+/// are turned before, as rope does it; with `norm` an rmsnorm comes first; and q goes to q_out. All in f32, rounded once.
+struct KvCacheWriteSpec {
+  DType x = DType::bf16;   // of q, k and v: bf16 or f16
+  DType kv = DType::bf16;  // of the caches: x, or the architecture's fp8
+  QuantMode quant = QuantMode::none;
+  bool fused = false;
+  // of fused alone
+  bool norm = false;
+  DType q_out = DType::bf16;  // x, or the architecture's fp8 with a scale for the tensor
+  RopePairs pairs = RopePairs::halves;
+  DType table = DType::f32;  // of cos and sin: x or f32
+
+  friend constexpr bool operator==(const KvCacheWriteSpec&, const KvCacheWriteSpec&) = default;
+
+  constexpr RopeSpec rope() const { return {x, table, pairs}; }
+  /// Elements in 16 bytes of the caches.
+  TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
+};
+
+/// The spec whose kernel computes this one: scales of heads are those of tensors with a stride.
+constexpr KvCacheWriteSpec kernel_spec(KvCacheWriteSpec s) {
+  if (s.quant == QuantMode::per_head) s.quant = QuantMode::per_tensor;
+  return s;
+}
+
+/// `kv_cache_write.bf16.fp8_e4m3fn.per_token`; `.fused.norm.halves.table_f32.q_bf16`.
+inline std::string name_of(const KvCacheWriteSpec& s) {
+  const std::string name = "kv_cache_write." + std::string(name_of(s.x)) + "." + std::string(name_of(s.kv)) + "." +
+                           std::string(name_of(s.quant));
+  if (!s.fused) return name;
+  return name + ".fused" + (s.norm ? ".norm" : "") + "." + std::string(name_of(s.pairs)) + ".table_" +
+         std::string(name_of(s.table)) + ".q_" + std::string(name_of(s.q_out));
+}
+
+}  // namespace tilewave

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// A write into a paged KV cache as plain loops in double: the oracle of tests and benchmarks.
+#pragma once
+
+#include "tilewave/ops/kv_cache_write/problem.hpp"
+#include "tilewave/reference/rope.hpp"
+
+namespace tilewave::reference {
+
+enum class HeadOf { q, k, v };
+
+/// A head of a token as it is before rounding and scaling: turned and normalised where the spec says so. All tensors
+/// are on the host.
+inline std::vector<double> written_head(const KvCacheWriteProblem& p, HeadOf what, std::int32_t token,
+                                        std::int32_t head) {
+  const KvCacheWriteSpec& s = p.spec;
+  const HeadStrides& strides = what == HeadOf::q ? p.q_strides : what == HeadOf::k ? p.k_strides : p.v_strides;
+  const void* data = what == HeadOf::q ? p.q : what == HeadOf::k ? p.k : p.v;
+  std::vector<double> values(p.head_size);
+  double squares = 0;
+  for (int d = 0; d < p.head_size; ++d) {
+    values[d] = element(s.x, data, token * strides.token + head * strides.head + d);
+    squares += values[d] * values[d];
+  }
+  if (!s.fused || what == HeadOf::v) return values;
+  if (s.norm) {
+    const void* weight = what == HeadOf::q ? p.q_norm : p.k_norm;
+    const double rstd = 1 / std::sqrt(squares / p.head_size + p.eps);
+    for (int d = 0; d < p.head_size; ++d) values[d] *= rstd * (weight != nullptr ? element(s.x, weight, d) : 1);
+  }
+  rope_turn(s.rope(), p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
+            index_at(p.positions, p.position_type, token), values);
+  return values;
+}
+
+/// The slot of a token, negative if it has none in the caches.
+inline std::int64_t slot_of(const KvCacheWriteProblem& p, std::int32_t token) {
+  const std::int64_t slot = index_at(p.slots, p.slot_type, token);
+  return slot < p.num_pages * p.block_size ? slot : -1;
+}
+/// The element of a cache that is dimension d of a head in a slot.
+inline std::int64_t key_index(const KvCacheWriteProblem& p, std::int64_t slot, std::int32_t head, int d) {
+  const PagedKeyStrides& s = p.k_cache_strides;
+  const int x = p.spec.unit();
+  return slot / p.block_size * s.page + head * s.head + d / x * s.unit + slot % p.block_size * s.token + d % x;
+}
+inline std::int64_t value_index(const KvCacheWriteProblem& p, std::int64_t slot, std::int32_t head, int d) {
+  const PagedValueStrides& s = p.v_cache_strides;
+  const std::int64_t first = slot / p.block_size * s.page + head * s.head, t = slot % p.block_size;
+  const int x = p.spec.unit();
+  return p.values == ValueLayout::token_major ? first + t * s.token + d : first + t / x * s.unit + t % x + d * s.dim;
+}
+/// Where the scale of a head in a slot is; 0 of caches without.
+inline std::int64_t scale_index(const KvCacheWriteProblem& p, std::int64_t slot, std::int32_t head) {
+  switch (p.spec.quant) {
+    case QuantMode::per_head: return head * p.scale_head_stride;
+    case QuantMode::per_token:
+      return slot / p.block_size * p.scale_page_stride + head * p.scale_head_stride + slot % p.block_size;
+    default: return 0;
+  }
+}
+
+}  // namespace tilewave::reference
