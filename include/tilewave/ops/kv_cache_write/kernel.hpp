@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Heads of new tokens into a paged KV cache; fused, q and k are normalised and turned on the way. Grid: first the
 // blocks of q's and k's heads, heads of a token next to each other, then those of V; P.rows heads a block, of which
-// P.lanes lanes hold one in two accesses. V of a dim-major cache, where a token's dimensions lie apart, has the tokens
-// of a head next to each other, so that neighbours in the cache are written by neighbours in the block. Slots,
-// positions, weights and heads are fetched together, the tables behind the positions. No LDS. Bound: memory.
+// P.lanes lanes hold one in two accesses. V of a dim-major cache, where a token's dimensions lie apart, has the
+// tokens of a head next to each other, so that neighbours in the cache are written by neighbours in the block.
+// Slots, positions, weights and heads are fetched together, the tables behind the positions. No LDS. Bound: memory.
 #pragma once
 
 #include "tilewave/ops/kv_cache_write/args.hpp"

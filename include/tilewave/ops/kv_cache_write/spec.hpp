@@ -9,10 +9,11 @@
 
 namespace tilewave {
 
-/// K and V of new tokens go where paged attention of the same kv and quant reads them. per_tensor and per_head divide by
-/// the caches' scales, which are read; per_token finds the scale of each head of a token, its largest magnitude over the
-/// largest code (1 where that is below smallest_amax), and writes it beside. fused: heads of q and k are turned before,
-/// as rope does it; with `norm` an rmsnorm comes first; and q goes to q_out. All in f32, rounded once.
+/// K and V of new tokens go where paged attention of the same kv and quant reads them. per_tensor and per_head
+/// divide by the caches' scales, which are read; per_token finds the scale of each head of a token, its largest
+/// magnitude over the largest code (1 where that is below smallest_amax), and writes it beside. fused: heads of q
+/// and k are turned before, as rope does it; with `norm` an rmsnorm comes first; and q goes to q_out. All in f32,
+/// rounded once.
 struct KvCacheWriteSpec {
   DType x = DType::bf16;   // of q, k and v: bf16 or f16
   DType kv = DType::bf16;  // of the caches: x, or the architecture's fp8
