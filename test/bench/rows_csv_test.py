@@ -143,6 +143,43 @@ block_size columns rows config_rows seed""".split()
         return int(row["rows"]) * moved, int(row["rows"]) * flops
 
 
+class MoeReduce:
+    step = []
+    identity = "kind arch x_dtype topk weighted table masked residual columns rows config_rows seed".split()
+    name = re.compile(r"(?P<kind>moe_reduce)/" + EXTENT + r"k(?P<topk>\d+)/weighted(?P<weighted>[01])/table(?P<table>[01])/"
+                      r"masked(?P<masked>[01])/res(?P<residual>[01])/" + END)
+    rows = 20
+    small = "/r1/|/r5/"  # 5 rows
+    one = "/r5/k8/"
+
+    @staticmethod
+    def work(row, match):
+        if int(match["masked"]):
+            return None
+        rows, elements = int(row["rows"]), int(row["rows"]) * int(row["columns"])
+        topk, residual = int(match["topk"]), int(match["residual"])
+        tables = 4 * rows * topk * (int(match["weighted"]) + int(match["table"]))
+        return elements * (topk + 1 + residual) * BYTES[row["x_dtype"]] + tables, elements * (2 * topk + residual)
+
+
+class Embedding:
+    step = [f"embedding/gfx950/bf16/c8192/r{batch}/v512of16032/i64/scaled0" for batch in (1, 64)]
+    identity = "kind arch x_dtype id_type scaled vocab config_vocab columns rows config_rows seed".split()
+    name = re.compile(r"(?P<kind>embedding)/" + EXTENT + r"v(?P<vocab>\d+)(?:of(?P<config_vocab>\d+))?/(?P<id_type>i32|i64)/"
+                      r"scaled(?P<scaled>[01])/" + END)
+    rows = 11
+    small = "/scaled1/"  # 2 rows
+    one = "/c8192/r64/"
+
+    @staticmethod
+    def exact(row):
+        return row["scaled"] == "0"
+
+    @staticmethod
+    def work(row, match):
+        return None  # of how many ids the table has a row
+
+
 class Quant:
     step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
             for columns in (8192, 1024, 3584)]
@@ -183,8 +220,8 @@ seed""".split()
 
 
 def op():
-    return {"bench_activation": Activation, "bench_attention_combine": AttentionCombine,
-            "bench_kv_cache_write": KvCacheWrite, "bench_norm": Norm, "bench_quant": Quant,
+    return {"bench_activation": Activation, "bench_attention_combine": AttentionCombine, "bench_embedding": Embedding,
+            "bench_kv_cache_write": KvCacheWrite, "bench_moe_reduce": MoeReduce, "bench_norm": Norm, "bench_quant": Quant,
             "bench_rope": Rope, "bench_softmax": Softmax, "bench_topk_gating": TopkGating}[contract.tool()]
 
 
@@ -325,5 +362,5 @@ class Csv(contract.Contract):
 
 
 if __name__ == "__main__":
-    contract.main("BENCH_ACTIVATION|BENCH_ATTENTION_COMBINE|BENCH_KV_CACHE_WRITE|BENCH_NORM|BENCH_QUANT|BENCH_ROPE|"
-                  "BENCH_SOFTMAX|BENCH_TOPK_GATING")
+    contract.main("BENCH_ACTIVATION|BENCH_ATTENTION_COMBINE|BENCH_EMBEDDING|BENCH_KV_CACHE_WRITE|BENCH_MOE_REDUCE|BENCH_NORM|"
+                  "BENCH_QUANT|BENCH_ROPE|BENCH_SOFTMAX|BENCH_TOPK_GATING")

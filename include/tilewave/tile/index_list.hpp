@@ -33,6 +33,12 @@ struct IndexList {
     const std::uint32_t beyond = words_each == 1 ? 0 : index[1];
     return (index[0] < static_cast<std::uint32_t>(limit)) & (beyond == 0);  // not &&, which would be a branch
   }
+  /// The index itself, negative ones as they are.
+  TILEWAVE_DEVICE std::int64_t value(const Vec<std::uint32_t, 2>& index) const {
+    const auto low = static_cast<std::int32_t>(index[0]);
+    const auto high = words_each == 1 ? low >> 31 : static_cast<std::int32_t>(index[1]);
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(static_cast<std::uint32_t>(high)) << 32 | index[0]);
+  }
 };
 
 inline Region index_region(const void* data, IndexType type, std::int64_t count) {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Rows of a table by their numbers. Grid: one block a tile of columns (row_tiles.hpp). The read of a row waits for that
+// of its id, so blocks are small and many to a compute unit. No LDS. Bound: memory, one read and one write a value.
+#pragma once
+
+#include "tilewave/ops/embedding/policy.hpp"
+#include "tilewave/ops/embedding/problem.hpp"
+
+namespace tilewave {
+
+struct EmbeddingArgs {
+  const void* table;
+  IndexList ids;
+  RowExtent extent;
+  RowOutputArgs output;
+  FastDiv tiles;  // of a row
+  std::int64_t vocab_start, table_stride;
+  std::int32_t vocab_rows;
+  float scale;
+};
+
+template <class B, EmbeddingSpec S, EmbeddingPolicy P>
+struct Embedding {
+  using Room = B;
+  using Args = EmbeddingArgs;
+  using Tile = Row<B, S.x, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
+  using Place = typename Tile::Place;
+  static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
+  static constexpr int unit = Tile::unit;
+  using Shared = typename Tile::template Shared<1>;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const Place at = tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+    const auto id = a.ids.template load<B>(min_of(at.row, a.extent.rows - 1));
+    const std::int64_t row = a.ids.value(id) - a.vocab_start;
+    Place known = at;
+    known.active = at.active & (static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(a.vocab_rows));
+    Tile x;  // zeros where the window is empty
+    x.load(static_cast<const Storage<S.x>*>(a.table) + row * a.table_stride, known, at.first, a.extent.columns);
+    if (a.scale == 1.0f) {
+      x.store(Tile::row(a.output.out, a.extent, at, a.output.strides), at, at.first, a.extent.columns);
+    } else {
+      Output::template write<0>(
+          a.output, a.extent, at, shared, [&](const auto& body) { body(at.first); },
+          [&](int chunk, int) TILEWAVE_INLINE_LAMBDA {
+            Vec<float, unit> v = x.values(chunk);
+            TILEWAVE_UNROLL
+            for (int e = 0; e < unit; ++e) v[e] *= a.scale;
+            return v;
+          });
+    }
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include "tilewave/ops/embedding/launch.hpp"
+#include "tilewave/ops/embedding/policy.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// The specs every architecture serves.
+constexpr std::array<EmbeddingSpec, 3> embedding_specs(ArchId) { return {{{DType::bf16}, {DType::f16}, {DType::f32}}}; }
+
+struct EmbeddingRegistry : TileRegistry<EmbeddingSpec, EmbeddingProblem, embedding_aligned> {
+  static constexpr auto check = embedding_check;
+  static constexpr auto policies = embedding_policies;
+  template <class B, EmbeddingSpec S, RowPolicy P>
+  static constexpr auto launch() {
+    return &embedding_launch<B, S, P>;
+  }
+  template <class B, EmbeddingSpec S, RowPolicy P>
+  static constexpr int lds_bytes() {
+    return 0;
+  }
+};
+
+using EmbeddingEntry = OpEntry<EmbeddingRegistry>;
+
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+template <class B, EmbeddingSpec S>
+inline constexpr auto& embedding_entries = op_entries<EmbeddingRegistry, B, S>;
+inline constexpr auto embedding_select = select_entry<EmbeddingRegistry>;
+template <class B, EmbeddingSpec S>
+inline constexpr auto embedding_plan = plan_entry<EmbeddingRegistry, B, S>;
+
+}  // namespace tilewave

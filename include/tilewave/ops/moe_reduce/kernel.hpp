@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Sums of experts' results. Grid: one block a tile of columns (row_tiles.hpp). A lane fetches what says where a batch
+// of slots is, then all its rows of x together, and adds them up by rising slot; a slot that is left out has an empty
+// window, so that nothing branches. No LDS. Bound: memory, topk reads and a write a value.
+#pragma once
+
+#include "tilewave/ops/moe_reduce/policy.hpp"
+#include "tilewave/ops/moe_reduce/problem.hpp"
+
+namespace tilewave {
+
+struct MoeReduceArgs {
+  const void* x;
+  const std::int32_t* slots;
+  const float* weights;
+  const std::int32_t *topk_ids, *expert_mask;
+  const void* residual;
+  RowExtent extent;
+  RowOutputArgs output;
+  FastDiv tiles;  // of a row
+  std::int64_t x_stride, x_slot_stride, residual_stride;
+  std::int32_t topk, x_rows, experts;
+};
+
+template <class B, MoeReduceSpec S, MoeReducePolicy P>
+struct MoeReduce {
+  using Room = B;
+  using Args = MoeReduceArgs;
+  using Tile = Row<B, S.x, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
+  using Place = typename Tile::Place;
+  static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
+  static constexpr int unit = Tile::unit, batch = moe_reduce_batch(P, S.x);
+  using Shared = typename Tile::template Shared<1>;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const Place at = tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+    const std::uint32_t bytes = at.active ? Tile::template window_bytes<S.x>(a.extent.columns - at.first) : 0;
+    Vec<float, unit> sums[P.chunks] = {};
+    for (int first = 0; first < a.topk; first += batch) {
+      const Slots slots(a, min_of(at.row, a.extent.rows - 1), first);
+      Tile x[batch];
+      TILEWAVE_UNROLL
+      for (int k = 0; k < batch; ++k) load(x[k], at, a.x, slots.offset[k], slots.counts[k] ? bytes : 0);
+      B::sched_fence();  // not a sum before the last load
+      TILEWAVE_UNROLL
+      for (int k = 0; k < batch; ++k) add(sums, x[k], slots.weight[k]);
+    }
+    if (a.residual != nullptr) {
+      Tile x;
+      load(x, at, a.residual, at.row * a.residual_stride, bytes);
+      add(sums, x, 1.0f);
+    }
+    Output::template write<0>(
+        a.output, a.extent, at, shared, [&](const auto& body) { body(at.first); },
+        [&](int chunk, int) TILEWAVE_INLINE_LAMBDA { return sums[chunk]; });
+  }
+
+ private:
+  /// Of the slots of a token from `first` on: where their rows start, in elements, and their weights, 0 where a slot
+  /// does not count or is not there.
+  struct Slots {
+    std::int64_t offset[batch];
+    float weight[batch];
+    bool counts[batch];
+
+    TILEWAVE_DEVICE Slots(const Args& a, std::int32_t row, int first) {
+      const std::int64_t start = std::int64_t{row} * a.topk;
+      std::int32_t place[batch];  // in the tables: the last one again beyond the end
+      TILEWAVE_UNROLL
+      for (int k = 0; k < batch; ++k) {
+        place[k] = min_of(first + k, a.topk - 1);
+        counts[k] = first + k < a.topk;
+        offset[k] = row * a.x_stride + place[k] * a.x_slot_stride;
+        weight[k] = 1.0f;
+      }
+      if (a.weights != nullptr) {
+        TILEWAVE_UNROLL
+        for (int k = 0; k < batch; ++k) weight[k] = B::load(a.weights + start + place[k]);
+      }
+      if (a.slots != nullptr) {
+        std::int32_t of_x[batch];
+        TILEWAVE_UNROLL
+        for (int k = 0; k < batch; ++k) of_x[k] = B::load(a.slots + start + place[k]);
+        TILEWAVE_UNROLL
+        for (int k = 0; k < batch; ++k) {
+          counts[k] = counts[k] & inside(of_x[k], a.x_rows);
+          offset[k] = of_x[k] * a.x_stride;
+        }
+      }
+      if (a.expert_mask != nullptr) {
+        std::int32_t expert[batch];
+        TILEWAVE_UNROLL
+        for (int k = 0; k < batch; ++k) expert[k] = B::load(a.topk_ids + start + place[k]);
+        TILEWAVE_UNROLL
+        for (int k = 0; k < batch; ++k) {
+          counts[k] = counts[k] & inside(expert[k], a.experts);
+          expert[k] = B::load(a.expert_mask + (counts[k] ? expert[k] : 0));
+        }
+        TILEWAVE_UNROLL
+        for (int k = 0; k < batch; ++k) counts[k] = counts[k] & (expert[k] != 0);
+      }
+      TILEWAVE_UNROLL
+      for (int k = 0; k < batch; ++k) weight[k] = counts[k] ? weight[k] : 0.0f;
+    }
+    TILEWAVE_DEVICE static bool inside(std::int32_t i, std::int32_t count) {
+      return static_cast<std::uint32_t>(i) < static_cast<std::uint32_t>(count);
+    }
+  };
+
+  /// The tile of a row that starts at an element of `data`; of no bytes, zeros.
+  TILEWAVE_DEVICE static void load(Tile& x, const Place& at, const void* data, std::int64_t offset,
+                                   std::uint32_t bytes) {
+    const auto* from = static_cast<const Storage<S.x>*>(data) + offset + at.first;
+    const typename Tile::Window row{B::settle(from), bytes};
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      x.pieces[c] = row.template load_stream<typename Tile::Piece>(Tile::column(at.lane, c) * size_of(S.x));
+    }
+  }
+  TILEWAVE_DEVICE static void add(Vec<float, unit> (&sums)[P.chunks], const Tile& x, float weight) {
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      const Vec<float, unit> v = x.values(c);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) sums[c][e] += weight * v[e];
+    }
+  }
+};
+
+}  // namespace tilewave
