@@ -88,6 +88,7 @@ function(simulate name)
 endfunction()
 simulate(rows ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test
          ops/topk_gating/topk_gating_test isa_sim/row_entries)
+simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test isa_sim/head_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)
