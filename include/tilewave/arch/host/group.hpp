@@ -304,7 +304,7 @@ struct Groups<ArchId::sm90> {
         acc.data);
     detail::touch(b, columns);
   }
-  template <DType type, int columns, class A, class B>
+  template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add, Where where = {}) {
     constexpr bool a_turned = std::is_same_v<A, TurnedOperand>, b_turned = std::is_same_v<B, TurnedOperand>;
     static_assert((!a_turned && !b_turned) || (is_16_bits(type) && (!b_turned || columns % 64 == 0)));

@@ -62,7 +62,7 @@ struct Tensor {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
   }
 
-  template <DType type, int columns, class A, class B>
+  template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
     constexpr bool a_turned = std::is_same_v<A, TurnedOperand>, b_turned = std::is_same_v<B, TurnedOperand>;
     static_assert(!b_turned || columns % 64 == 0);
