@@ -23,6 +23,7 @@
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/ops/kv_cache_write/registry.hpp"
 #include "tilewave/ops/moe_reduce/registry.hpp"
+#include "tilewave/ops/moe_sort/registry.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/quant/registry.hpp"

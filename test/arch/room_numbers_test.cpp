@@ -321,6 +321,44 @@ struct KeysKernel {
   }
 };
 
+template <class B>
+struct PeersKernel {
+  using Room = B;
+  struct Args {
+    const int* in;
+    int* out;  // [wave_lanes, 3]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int lane = B::lane_id();
+    const Peers peers = B::template peers<11>(static_cast<std::uint32_t>(args.in[lane]));
+    args.out[3 * lane] = peers.before;
+    args.out[3 * lane + 1] = peers.count;
+    args.out[3 * lane + 2] = B::sum_up_to(args.in[lane] - 700);
+  }
+};
+
+struct CheckPeers {
+  template <class B>
+  void operator()() const {
+    constexpr int lanes = B::facts.wave_lanes;
+    for (const int keys : {1, 2, 5, 2000}) {
+      std::vector<int> in(lanes);
+      for (int i = 0; i < lanes; ++i) in[i] = keys == 1 ? 1024 : i * i * 37 % keys;
+      const auto out = run_kernel<PeersKernel<B>>(1, in, std::size_t{3} * lanes, -1);
+      for (int lane = 0, sum = 0; lane < lanes; ++lane) {
+        CAPTURE(room_name<B>(), keys, lane);
+        sum += in[lane] - 700;
+        CHECK(out[3 * lane] == std::count(in.begin(), in.begin() + lane, in[lane]));
+        CHECK(out[3 * lane + 1] == std::count(in.begin(), in.end(), in[lane]));
+        CHECK(out[3 * lane + 2] == sum);
+      }
+    }
+  }
+};
+
 struct CheckKeys {
   template <class B>
   void operator()() const {
@@ -345,6 +383,7 @@ struct CheckKeys {
 
 }  // namespace
 
+TEST_CASE("lanes count who has their key and sum over those before") { AllRooms::each(CheckPeers{}); }
 TEST_CASE("keys are ordered, and go from one half of a group to the other") { AllRooms::each(CheckKeys{}); }
 TEST_CASE("all fp8 codes widen to the bf16 and the f16 of the same value") { AllRooms::each(CheckWiden{}); }
 TEST_CASE("bytes are picked from either word") { AllRooms::each(CheckPick{}); }

@@ -87,7 +87,7 @@ function(simulate name)
   endforeach()
 endfunction()
 simulate(rows ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test
-         ops/topk_gating/topk_gating_test isa_sim/row_entries)
+         ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
 simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test isa_sim/head_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 

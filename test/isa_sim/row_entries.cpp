@@ -10,6 +10,7 @@
 
 #include <vector>
 
+#include "entries/moe_sort.hpp"
 #include "entries/norm.hpp"
 #include "entries/quant.hpp"
 #include "entries/softmax.hpp"
@@ -65,6 +66,11 @@ std::span<const SoftmaxEntry* const> all_softmax_entries() {
 std::span<const TopkGatingEntry* const> all_topk_gating_entries() {
   static const auto entries = pointers_to<TopkGatingEntry>(topk_gating_entries<Room, TopkGatingSpec{DType::bf16}>,
                                                            topk_gating_entries<Room, TopkGatingSpec{DType::f32}>);
+  return entries;
+}
+
+std::span<const MoeSortEntry* const> all_moe_sort_entries() {
+  static const auto entries = pointers_to<MoeSortEntry>(moe_sort_entries<Room, MoeSortSpec{}>);
   return entries;
 }
 

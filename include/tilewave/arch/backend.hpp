@@ -28,6 +28,11 @@ struct AtomRegisters {
 template <DType type>
 using ProductSum = std::conditional_t<type == DType::i8, std::int32_t, float>;
 
+/// Lanes of a wave that have one key: those before this one, and all.
+struct Peers {
+  int before, count;
+};
+
 /// Counts what the blocks of a cluster have posted to one of them; in its shared memory.
 struct Mailbox {
   std::uint64_t state;
@@ -63,6 +68,8 @@ struct GroupOperand {
 ///               other_half<m>(v), m a power of two below the wave: v is the same in each aligned group of m lanes,
 ///               and the upper group of every aligned pair gets the lower one's. The lower gets the upper one's where
 ///               m < 16, else anything;
+///               peers<bits>(key): how many lanes of the wave have the key that this one has, of so many bits, and how
+///               many of them come before it; sum_up_to(i): the sum of an int over this lane and those before it;
 ///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
 ///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
@@ -90,7 +97,8 @@ struct GroupOperand {
 ///               by the next posts; a block that has collected all that it is sent may end
 ///   launches    of a kernel launched with LaunchShape::early: wait_for_previous() returns when the stream's previous
 ///               kernel is over; launch_next(): once all blocks have called it, the next kernel of the stream may begin
-///   sync        barrier() for the block; sched_fence(): instructions do not move across it (no run-time effect)
+///   sync        barrier() for the block; wave_barrier(): what the wave's lanes wrote to shared memory is there for all
+///               of them; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
                            std::uint32_t word, std::uint64_t key, Mailbox* box, typename B::KvOperand kv,
@@ -119,6 +127,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::order(key, key) } -> std::same_as<void>;
   { B::larger(key, key) } -> std::same_as<std::uint64_t>;
   { B::template other_half<1>(word) } -> std::same_as<std::uint32_t>;
+  { B::template peers<8>(word) } -> std::same_as<Peers>;
+  { B::sum_up_to(0) } -> std::same_as<int>;
   { B::uniform(0) } -> std::same_as<int>;
   { B::settle(out) } -> std::same_as<float*>;
   { B::settle(word) } -> std::same_as<std::uint32_t>;
@@ -143,6 +153,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::launch_next() } -> std::same_as<void>;
   { B::wait_for_previous() } -> std::same_as<void>;
   { B::barrier() } -> std::same_as<void>;
+  { B::wave_barrier() } -> std::same_as<void>;
   { B::cluster_arrive() } -> std::same_as<void>;
   { B::cluster_arrive_relaxed() } -> std::same_as<void>;
   { B::cluster_wait() } -> std::same_as<void>;
@@ -294,7 +305,6 @@ struct TurnedOperand {
 ///               and 256. Either operand may be a TurnedOperand, b then of a multiple of 64 columns
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
 ///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
-///   sync        wave_barrier(): what the wave's lanes wrote to shared memory is there for all of them
 ///   registers   take_registers<n>(), give_registers<n>(): by all lanes of a group, which from then on may use n each;
 ///               of a kernel whose blocks fill a unit alone
 template <class B>
@@ -316,7 +326,6 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<DType::bf16, 256>(turned, turned, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
-  { B::wave_barrier() } -> std::same_as<void>;
   { B::template take_registers<232>() } -> std::same_as<void>;
   { B::template give_registers<40>() } -> std::same_as<void>;
 };

@@ -92,6 +92,28 @@ struct Lanes {
     static_assert(sizeof(T) == 4 && m >= 1 && m < 64 && (m & (m - 1)) == 0);
     return dpp < m == 1 ? 0xb1 : m == 2 ? 0x4e : m == 4 ? 0x141 : m == 8 ? 0x128 : m == 16 ? 0x142 : 0x143 > (value);
   }
+  /// A vote for each bit.
+  template <int bits>
+  TILEWAVE_DEVICE static Peers peers(std::uint32_t key) {
+    std::uint64_t same = ~std::uint64_t{0};
+    TILEWAVE_UNROLL
+    for (int bit = 0; bit < bits; ++bit) {
+      const bool set = (key >> bit & 1u) != 0;
+      const std::uint64_t others = __builtin_amdgcn_ballot_w64(set);
+      same &= set ? others : ~others;
+    }
+    const auto low = static_cast<std::uint32_t>(same), high = static_cast<std::uint32_t>(same >> 32);
+    const std::uint32_t before = __builtin_amdgcn_mbcnt_hi(high, __builtin_amdgcn_mbcnt_lo(low, 0u));
+    return {static_cast<int>(before), __builtin_popcountll(same)};
+  }
+  TILEWAVE_DEVICE static int sum_up_to(int value) {
+    value += shifted<0x111>(value);  // row_shr:1
+    value += shifted<0x112>(value);
+    value += shifted<0x114>(value);
+    value += shifted<0x118>(value);
+    value += shifted<0x142, 0xa>(value);        // row_bcast:15, to the odd rows
+    return value + shifted<0x143, 0xc>(value);  // row_bcast:31, to the upper two
+  }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __builtin_amdgcn_ballot_w64(predicate) != 0; }
 
   TILEWAVE_DEVICE static float subtract(float a, float b) {
@@ -148,6 +170,11 @@ struct Lanes {
   }
 
  private:
+  /// What a DPP control brings to the rows of a mask; 0 elsewhere.
+  template <int control, int rows = 0xf>
+  TILEWAVE_DEVICE static int shifted(int value) {
+    return __builtin_amdgcn_update_dpp(0, value, control, rows, 0xf, false);
+  }
   /// The value of the lane that a DPP control names; 0 where there is none, in a form that fuses into its user.
   template <int control, class T>
   TILEWAVE_DEVICE static T dpp(T value) {

@@ -14,6 +14,12 @@ struct Sync {
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
   }
+  /// LDS serves a wave in order: only the compiler must keep to it.
+  TILEWAVE_DEVICE static void wave_barrier() {
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+  }
   /// CDNA has no clusters: each is one block.
   TILEWAVE_DEVICE static void cluster_arrive() {}
   TILEWAVE_DEVICE static void cluster_arrive_relaxed() {}

@@ -351,7 +351,6 @@ struct Groups<ArchId::sm90> {
     store_dealt(CollectiveKind::store_matrices_straight, row, words.data, count, where);
   }
 
-  static void wave_barrier(Where where = {}) { (void)detail::vote_any(false, where); }
   template <int n>
   static void take_registers(Where where = {}) {
     static_assert(n % 8 == 0 && n >= 24 && n <= 240);

@@ -36,6 +36,20 @@ TILEWAVE_HOST_UNTRACKED inline std::uint32_t exchange(std::uint32_t value, int s
   return posted[source];
 }
 
+/// What every lane of the wave has posted, for f(index, value).
+template <class F>
+TILEWAVE_HOST_UNTRACKED void each_posted(std::uint32_t value, const Collective& call, const F& f) {
+  Lane& self = *current_lane;
+  Wave& wave = *self.wave;
+  std::uint32_t* const posted = wave.posted[wave.parity];
+  posted[self.index] = value;
+  if (meet(self, call)) {
+    ++self.cluster->counters.shuffles;
+    complete(self);
+  }
+  for (int lane = 0; lane < wave.lanes; ++lane) f(lane, posted[lane]);
+}
+
 TILEWAVE_HOST_UNTRACKED inline bool vote_any(bool predicate, Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
@@ -123,6 +137,23 @@ struct Lanes {
   static T other_half(T value, Where where = {}) {
     const T other = exchanged(value, current_lane->index ^ m, {CollectiveKind::shuffle_xor, m, where});
     return m < 16 || (current_lane->index & m) != 0 ? other : T{};
+  }
+  /// A key of more bits than were said fails the launch: rooms look at no others.
+  template <int bits>
+  static Peers peers(std::uint32_t key, Where where = {}) {
+    if (key >> bits != 0) fail(*current_lane, "peers<%d> of %u at %s:%d", bits, key, where.base_name(), where.line);
+    Peers found{0, 0};
+    detail::each_posted(key, {CollectiveKind::shuffle, 0, where}, [&](int lane, std::uint32_t other) {
+      found.before += other == key && lane < current_lane->index;
+      found.count += other == key;
+    });
+    return found;
+  }
+  static int sum_up_to(int value, Where where = {}) {
+    std::uint32_t sum = 0;
+    detail::each_posted(static_cast<std::uint32_t>(value), {CollectiveKind::shuffle, 0, where},
+                        [&](int lane, std::uint32_t other) { sum += lane <= current_lane->index ? other : 0u; });
+    return static_cast<int>(sum);
   }
   /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
   /// making the wave meet (see Agreement).

@@ -7,6 +7,7 @@
 #if !TILEWAVE_ON_GPU_COMPILER
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/arch/host/lanes.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 
 namespace tilewave::host {
@@ -15,6 +16,7 @@ struct Sync {
   /// Waits for all lanes of the block. Lanes of one wave must call it from the same line: on hardware the wave arrives
   /// once, not once per branch.
   static void barrier(Where where = {}) { block_barrier(*current_lane, where); }
+  static void wave_barrier(Where where = {}) { (void)detail::vote_any(false, where); }
   /// The two halves of the same for all lanes of the cluster.
   static void cluster_arrive() { arrive_in_cluster(*current_lane); }
   static void cluster_arrive_relaxed() { cluster_arrive(); }

@@ -88,6 +88,19 @@ struct Lanes {
   TILEWAVE_DEVICE static T other_half(T value) {
     return shuffle_xor(value, m);
   }
+  template <int bits>
+  TILEWAVE_DEVICE static Peers peers(std::uint32_t key) {
+    const unsigned same = __match_any_sync(all_lanes, key);
+    return {__popc(same & ((1u << lane_id()) - 1u)), __popc(same)};
+  }
+  TILEWAVE_DEVICE static int sum_up_to(int value) {
+    TILEWAVE_UNROLL
+    for (int step = 1; step < 32; step *= 2) {
+      const int other = __shfl_up_sync(all_lanes, value, step);
+      value += lane_id() >= step ? other : 0;
+    }
+    return value;
+  }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
   TILEWAVE_DEVICE static float subtract(float a, float b) { return __fsub_rn(a, b); }

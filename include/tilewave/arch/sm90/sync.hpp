@@ -9,6 +9,7 @@ namespace tilewave::sm90 {
 
 struct Sync {
   TILEWAVE_DEVICE static void barrier() { __syncthreads(); }
+  TILEWAVE_DEVICE static void wave_barrier() { __syncwarp(); }
   /// Arrival releases and the wait acquires, by default.
   TILEWAVE_DEVICE static void cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
   TILEWAVE_DEVICE static void cluster_arrive_relaxed() {

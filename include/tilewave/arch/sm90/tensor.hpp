@@ -81,7 +81,6 @@ struct Tensor {
                  : "memory");
   }
 
-  TILEWAVE_DEVICE static void wave_barrier() { __syncwarp(); }
 
   template <int n>
   TILEWAVE_DEVICE static void take_registers() {

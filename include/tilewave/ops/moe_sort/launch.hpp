@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to queued kernels: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/moe_sort/kernel.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+inline Status check_sort_extents(const MoeSortProblem& p) {
+  if (p.tokens < 0) return {StatusCode::bad_extent, "tokens is negative"};
+  if (p.tokens >= 1 << sorted_token_bits) return {StatusCode::bad_extent, "2^24 tokens or more do not fit a sorted id"};
+  if (p.topk < 1 || p.topk > most_sorted_choices) return {StatusCode::bad_extent, "topk must be 1 to 16"};
+  if (p.experts < 1 || p.experts > most_sorted_experts) return {StatusCode::bad_extent, "experts must be 1 to 1024"};
+  if (p.unit < 1 || p.unit > most_sort_unit) return {StatusCode::bad_extent, "unit must be 1 to 256"};
+  if (p.capacity < moe_sort_capacity(p)) return {StatusCode::bad_extent, "capacity is less than moe_sort_capacity"};
+  if (p.capacity > 1 << 30) return {StatusCode::bad_extent, "capacity must be 2^30 or less"};
+  return {};
+}
+
+inline Status check_sort_pointers(const MoeSortProblem& p) {
+  if (p.topk_ids == nullptr && p.tokens > 0) return {StatusCode::null_pointer, "topk_ids are null"};
+  if (p.sorted_ids == nullptr && p.capacity > 0) return {StatusCode::null_pointer, "sorted_ids are null"};
+  if (p.sorted_expert_ids == nullptr && p.capacity > 0) {
+    return {StatusCode::null_pointer, "sorted_expert_ids are null"};
+  }
+  if (p.num_tokens_post_pad == nullptr) return {StatusCode::null_pointer, "num_tokens_post_pad is null"};
+  if ((p.sorted_weights == nullptr) != (p.topk_weights == nullptr) && p.tokens > 0) {
+    return {StatusCode::null_pointer, "topk_weights and sorted_weights go together"};
+  }
+  for (const void* words :
+       {static_cast<const void*>(p.topk_ids), static_cast<const void*>(p.topk_weights),
+        static_cast<const void*>(p.expert_mask), static_cast<const void*>(p.sorted_ids),
+        static_cast<const void*>(p.sorted_expert_ids), static_cast<const void*>(p.num_tokens_post_pad),
+        static_cast<const void*>(p.sorted_weights), static_cast<const void*>(p.group_offsets),
+        static_cast<const void*>(p.group_counts), static_cast<const void*>(p.rows)}) {
+    if (!element_aligned(words, DType::f32)) return {StatusCode::misaligned, "all tensors need 4-byte alignment"};
+  }
+  return {};
+}
+
+inline Status check_sort_regions(const MoeSortProblem& p, std::int64_t workspace_bytes) {
+  const auto choices = [&](const void* data, std::int64_t stride) {
+    return rows_region(data, DType::f32, p.tokens, p.topk, 1, {stride, 0});
+  };
+  const auto vector = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
+  const Region ids = choices(p.topk_ids, p.ids_stride), weights = choices(p.topk_weights, p.weights_stride);
+  const Region mask = vector(p.expert_mask, p.experts), rows = choices(p.rows, p.rows_stride);
+  for (const Status& status : {check_read(ids, "ids_stride is 0"), check_read(weights, "weights_stride is 0"),
+                               check_written(rows, "rows of rows overlap")}) {
+    if (!status.ok()) return status;
+  }
+  const Region written[] = {vector(p.sorted_ids, p.capacity),
+                            vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
+                            vector(p.num_tokens_post_pad, 2),
+                            vector(p.sorted_weights, p.capacity),
+                            vector(p.group_offsets, std::int64_t{p.experts} + 1),
+                            vector(p.group_counts, p.experts),
+                            rows,
+                            vector(p.workspace, workspace_bytes / 4)};
+  for (std::size_t i = 0; i < std::size(written); ++i) {
+    if (!clear_of(written[i], {ids, weights, mask})) return {StatusCode::bad_value, "an output overlaps an input"};
+    for (std::size_t j = 0; j < i; ++j)
+      if (overlap(written[i], written[j])) return {StatusCode::bad_value, "two outputs overlap"};
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// More blocks than this would read each other's counts for longer than they save.
+inline constexpr std::int32_t most_sort_blocks = 128;
+constexpr std::int32_t moe_sort_tiles(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+  return ceil_div(p.tokens * p.topk, policy.tile());
+}
+
+/// How many blocks share the choices, and how many each has.
+struct MoeSortShares {
+  std::int32_t blocks, block_choices;
+};
+constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+  const std::int32_t tiles = moe_sort_tiles(p, policy);
+  if (tiles <= policy.tiles_alone) return {1, max_of(tiles, 1) * policy.tile()};
+  const std::int32_t tiles_of_block = ceil_div(tiles, most_sort_blocks);
+  return {ceil_div(tiles, tiles_of_block), tiles_of_block * policy.tile()};
+}
+
+/// Bytes of workspace, 0 where one block does: by tokens, topk and experts alone, and never less for more of them.
+constexpr std::int64_t moe_sort_workspace_size(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+  const std::int32_t tiles = moe_sort_tiles(p, policy);
+  return tiles <= policy.tiles_alone ? 0 : std::int64_t{4} * min_of(tiles, most_sort_blocks) * p.experts;
+}
+
+/// Every rule a problem must satisfy; ids and masks live on the device and are not read. The workspace is looked at
+/// when an entry is launched.
+inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
+  if (Status s = detail::check_sort_extents(p); !s.ok()) return s;
+  if (Status s = detail::check_sort_pointers(p); !s.ok()) return s;
+  return detail::check_sort_regions(p, 0);
+}
+
+/// What the kernels take.
+inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+  const MoeSortShares shares = moe_sort_shares(p, policy);
+  return {.topk_ids = p.topk_ids,
+          .topk_weights = p.topk_weights,
+          .expert_mask = p.expert_mask,
+          .sorted_ids = p.sorted_ids,
+          .sorted_expert_ids = p.sorted_expert_ids,
+          .num_tokens_post_pad = p.num_tokens_post_pad,
+          .sorted_weights = p.sorted_weights,
+          .group_offsets = p.group_offsets,
+          .group_counts = p.group_counts,
+          .rows = p.rows,
+          .ids_stride = p.ids_stride,
+          .weights_stride = p.weights_stride,
+          .rows_stride = p.rows_stride,
+          .counts = static_cast<std::int32_t*>(p.workspace),
+          .topk = FastDiv::by(p.topk),
+          .unit = FastDiv::by(p.unit),
+          .tokens = p.tokens,
+          .choices = p.tokens * p.topk,
+          .experts = p.experts,
+          .capacity = p.capacity,
+          .units = ceil_div(p.capacity, p.unit),
+          .experts_of_lane = ceil_div(p.experts, policy.threads),
+          .blocks = shares.blocks,
+          .block_choices = shares.block_choices};
+}
+
+/// Queue one kernel, or two where there is a workspace, on the stream, also for no tokens: outputs say so. Nothing is
+/// allocated, synchronised or read from the device. Errors: those of moe_sort_check; no_matching_entry if the entry is
+/// of another spec; workspace_too_small; launch_failed with the runtime's reason.
+template <class B, MoeSortSpec S, MoeSortPolicy P>
+Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = moe_sort_check(p, B::facts); !s.ok()) return s;
+  const std::int64_t needed = moe_sort_workspace_size(p, P);
+  if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
+  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see moe_sort_workspace_size"};
+  if (needed > 0 && reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
+    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+  }
+  if (Status s = detail::check_sort_regions(p, needed); !s.ok()) return s;
+
+  const MoeSortArgs args = moe_sort_args(p, P);
+  const LaunchShape shape{args.blocks, P.threads};
+  if (needed == 0) return B::template launch<MoeSort<B, S, P>>(shape, args, stream);
+  const Status counted = B::template launch<MoeSortCount<B, S, P>>(shape, args, stream);
+  if (!counted.ok()) return counted;
+  return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads, 1, true}, args, stream);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// How tokens are sorted: may change the speed, never the answer.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/ops/moe_sort/spec.hpp"
+
+namespace tilewave {
+
+struct MoeSortPolicy {
+  int threads = 256;
+  int turns = 4;           // choices of a lane at a time
+  int tiles_alone = 2;     // up to so many tiles are sorted by one block in one launch
+  int waves_per_simd = 4;  // occupancy claimed: sets the register budget
+
+  friend constexpr bool operator==(const MoeSortPolicy&, const MoeSortPolicy&) = default;
+
+  constexpr int block_threads() const { return threads; }
+  /// Choices that a block sorts at a time.
+  constexpr int tile() const { return threads * turns; }
+};
+
+/// `t256.r4.a2`: threads, turns, tiles of one block alone.
+inline std::string name_of(const MoeSortPolicy& p) {
+  return "t" + std::to_string(p.threads) + ".r" + std::to_string(p.turns) + ".a" + std::to_string(p.tiles_alone);
+}
+
+struct MoeSortPolicies {
+  std::array<MoeSortPolicy, 1> list{};
+  int count = 1;
+  constexpr const MoeSortPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr std::size_t size() const { return count; }
+};
+
+/// The policies that entries are built for. Counts of 1024 experts leave room for two blocks on a CU of gfx942.
+constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
+  return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
+}
+
+}  // namespace tilewave

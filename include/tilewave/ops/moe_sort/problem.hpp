@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// One call of a sort of tokens by expert: raw pointers, extents, int64 element strides.
+#pragma once
+
+#include <cstdint>
+
+#include "tilewave/core/status.hpp"
+#include "tilewave/ops/moe_sort/spec.hpp"
+
+namespace tilewave {
+
+/// A choice is a token's slot. Choices are put in the order of their experts, within one in that of tokens, then of
+/// slots: the rows of a grouped product. The rows of each expert end at a multiple of `unit`; what is left are pads.
+/// Experts whose mask is 0, and ids outside [0, experts), are of another device: their choices get no row. The other
+/// experts are local, counted from 0 in order.
+///
+/// Every element of every output is written, up to the capacity: beyond the last expert's rows are pads, too. Outputs
+/// overlap nothing else.
+struct MoeSortProblem {
+  MoeSortSpec spec{};
+
+  // tensors on the device
+  const std::int32_t* topk_ids = nullptr;     // [tokens, topk]: experts
+  const float* topk_weights = nullptr;        // [tokens, topk], with sorted_weights
+  const std::int32_t* expert_mask = nullptr;  // optional [experts]
+  std::int32_t* sorted_ids = nullptr;         // [capacity]: slot << 24 | token; of a pad topk << 24 | tokens
+  std::int32_t* sorted_expert_ids = nullptr;  // [ceil(capacity / unit)]: the local expert of `unit` rows; -1: only pads
+  std::int32_t* num_tokens_post_pad = nullptr;  // [2]: rows of all experts with their pads, tokens
+  float* sorted_weights = nullptr;              // optional [capacity]; of a pad 0
+  std::int32_t* group_offsets = nullptr;  // optional [experts + 1]: first row of each local expert, then their end
+  std::int32_t* group_counts = nullptr;   // optional [experts]: choices of each local expert, then 0
+  std::int32_t* rows = nullptr;           // optional [tokens, topk]: the row of each choice; -1: none
+
+  std::int32_t tokens = 0;    // below 2^24
+  std::int32_t topk = 0;      // 1 to 16
+  std::int32_t experts = 0;   // 1 to 1024
+  std::int32_t unit = 1;      // 1 to 256
+  std::int32_t capacity = 0;  // moe_sort_capacity or more
+
+  std::int64_t ids_stride = 0, weights_stride = 0, rows_stride = 0;  // from a token to the next
+
+  void* workspace = nullptr;  // see moe_sort_workspace_size; 16-byte aligned
+  std::int64_t workspace_bytes = 0;
+};
+
+/// The most rows, pads included, that so many tokens can take.
+constexpr std::int64_t moe_sort_capacity(const MoeSortProblem& p) {
+  const std::int64_t choices = std::int64_t{p.tokens} * p.topk, experts = choices < p.experts ? choices : p.experts;
+  return (choices + experts * (p.unit - 1)) / p.unit * p.unit;
+}
+
+}  // namespace tilewave

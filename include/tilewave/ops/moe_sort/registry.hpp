@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include "tilewave/ops/moe_sort/launch.hpp"
+#include "tilewave/ops/moe_sort/policy.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// The specs every architecture serves.
+constexpr std::array<MoeSortSpec, 1> moe_sort_specs(ArchId) { return {}; }
+
+struct MoeSortRegistry {
+  using Spec = MoeSortSpec;
+  using Problem = MoeSortProblem;
+  using Policy = MoeSortPolicy;
+  static constexpr auto check = moe_sort_check;
+  static constexpr auto policies = moe_sort_policies;
+
+  static Status takes(const Policy&, const Problem&, const ArchFacts&) { return {}; }
+  static bool better(const Policy&, const Policy&, const Problem&, const ArchFacts&) { return false; }
+  template <class B, MoeSortSpec S, MoeSortPolicy P>
+  static constexpr auto launch() {
+    return &moe_sort_launch<B, S, P>;
+  }
+  template <class B, MoeSortSpec S, MoeSortPolicy P>
+  static constexpr int lds_bytes() {
+    return sizeof(typename MoeSort<B, S, P>::Shared);
+  }
+};
+
+using MoeSortEntry = OpEntry<MoeSortRegistry>;
+
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+template <class B, MoeSortSpec S>
+inline constexpr auto& moe_sort_entries = op_entries<MoeSortRegistry, B, S>;
+inline constexpr auto moe_sort_select = select_entry<MoeSortRegistry>;
+template <class B, MoeSortSpec S>
+inline constexpr auto moe_sort_plan = plan_entry<MoeSortRegistry, B, S>;
+
+}  // namespace tilewave
