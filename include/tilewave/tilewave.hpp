@@ -28,6 +28,7 @@
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 #include "tilewave/ops/rope/registry.hpp"
+#include "tilewave/ops/sampling/registry.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 #include "tilewave/ops/topk_gating/registry.hpp"
 #include "tilewave/ops/vec_add/registry.hpp"

@@ -345,11 +345,47 @@ struct CheckWidths {
   }
 };
 
+// --- counters ----------------------------------------------------------------------------------------------------------
+
+template <class B>
+struct CountersKernel {
+  using Room = B;
+  struct Args {
+    const std::uint32_t* in;  // [block_threads]
+    std::uint32_t* out;       // [3]
+  };
+  struct Shared {
+    std::uint32_t count[3];
+  };
+  static constexpr int block_threads = 4 * B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int lane = B::block_lane_id();
+    if (lane < 3) shared.count[lane] = 0xffffffffu;  // counts go round
+    B::barrier();
+    B::add_shared(&shared.count[lane % 7 % 3], B::load(args.in + lane));
+    B::barrier();
+    if (lane < 3) B::store(args.out + lane, shared.count[lane]);
+  }
+};
+
+struct CheckCounters {
+  template <class B>
+  void operator()() const {
+    std::vector<std::uint32_t> in(CountersKernel<B>::block_threads), wanted(3, 0xffffffffu);
+    for (std::uint32_t i = 0; i < in.size(); ++i) wanted[i % 7 % 3] += in[i] = 3 * i + 1;
+    CAPTURE(room_name<B>());
+    CHECK(run_kernel<CountersKernel<B>>(1, in, 3, std::uint32_t{77}) == wanted);
+  }
+};
+
 }  // namespace
 
 TEST_CASE("unit vectors prove the atom's maps") { AllRooms::each(CheckMma{}); }
 TEST_CASE("lanes exchange values inside their wave") { AllRooms::each(CheckExchange{}); }
 TEST_CASE("reduce is one butterfly, to the bit") { AllRooms::each(CheckReduce{}); }
 TEST_CASE("loads and stores move 1, 2, 4, 8 and 16 bytes") { AllRooms::each(CheckWidths{}); }
+
+TEST_CASE("lanes of several waves add to words in shared memory") { AllRooms::each(CheckCounters{}); }
 
 }  // namespace tilewave::test

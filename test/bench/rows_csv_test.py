@@ -219,10 +219,27 @@ seed""".split()
         return rows * columns * BYTES[row["x_dtype"]] + bias + 12 * rows * int(match["topk"]), rows * columns
 
 
+class Sampling:
+    step = [f"sampling/gfx950/bf16/c128256/r{rows}/t100/k0/p100/m0" for rows in ("1", "8of64")]
+    identity = ("kind arch x_dtype temperature_pct top_k top_p_pct min_p_pct columns rows config_rows seed").split()
+    name = re.compile(r"(?P<kind>sampling)/" + EXTENT + r"t(?P<temperature_pct>\d+)/k(?P<top_k>\d+)/"
+                      r"p(?P<top_p_pct>\d+)/m(?P<min_p_pct>\d+)/" + END)
+    rows = 24
+    small = "/c1024/|c32000/r1/"  # 2 rows
+    one = "/c1024/"
+    out = "f32"  # log probabilities
+
+    @staticmethod
+    def work(row, match):
+        elements = int(row["rows"]) * int(row["columns"])
+        return elements * BYTES[row["x_dtype"]] + 8 * int(row["rows"]), 4 * elements
+
+
 def op():
     return {"bench_activation": Activation, "bench_attention_combine": AttentionCombine, "bench_embedding": Embedding,
             "bench_kv_cache_write": KvCacheWrite, "bench_moe_reduce": MoeReduce, "bench_norm": Norm, "bench_quant": Quant,
-            "bench_rope": Rope, "bench_softmax": Softmax, "bench_topk_gating": TopkGating}[contract.tool()]
+            "bench_rope": Rope, "bench_sampling": Sampling,
+            "bench_softmax": Softmax, "bench_topk_gating": TopkGating}[contract.tool()]
 
 
 def identity():

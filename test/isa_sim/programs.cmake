@@ -86,7 +86,7 @@ function(simulate name)
     add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
   endforeach()
 endfunction()
-simulate(rows ops/norm/norm_test ops/quant/quant_test ops/softmax/softmax_test
+simulate(rows ops/norm/norm_test ops/quant/quant_test ops/sampling/sampling_test ops/softmax/softmax_test
          ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
 simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test isa_sim/head_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)

@@ -13,6 +13,7 @@
 #include "entries/moe_sort.hpp"
 #include "entries/norm.hpp"
 #include "entries/quant.hpp"
+#include "entries/sampling.hpp"
 #include "entries/softmax.hpp"
 #include "entries/topk_gating.hpp"
 
@@ -53,6 +54,11 @@ std::span<const QuantEntry* const> all_quant_entries() {
       pointers_to<QuantEntry>(quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
                               quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
                               quant_of<i8, DType::f32, ScaleMode::per_token>);
+  return entries;
+}
+std::span<const SamplingEntry* const> all_sampling_entries() {
+  static const auto entries = pointers_to<SamplingEntry>(sampling_entries<Room, SamplingSpec{DType::bf16}>,
+                                                         sampling_entries<Room, SamplingSpec{DType::f32}>);
   return entries;
 }
 std::span<const SoftmaxEntry* const> all_softmax_entries() {

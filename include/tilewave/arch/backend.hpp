@@ -73,6 +73,7 @@ struct GroupOperand {
 ///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
 ///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
+///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
 ///               exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
@@ -101,8 +102,8 @@ struct GroupOperand {
 ///               of them; sched_fence(): instructions do not move across it (no run-time effect)
 template <class B>
 concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, Chunk* shared, Chunk chunk, float x,
-                           std::uint32_t word, std::uint64_t key, Mailbox* box, typename B::KvOperand kv,
-                           typename B::RowsOperand rows, typename B::Accumulator acc) {
+                           std::uint32_t word, std::uint32_t* counter, std::uint64_t key, Mailbox* box,
+                           typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
   { B::facts.wave_lanes } -> std::convertible_to<int>;
   { B::atom.k } -> std::convertible_to<int>;
   { B::is_this_pass } -> std::convertible_to<bool>;
@@ -152,6 +153,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::mma_f16(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
   { B::launch_next() } -> std::same_as<void>;
   { B::wait_for_previous() } -> std::same_as<void>;
+  { B::add_shared(counter, word) } -> std::same_as<void>;
   { B::barrier() } -> std::same_as<void>;
   { B::wave_barrier() } -> std::same_as<void>;
   { B::cluster_arrive() } -> std::same_as<void>;

@@ -51,6 +51,9 @@ TILEWAVE_HOST_DEVICE constexpr float abs_of(float x) {
   return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu);
 }
 
+/// a b + c, rounded once in every room.
+TILEWAVE_HOST_DEVICE float fused(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
 

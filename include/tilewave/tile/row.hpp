@@ -157,9 +157,10 @@ struct Row {
     }
   }
   /// Between two passes over a row whose values in f32 would not fit the registers: they are widened again. Compilers
-  /// would keep them, and spill.
+  /// would keep them, and spill. Always: also what else follows from the values.
+  template <bool always = false>
   TILEWAVE_DEVICE void refresh() {
-    if constexpr (!keeps) {
+    if constexpr (always || !keeps) {
       TILEWAVE_UNROLL
       for (int c = 0; c < P.chunks; ++c) {
         if constexpr (sizeof(Piece) >= 4) {

@@ -116,6 +116,10 @@ struct Lanes {
   }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __builtin_amdgcn_ballot_w64(predicate) != 0; }
 
+  TILEWAVE_DEVICE static void add_shared(std::uint32_t* shared, std::uint32_t n) {
+    __hip_atomic_fetch_add(shared, n, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+  }
+
   TILEWAVE_DEVICE static float subtract(float a, float b) {
 #pragma clang fp contract(off)
     return a - b;

@@ -165,6 +165,8 @@ struct Lanes {
   static T settle(T value) {
     return value;
   }
+  /// The lanes of a block take turns on one thread.
+  static void add_shared(std::uint32_t* shared, std::uint32_t n) { *shared += n; }
   /// Whether the predicate holds in any lane of the wave.
   static bool any(bool predicate, Where where = {}) { return detail::vote_any(predicate, where); }
 

@@ -103,6 +103,8 @@ struct Lanes {
   }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
+  TILEWAVE_DEVICE static void add_shared(std::uint32_t* shared, std::uint32_t n) { atomicAdd(shared, n); }
+
   TILEWAVE_DEVICE static float subtract(float a, float b) { return __fsub_rn(a, b); }
   TILEWAVE_DEVICE static float exp2(float x) {
     float y;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include <cmath>
+
+#include "tilewave/ops/sampling/kernel.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+/// Where a parameter of every row lies on the device, if it does.
+template <class T>
+Region value_region(const RowValue<T>& v, std::int32_t rows) {
+  return Region(v.data, sizeof(T), v.shared ? 1 : rows, {});
+}
+template <class T>
+bool value_aligned(const RowValue<T>& v) {
+  return reinterpret_cast<std::uintptr_t>(v.data) % sizeof(T) == 0;
+}
+
+inline Status check_sampling_values(const SamplingProblem& p) {
+  const auto given = [](const auto& v) { return v.data == nullptr; };
+  if (given(p.temperature) && !(p.temperature.value >= 0 && std::isfinite(p.temperature.value))) {
+    return {StatusCode::bad_value, "temperature must be finite, and 0 (the largest logit) or positive"};
+  }
+  if (given(p.top_p) && !(p.top_p.value > 0 && p.top_p.value <= 1)) {
+    return {StatusCode::bad_value, "top_p must be positive and at most 1 (off)"};
+  }
+  if (given(p.min_p) && !(p.min_p.value >= 0 && p.min_p.value <= 1)) {
+    return {StatusCode::bad_value, "min_p must be 0 (off) to 1"};
+  }
+  if (given(p.top_k) && p.top_k.value < -1) {
+    return {StatusCode::bad_value, "top_k must be positive, or 0 or -1 (off)"};
+  }
+  if (!value_aligned(p.temperature)) return {StatusCode::misaligned, "temperatures need 4-byte alignment"};
+  if (!value_aligned(p.top_p)) return {StatusCode::misaligned, "values of top_p need 4-byte alignment"};
+  if (!value_aligned(p.min_p)) return {StatusCode::misaligned, "values of min_p need 4-byte alignment"};
+  if (!value_aligned(p.top_k)) return {StatusCode::misaligned, "values of top_k need 4-byte alignment"};
+  if (!value_aligned(p.seed)) return {StatusCode::misaligned, "seeds need 8-byte alignment"};
+  if (!value_aligned(p.offset)) return {StatusCode::misaligned, "offsets need 8-byte alignment"};
+  return {};
+}
+
+inline Status check_sampling_regions(const SamplingProblem& p) {
+  const Region x = rows_region(p.x, p.spec.x, p.rows, p.columns, 1, {p.row_stride, 0});
+  const Region tokens = vector_region(p.tokens, DType::f32, p.rows);
+  const Region logprobs = vector_region(p.logprobs, DType::f32, p.rows);
+  if (Status s = check_read(x, "row_stride is 0"); !s.ok()) return s;
+  for (const Region& written : {tokens, logprobs}) {
+    if (!clear_of(written,
+                  {x, value_region(p.temperature, p.rows), value_region(p.top_p, p.rows), value_region(p.min_p, p.rows),
+                   value_region(p.top_k, p.rows), value_region(p.seed, p.rows), value_region(p.offset, p.rows)})) {
+      return {StatusCode::bad_value, "tokens or logprobs overlap what is read"};
+    }
+  }
+  if (!clear_of(tokens, {logprobs})) return {StatusCode::bad_value, "tokens overlap logprobs"};
+  return {};
+}
+
+}  // namespace detail
+
+/// Every rule a problem must satisfy. What lies on the device is not read; SamplingProblem says what any value means.
+inline Status sampling_check(const SamplingProblem& p, const ArchFacts&) {
+  if (!is_row_type(p.spec.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16 or bf16"};
+  if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
+  if (p.columns > max_vocabulary) return {StatusCode::bad_extent, "columns must be at most 262144"};
+  if (p.rows > 0 && p.columns == 0) return {StatusCode::bad_extent, "there is no token to choose: columns is 0"};
+  if (Status status = detail::check_sampling_values(p); !status.ok()) return status;
+  if (p.raw_logprobs && p.logprobs == nullptr && p.rows > 0) {
+    return {StatusCode::bad_value, "raw_logprobs is set, but there is no place for logprobs"};
+  }
+  if (p.rows == 0) return {};  // nothing to read or write
+  if (p.x == nullptr) return {StatusCode::null_pointer, "x is null"};
+  if (p.tokens == nullptr) return {StatusCode::null_pointer, "tokens is null"};
+  if (!element_aligned(p.x, p.spec.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
+  if (!element_aligned(p.tokens, DType::f32)) return {StatusCode::misaligned, "tokens need 4-byte alignment"};
+  if (!element_aligned(p.logprobs, DType::f32)) return {StatusCode::misaligned, "logprobs need 4-byte alignment"};
+  return detail::check_sampling_regions(p);
+}
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool sampling_aligned(const SamplingProblem& p) {
+  return rows_aligned(p.x, {p.rows > 1 ? p.row_stride : 0, 0}, 1, p.spec.x);
+}
+
+/// What the kernels take.
+inline SamplingArgs sampling_args(const SamplingProblem& p) {
+  return {.x = p.x,
+          .tokens = p.tokens,
+          .logprobs = p.logprobs,
+          .temperature = p.temperature,
+          .top_p = p.top_p,
+          .min_p = p.min_p,
+          .top_k = p.top_k,
+          .seed = p.seed,
+          .offset = p.offset,
+          .row_stride = p.row_stride,
+          .rows = p.rows,
+          .columns = p.columns,
+          .raw_logprobs = p.raw_logprobs};
+}
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// sampling_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
+/// launch_failed with the runtime's reason.
+template <class B, SamplingSpec S, SamplingPolicy P>
+Status sampling_launch(const SamplingProblem& p, hipStream_t stream) {
+  if (Status s = check_row_launch(S, P, p, B::facts, sampling_check, sampling_aligned); !s.ok()) return s;
+  if (p.rows == 0) return {};
+  return B::template launch<Sampling<B, S, P>>(row_grid(P, p.rows), sampling_args(p), stream);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// How a sampling is computed: may change the speed, never the answer.
+#pragma once
+
+#include "tilewave/ops/sampling/spec.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+/// Each wave of a row has one stretch of it, in tiles of `chunks` accesses of a lane.
+using SamplingPolicy = RowPolicy;
+
+/// The policies that entries of a spec are built for: a row in one wave; on Hopper in a block or a cluster; rows read
+/// again for every pass; rows that are not aligned to 16 bytes. Clusters of 4 hold 131072 bf16 logits, those of 64 rows
+/// on all SMs of a Hopper; so that two such blocks fit an SM, a lane has 64 registers, half of them logits. A CU takes
+/// longer to weigh logits than to read them again from L2.
+constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
+  RowPolicies all;
+  const auto add = [&](const RowPolicy& p) { all.list[all.count++] = p; };
+  const bool hopper = arch == ArchId::sm90;
+  const int wave = facts_of(arch).wave_lanes;
+  add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});
+  if (hopper) {
+    for (const int blocks : {1, 4, 8}) add({.lanes = 512, .chunks = 8, .blocks = blocks, .waves_per_simd = 8});
+  }
+  const int lanes = hopper ? 512 : 1024, waves = hopper ? 8 : 4;
+  add({.lanes = lanes, .chunks = 4, .held = false, .waves_per_simd = waves});
+  add({.lanes = lanes, .chunks = 16, .vec = size_of(s.x), .held = false, .waves_per_simd = waves});
+  return all;
+}
+
+}  // namespace tilewave

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// Four words of every wave of a row, told to all its lanes, as often as wanted: between the waves of a block through
+// shared memory, between the blocks of a cluster by its mailboxes.
+#pragma once
+
+#include <type_traits>
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/tile/row_policy.hpp"
+
+namespace tilewave {
+
+template <class B, RowPolicy P>
+class RowExchange {
+  static_assert(P.rows == 1 && P.lanes % B::facts.wave_lanes == 0);
+
+ public:
+  static constexpr int block_waves = P.lanes / B::facts.wave_lanes, waves = P.blocks * block_waves;
+  using Words = Vec<std::uint32_t, 4>;
+
+  /// Two places that take turns: who has the words of one round has told so by those of the next.
+  struct Alone {
+    Vec<float, 4> told[2][waves];
+  };
+  struct Together : Alone {
+    Mailbox box[2];
+  };
+  struct Nothing {};
+  using Shared = std::conditional_t<waves == 1, Nothing, std::conditional_t<P.blocks == 1, Alone, Together>>;
+
+  TILEWAVE_DEVICE explicit RowExchange([[maybe_unused]] Shared& shared) : shared_(shared) {
+    if constexpr (P.blocks > 1) B::template open<2>(shared.box);
+  }
+  /// This lane's wave among those of the row.
+  TILEWAVE_DEVICE static int wave() {
+    if constexpr (waves == 1) {
+      return 0;
+    } else {
+      return (P.blocks > 1 ? B::cluster_rank() * block_waves : 0) + B::wave_id();
+    }
+  }
+
+  /// Words that are the same in all lanes of a wave. One barrier.
+  TILEWAVE_DEVICE void tell(const Words& words) {
+    if constexpr (waves == 1) {
+      own_ = words;
+    } else {
+      const int place = round_ & 1, lane = B::lane_id();
+      const auto told = __builtin_bit_cast(Vec<float, 4>, words);
+      if constexpr (P.blocks > 1) {
+        if (round_ == 0) B::cluster_wait();  // see open()
+        if (lane < P.blocks) B::post(shared_.box[place], &shared_.told[place][wave()], lane, told);
+        B::collect(shared_.box[place], 4 * waves, round_ >> 1);
+      } else {
+        if (lane == 0) shared_.told[place][wave()] = told;
+        B::barrier();
+      }
+      ++round_;
+    }
+  }
+  /// What wave w told last.
+  TILEWAVE_DEVICE Words of(int w) const {
+    if constexpr (waves == 1) {
+      return own_;
+    } else {
+      return __builtin_bit_cast(Words, shared_.told[(round_ - 1) & 1][w]);
+    }
+  }
+  /// Calls f(words) of every wave that this lane looks at, for sums over a wave of lanes to be over all waves.
+  template <class F>
+  TILEWAVE_DEVICE void each(const F& f) const {
+    for (int w = B::lane_id(); w < waves; w += B::facts.wave_lanes) f(of(w));
+  }
+
+ private:
+  Shared& shared_;
+  Words own_{};
+  int round_ = 0;
+};
+
+}  // namespace tilewave

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// Every entry against the reference in double, and against each other: the same tokens in every room.
+#include <functional>
+#include <map>
+
+#include "test/ops/sampling/sampled.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+
+/// A row of each kind, and all filters at a time.
+std::vector<RowSettings> of_all_kinds() {
+  return {{.temperature = 0},
+          {.seed = 2},
+          {.temperature = 0.7f, .top_k = 5, .seed = 3},
+          {.top_p = 0.6f, .seed = 4},
+          {.temperature = 1.5f, .min_p = 0.2f, .seed = 5},
+          {.temperature = 0.9f, .top_p = 0.8f, .min_p = 0.05f, .top_k = 40, .seed = 6, .offset = 7}};
+}
+
+bool takes(const SamplingEntry& e, const Sampled& s) {
+  return e.spec == s.problem.spec && policy_takes(e.policy, e.spec.x, s.problem.columns, sampling_aligned(s.problem));
+}
+
+/// What is wrong with what the entry makes of it.
+std::string faults(const SamplingEntry& e, Sampled& s) {
+  const std::string error = s.run(&e, facts_of(e.arch));
+  return error == "" ? s.wrong() : error;
+}
+
+/// Runs every entry that takes the shape, of other types than bf16 the small ones; all must be right, and alike.
+void check_all(const SamplingShape& shape, int most_blocks = 1) {
+  std::map<DType, std::vector<std::int32_t>> first;
+  for (const SamplingEntry* e : all_sampling_entries()) {
+    Sampled s(e->spec, shape);
+    if (!takes(*e, s) || e->policy.blocks > most_blocks) continue;
+    if (e->spec.x != DType::bf16 && e->policy.lanes > 512) continue;
+    INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ", " << shape.columns
+                          << " columns");
+    CHECK(faults(*e, s) == "");
+    const auto [known, unknown] = first.try_emplace(e->spec.x, s.tokens.host);
+    if (!unknown) CHECK(known->second == s.tokens.host);
+  }
+}
+
+TEST_CASE("every sampling entry draws the same tokens, which the filters leave, with their log probabilities") {
+  for (const std::int32_t columns : {1, 8, 997}) {
+    check_all({.rows = 6, .columns = columns, .settings = of_all_kinds()});
+  }
+  check_all({.rows = 6, .columns = 1024, .gap = 16, .settings = of_all_kinds(), .raw_logprobs = true}, 4);
+  check_all({.rows = 4, .columns = 77, .gap = 3, .logprobs = false});
+}
+
+TEST_CASE("sampling entries at the borders of their tiles") {
+  for (const SamplingEntry* e : all_sampling_entries()) {
+    if (e->spec.x == DType::f16) continue;
+    const int unit = e->policy.wide(e->spec.x) ? 16 / size_of(e->spec.x) : 1;
+    const auto tile = static_cast<std::int32_t>(e->policy.columns(e->spec.x));
+    if (tile > 40000) continue;  // clusters: below
+    for (const std::int32_t columns : {tile - unit, tile, tile + unit}) {
+      const SamplingShape shape{.rows = 1, .columns = columns, .settings = {of_all_kinds()[5]}};
+      Sampled s(e->spec, shape);
+      if (!takes(*e, s)) continue;
+      INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ", " << columns << " columns");
+      CHECK(faults(*e, s) == "");
+    }
+  }
+}
+
+TEST_CASE("sampling of whole vocabularies draws the same tokens in every room") {
+  for (const std::int32_t columns : {128256, 201088}) {
+    SamplingShape shape{.rows = 1, .columns = columns, .amplitude = 8};
+    shape.settings = {{.top_p = 0.5f, .top_k = 3000}};
+    std::vector<std::int32_t> first;
+    for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+      Sampled s({DType::bf16}, shape);
+      const SamplingEntry* entry = nullptr;
+      if (!sampling_select(s.problem, all_sampling_entries(), facts_of(arch), entry).ok()) continue;
+      INFO(name_of(arch) << "/" << name_of(entry->policy));
+      CHECK(faults(*entry, s) == "");
+      if (first.empty()) first = s.tokens.host;
+      CHECK(s.tokens.host == first);
+    }
+    CHECK_FALSE(first.empty());
+  }
+}
+
+TEST_CASE("sampling of equal, NaN and infinite logits") {
+  const std::vector<RowSettings> all = of_all_kinds(), kinds{all[0], all[2], all[5]};
+  const auto shape = [&](float (*value)(int, int)) {
+    return SamplingShape{.rows = 3, .columns = 256, .settings = kinds, .value = value};
+  };
+  check_all(shape([](int, int) { return 3.0f; }));
+  check_all(shape([](int r, int c) { return c == 5 || c == 9 + r ? 2.0f : 1.0f; }));  // greedy: 5
+  check_all(shape([](int, int) { return -inf; }));
+  check_all(shape([](int, int) { return nan; }));
+  check_all(shape([](int r, int c) {
+    return c % 3 == r % 3 ? nan : c % 5 == 1 ? -inf : 0.01f * static_cast<float>(c);
+  }));
+  check_all(shape([](int r, int c) { return c == 17 + r || c == 100 ? inf : c == 3 ? nan : 1.0f; }));
+  check_all(shape([](int, int c) { return c == 200 ? -1000.0f : -inf; }));
+}
+
+/// The tokens that a one-wave entry draws, from f32: without equals.
+std::vector<std::int32_t> drawn_tokens(const SamplingShape& shape, const std::function<void(Sampled&)>& change) {
+  const auto entries = all_sampling_entries();
+  const SamplingEntry& e = **std::find_if(entries.begin(), entries.end(),
+                                          [](const SamplingEntry* entry) { return entry->spec.x == DType::f32; });
+  Sampled s(e.spec, shape);
+  change(s);
+  CHECK(s.run(&e, facts_of(e.arch)) == "");
+  return s.tokens.host;
+}
+
+TEST_CASE("what a seed draws stays what it is") {
+  const SamplingShape shape{.rows = 12, .columns = 200, .settings = of_all_kinds()};
+  const std::vector<std::int32_t> tokens{2, 123, 48, 136, 31, 142, 35, 85, 2, 141, 19, 156};
+  CHECK(drawn_tokens(shape, [](Sampled&) {}) == tokens);
+}
+
+TEST_CASE("sampling parameters that are off change nothing, and a temperature next to 0 is greedy") {
+  const SamplingShape shape{.rows = 40, .columns = 200};
+  const auto plain = drawn_tokens(shape, [](Sampled&) {});
+  CHECK(plain == drawn_tokens(shape, [](Sampled& s) { s.problem.top_k.value = -1; }));
+  CHECK(plain == drawn_tokens(shape, [](Sampled& s) { s.problem.top_k.value = 200; }));
+  CHECK(plain == drawn_tokens(shape, [](Sampled& s) { s.problem.top_k.value = 1 << 30; }));
+  CHECK(plain != drawn_tokens(shape, [](Sampled& s) { s.problem.top_k.value = 3; }));
+  const auto first = drawn_tokens(shape, [](Sampled& s) { s.problem.temperature.value = 0; });
+  CHECK(plain != first);
+  CHECK(first == drawn_tokens(shape, [](Sampled& s) { s.problem.temperature.value = 1e-6f; }));
+  CHECK(first == drawn_tokens(shape, [](Sampled& s) { s.problem.top_p.value = 1e-20f; }));
+  DeviceArray<float> odd({nan, -1.0f, 2.0f, inf});  // each means something on the device, too
+  CHECK(first == drawn_tokens(shape, [&](Sampled& s) { s.problem.temperature = {0, odd.data(), true}; }));
+  CHECK(first == drawn_tokens(shape, [&](Sampled& s) { s.problem.temperature = {0, odd.data() + 1, true}; }));
+  CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.top_p = {0, odd.data(), true}; }));
+  CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.top_p = {0, odd.data() + 2, true}; }));
+  CHECK(first == drawn_tokens(shape, [&](Sampled& s) { s.problem.top_p = {0, odd.data() + 1, true}; }));
+  CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.min_p = {0, odd.data(), true}; }));
+  CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.min_p = {0, odd.data() + 1, true}; }));
+  CHECK(first == drawn_tokens(shape, [&](Sampled& s) { s.problem.min_p = {0, odd.data() + 2, true}; }));
+}
+
+TEST_CASE("seeds and offsets say what is drawn, where a row stands only without a seed of its own") {
+  constexpr auto same_row = [](int, int c) { return 0.02f * static_cast<float>(c % 50); };
+  const SamplingShape shape{.rows = 64, .columns = 200, .value = same_row};
+  const auto all = drawn_tokens(shape, [](Sampled&) {});
+  CHECK(all == drawn_tokens(shape, [](Sampled&) {}));
+  CHECK(std::count(all.begin(), all.end(), all[0]) < 10);  // rows draw their own
+  CHECK(all != drawn_tokens(shape, [](Sampled& s) { s.problem.seed.value = 2; }));
+  CHECK(all != drawn_tokens(shape, [](Sampled& s) { s.problem.seed.value += std::uint64_t{1} << 32; }));
+  CHECK(all != drawn_tokens(shape, [](Sampled& s) { s.problem.offset.value = 1; }));
+  CHECK(all != drawn_tokens(shape, [](Sampled& s) { s.problem.offset.value = std::uint64_t{1} << 32; }));
+
+  DeviceArray<std::uint64_t> seeds(std::vector<std::uint64_t>(64, 11));
+  const auto of_request = drawn_tokens(shape, [&](Sampled& s) { s.problem.seed.data = seeds.data(); });
+  CHECK(std::count(of_request.begin(), of_request.end(), of_request[0]) == 64);
+
+  // A captured graph launches the same arguments again: what it draws is in memory.
+  DeviceArray<std::uint64_t> offset({0});
+  const auto from_memory = [&](Sampled& s) { s.problem.offset = {0, offset.data(), true}; };
+  CHECK(all == drawn_tokens(shape, from_memory));
+  offset.host[0] = 1;
+  offset.upload();
+  CHECK(drawn_tokens(shape, from_memory) == drawn_tokens(shape, [](Sampled& s) { s.problem.offset.value = 1; }));
+}
+
+}  // namespace
+}  // namespace tilewave::test
