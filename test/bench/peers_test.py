@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What of bench/peers needs no PyTorch. Usage: peers_test.py BENCH/PEERS BENCH_PA BENCH_GEMM
-BENCH_NORM|BENCH_SOFTMAX..."""
+BENCH_NORM|BENCH_ROPE|BENCH_SOFTMAX..."""
 import csv
 import math
 import os
@@ -11,11 +11,14 @@ import tempfile
 import unittest
 
 peers, bench_pa, bench_gemm, benches = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
+heads = [bench for bench in benches if os.path.basename(bench) in ("bench_rope", "bench_kv_cache_write")]
+benches = [bench for bench in benches if bench not in heads]
 sys.path.insert(0, peers)
 import attention_configs  # noqa: E402
 import common  # noqa: E402
 import configs  # noqa: E402
 import gemm_configs  # noqa: E402
+import head_configs  # noqa: E402
 
 HEADER = "name,columns,kind,us,us_hot,us_min,gbps,err"
 OURS = [HEADER,
@@ -36,6 +39,7 @@ ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
                    f"peer_decode/sm90/{DECODE}/flash,x,12.0,9,11,0", f"peer_decode/sm90/{DECODE}/cudnn,x,4.0,3,3,1"]
 
 
+HEADS = ["name,us", "halves/sm90/bf16/c5120/r1/hq32/hk8/d128/rot128/f32/full0/l8.r32.c2.v16,1.0"]
 GEMM = ["name,us", "gemm/sm90/bf16/bf16/m16/n4096/k4096/t16x64x128,1.0"]
 
 
@@ -171,6 +175,28 @@ class Peers(unittest.TestCase):
             with self.assertRaises(ValueError):
                 gemm_configs.config_of(name)
 
+    def test_every_row_of_heads_is_a_config(self):
+        reasons = set()
+        for bench in heads:
+            listed = subprocess.run([bench, "--benchmark_list_tests", "--benchmark_format=csv", "--arch=sm90"],
+                                    capture_output=True, text=True, check=True, timeout=120).stdout
+            for ours in csv.DictReader(listed.splitlines()):
+                key = common.key_of(ours["name"])
+                config = head_configs.config_of(key)
+                reasons.add(config.left_out)
+                row = dict(zip(head_configs.COLUMNS, head_configs.row_of(key, config, "sm90", "x", [1.0], [1.0])))
+                self.assertEqual(common.key_of(row["name"]), key)
+                for column in set(ours) & set(head_configs.COLUMNS) - {"name", "rows", "kind"}:
+                    self.assertEqual(str(row[column]), ours[column], (key, column))
+                self.assertEqual(config.rotary, int(ours.get("rotary", config.head_size)))
+                self.assertEqual(config.norm, ours.get("norm") == "1")
+                self.assertEqual(config.pairs, "" if ours["kind"] == "cache" else ours.get("pairs", ours["kind"]))
+        self.assertEqual(reasons, {"", "full tables", "caches or q of fp8", "dim-major caches"})
+        moved = head_configs.config_of("halves/bf16/c5120/r16/hq32/hk8/d128/rot128/f32/full0").bytes_ideal()
+        self.assertEqual(moved, 16 * (2 * 5120 * 2 + 512 + 4))
+        with self.assertRaises(ValueError):
+            head_configs.config_of("halves/bf16/c5120/r16")
+
     def test_every_row_of_the_benchmarks_is_a_config(self):
         for bench in benches:
             names = common.names_from(bench, None)
@@ -261,7 +287,7 @@ class Peers(unittest.TestCase):
 
     def test_scripts_refuse(self):
         for script, lines, other in (("torch_peers.py", OURS, "softmax"), ("torch_attention.py", ATTENTION, "pa_decode"),
-                                     ("torch_gemm.py", GEMM, "gemm")):
+                                     ("torch_gemm.py", GEMM, "gemm"), ("torch_heads.py", HEADS, "halves")):
             ours = self.file("ours.csv", lines)
             for word, arguments in (("names", ()), ("nothing.csv", ("nothing.csv",)), ("--peers", (ours, "--peers=jax")),
                                     ("--max-seconds", (ours, "--max-seconds=nan")), ("--filter", (ours, "--filter=(")),
@@ -278,7 +304,8 @@ class Peers(unittest.TestCase):
     def test_scripts_without_torch_or_gpu(self):
         self.file("none/torch.py", ["raise ImportError('there is no torch')"])
         self.file("cpu/torch.py", ["class cuda:", "    is_available = staticmethod(lambda: False)"])
-        for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION), ("torch_gemm.py", GEMM)):
+        for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION), ("torch_gemm.py", GEMM),
+                              ("torch_heads.py", HEADS)):
             ours = self.file("ours.csv", lines)
             self.refuses("needs PyTorch: there is no torch", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "none"))
             self.refuses("needs a GPU", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "cpu"))

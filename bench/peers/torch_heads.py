@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times PyTorch on the configs of bench_rope and bench_kv_cache_write, in the same way; CSV on stdout.
+
+  torch_heads.py build/sm90/bench/bench_rope build/sm90/bench/bench_kv_cache_write >peers.csv
+  torch_heads.py --graph --filter '/r4096/' ours.csv"""
+import csv
+import sys
+
+import common
+import head_configs
+
+TOOL = "torch_heads"
+PEERS = {"compile": "torch.compile", "eager": "torch.eager"}
+
+
+def call_of(torch, c):
+    """A function and its arguments, as a user of PyTorch would write it; arithmetic in f32."""
+    dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+    dtype, half = dtypes[c.x], c.rotary // 2
+
+    def uniform(kind, *shape):
+        return (2 * torch.rand(shape, device="cuda") - 1).to(kind)
+
+    qkv = uniform(dtype, c.tokens, c.q_heads + 2 * c.kv_heads, c.head_size)
+    weight = uniform(dtype, c.head_size) if c.norm else None
+    cos, sin = (uniform(dtypes[c.table], head_configs.TABLE_ROWS, half) for _ in range(2))
+    positions = torch.randperm(head_configs.TABLE_ROWS, device="cuda")[:c.tokens]
+    slots = torch.randperm(max(c.tokens, 64), device="cuda")[:c.tokens]
+    caches = [torch.zeros(max(c.tokens, 64), c.kv_heads, c.head_size, dtype=dtype, device="cuda") for _ in range(2)]
+
+    def turned(x, cos, sin):
+        """Heads [tokens, heads, head_size] by angles [tokens, 1, rotary / 2]."""
+        values, rest = x[..., :c.rotary].float(), x[..., c.rotary:]
+        halves = c.pairs == "halves"
+        a, b = (values[..., :half], values[..., half:]) if halves else (values[..., 0::2], values[..., 1::2])
+        both = (a * cos - b * sin, b * cos + a * sin)
+        out = torch.cat(both, -1) if halves else torch.stack(both, -1).flatten(-2)
+        return torch.cat((out.to(dtype), rest), -1)
+
+    def run(qkv, weight, cos, sin, positions, slots, k_cache, v_cache):
+        heads, v = qkv[:, :c.q_heads + c.kv_heads], qkv[:, c.q_heads + c.kv_heads:]
+        if weight is not None:
+            heads = torch.nn.functional.rms_norm(heads.float(), (c.head_size,), weight.float(), 1e-6).to(dtype)
+        if c.pairs:
+            heads = turned(heads, cos[positions][:, None].float(), sin[positions][:, None].float())
+        if not c.cached:
+            return heads
+        k_cache.index_copy_(0, slots, heads[:, c.q_heads:])
+        v_cache.index_copy_(0, slots, v)
+        return heads[:, :c.q_heads]
+
+    return run, (qkv, weight, cos, sin, positions, slots, *caches)
+
+
+def main(arguments):
+    options = common.parse(TOOL, __doc__, arguments, PEERS, "compile")
+    found = common.chosen(TOOL, options, head_configs.config_of)
+    for key in [key for key, config in found.items() if config.left_out]:
+        print(f"{TOOL}: {key}: left out: {found.pop(key).left_out}", file=sys.stderr)
+    if not found:
+        common.fail(TOOL, "no config is left to time")
+    torch = common.import_torch(TOOL)
+    arch, sampler = common.arch_of(torch), common.Sampler(torch, options.max_seconds)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(head_configs.COLUMNS)
+    failed = False
+    with torch.no_grad():
+        for key, config in found.items():
+            for peer in options.peers:
+                torch.compiler.reset()
+                try:
+                    function, inputs = call_of(torch, config)
+                    run = torch.compile(function, dynamic=False) if peer == "compile" else function
+                    call = common.graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
+                    cold, hot = sampler.measure(call)
+                except RuntimeError as error:
+                    print(f"{TOOL}: {key}: {PEERS[peer]}: {str(error).splitlines()[0]}", file=sys.stderr)
+                    failed = True
+                    continue
+                name = PEERS[peer] + (".graph" if options.graph else "")
+                out.writerow(head_configs.row_of(key, config, arch, name, cold, hot))
+                sys.stdout.flush()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
