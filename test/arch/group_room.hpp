@@ -13,6 +13,7 @@ namespace tilewave::test {
 inline constexpr int group_lanes = 128, rows = 64;  // of a group, of its products
 
 inline std::uint32_t code_of(DType type, float value) {
+  if (type == DType::i8) return static_cast<std::uint8_t>(static_cast<std::int8_t>(value));
   return type == DType::bf16 ? f32_to_bf16(value) : type == DType::f16 ? f32_to_f16(value) : f32_to_fp8(type, value);
 }
 

@@ -32,9 +32,9 @@ struct MultiplyKernel {
 
   template <int columns>
   TILEWAVE_DEVICE static float* run_width(const Place<B>& me, const Shared& shared, float* out) {
-    Vec<float, columns / 2> acc;
+    Vec<ProductSum<type>, columns / 2> acc;
     TILEWAVE_UNROLL
-    for (int i = 0; i < columns / 2; ++i) acc[i] = 1e30f;
+    for (int i = 0; i < columns / 2; ++i) acc[i] = static_cast<ProductSum<type>>(1e9f);
     B::group_mma_hold(acc);
     B::group_mma_begin();
     for (int piece = 0; piece < 4; ++piece) {
@@ -43,14 +43,14 @@ struct MultiplyKernel {
     B::group_mma_end();
     B::template group_mma_wait<0>();
     TILEWAVE_UNROLL
-    for (int i = 0; i < columns / 2; ++i) B::store(out + me.column(i) * rows + me.row(i), acc[i]);
+    for (int i = 0; i < columns / 2; ++i) B::store(out + me.column(i) * rows + me.row(i), float(acc[i]));
     B::group_mma_hold(acc);
     B::group_mma_begin();
     B::template group_multiply<type, columns>({shared.a, a_row, 3}, {shared.b, b_row, 3}, acc, true);
     B::group_mma_end();
     B::template group_mma_wait<0>();
     TILEWAVE_UNROLL
-    for (int i = 0; i < columns / 2; ++i) B::store(out + (columns + me.column(i)) * rows + me.row(i), acc[i]);
+    for (int i = 0; i < columns / 2; ++i) B::store(out + (columns + me.column(i)) * rows + me.row(i), float(acc[i]));
     return out + 2 * columns * rows;
   }
 
@@ -77,6 +77,7 @@ struct CheckProducts {
       check<MultiplyKernel<B, DType::bf16, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
       check<MultiplyKernel<B, DType::f16, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
       check<MultiplyKernel<B, B::facts.fp8, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::i8, 16, 64, 128, 256>>();
     }
   }
   template <class K>
@@ -104,6 +105,78 @@ struct CheckProducts {
     launch_kernel<K>(blocks, 1, {chunks(a_in), chunks(b_in), out.data()});
     CAPTURE(std::string(name_of(K::type)));
     CHECK((out.values() == expected));
+  }
+};
+
+// --- turned operands -------------------------------------------------------------------------------------------------
+
+/// As above, of bf16, with the rows of one operand or of both side by side; b begins in the second of its boxes.
+template <class B, bool a_turned, bool b_turned>
+struct TurnedKernel {
+  using Room = B;
+  static constexpr int k = 64, b_row = 64, columns = 128, block_threads = group_lanes, waves_per_simd = 1;
+  struct Args {
+    const std::uint16_t *a, *b;  // [64, k], [b_row + columns, k]
+    float* out;                  // [columns, 64]
+  };
+  struct Shared {
+    alignas(1024) std::uint16_t a[rows * k];
+    alignas(1024) std::uint16_t b[(b_row + columns) * k];
+  };
+
+  template <bool turned>
+  TILEWAVE_DEVICE static int place(int row, int i) {
+    if (!turned) return row * k + 8 * (i / 8 ^ row % 8) + i % 8;
+    return (row / 64 * k + i) * 64 + 8 * (row % 64 / 8 ^ i % 8) + row % 8;
+  }
+  template <bool turned>
+  TILEWAVE_DEVICE static auto operand(const std::uint16_t* at, int row, int piece) {
+    if constexpr (turned) {
+      return TurnedOperand{at, k, row, piece};
+    } else {
+      return SwizzledOperand{at, row, piece};
+    }
+  }
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const Place<B> me;
+    for (int i = me.id; i < rows * k; i += group_lanes) shared.a[place<a_turned>(i / k, i % k)] = B::load(args.a + i);
+    for (int i = me.id; i < (b_row + columns) * k; i += group_lanes)
+      shared.b[place<b_turned>(i / k, i % k)] = B::load(args.b + i);
+    B::shared_written();
+    B::group_barrier();
+    Vec<float, columns / 2> acc{};
+    B::group_mma_hold(acc);
+    B::group_mma_begin();
+    for (int piece = 0; piece < 4; ++piece) {
+      B::template group_multiply<DType::bf16, columns>(operand<a_turned>(shared.a, 0, piece),
+                                                       operand<b_turned>(shared.b, b_row, piece), acc, true);
+    }
+    B::group_mma_end();
+    B::template group_mma_wait<0>();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < columns / 2; ++i) B::store(args.out + me.column(i) * rows + me.row(i), acc[i]);
+  }
+};
+
+struct CheckTurned {
+  template <class B>
+  void operator()() const {
+    if constexpr (TensorBackend<B>) {
+      check<TurnedKernel<B, false, true>>();
+      check<TurnedKernel<B, true, false>>();
+      check<TurnedKernel<B, true, true>>();
+    }
+  }
+  template <class K>
+  static void check() {
+    const Matrix a = random_integers(rows * K::k, 4, 1), b = random_integers((K::b_row + K::columns) * K::k, 4, 2);
+    std::vector<std::uint16_t> a_codes, b_codes;
+    for (const float v : a) a_codes.push_back(f32_to_bf16(v));
+    for (const float v : b) b_codes.push_back(f32_to_bf16(v));
+    const Device<std::uint16_t> a_in(a_codes), b_in(b_codes);
+    Device<float> out(Matrix(K::columns * rows, -1.0f));
+    launch_kernel<K>(1, 1, {a_in.data(), b_in.data(), out.data()});
+    CHECK((out.values() == product(Matrix(b.begin() + K::b_row * K::k, b.end()), a, K::k)));
   }
 };
 
@@ -189,6 +262,7 @@ struct CheckRegisters {
 }  // namespace
 
 TEST_CASE("a group multiplies swizzled operands of all widths and types") { AllRooms::each(CheckProducts{}); }
+TEST_CASE("a group multiplies operands whose rows lie side by side") { AllRooms::each(CheckTurned{}); }
 TEST_CASE("store_matrices_straight stores four matrices row by row") { AllRooms::each(CheckStraight{}); }
 TEST_CASE("groups hand registers on") { AllRooms::each(CheckRegisters{}); }
 
