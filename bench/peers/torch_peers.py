@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times PyTorch on the configs of bench_norm, bench_softmax and bench_quant, in the same way; CSV on stdout.
+"""Times PyTorch on the configs of bench_norm, bench_softmax, bench_quant and bench_topk_gating, in the same way; CSV on stdout.
 
   torch_peers.py build/sm90/bench/bench_norm build/sm90/bench/bench_softmax >peers.csv
   torch_peers.py --graph --filter '/r(128|32)/' ours.csv"""
@@ -47,6 +47,8 @@ class Ops:
             return "columns that are not whole groups"
         if c.op == "dequant":
             return self.dequantise_call(c)
+        if c.gating:
+            return self.gating_call(c)
         x = self.uniform(c.x, c.rows, c.columns)
         if c.op in ("softmax", "log_softmax"):
             function = getattr(torch, c.op)
@@ -72,6 +74,31 @@ class Ops:
             return out if residual is None else (out, total)
 
         return norm, (x, weight, bias, residual, scale)
+
+    def gating_call(self, c):
+        torch = self.torch
+        topk, groups, kept = (c.of_gating(column) for column in ("topk", "groups", "kept_groups"))
+        logits = self.uniform(c.x, c.rows, c.columns)
+        bias = torch.rand(c.columns, device="cuda") if c.of_gating("bias") else None
+        best = 2 if c.of_gating("group_score") == "two_best" else 1  # experts that a group counts
+
+        def gate(logits, bias):
+            logits = logits.float()
+            score = logits.sigmoid() if c.of_gating("score") == "sigmoid" else logits.softmax(-1)
+            choice = score if bias is None else score + bias
+            if groups > 1:
+                of_groups = choice.view(c.rows, groups, -1)
+                chosen = of_groups.topk(best, -1).values.sum(-1).topk(kept, -1).indices
+                outside = torch.ones(c.rows, groups, dtype=torch.bool, device="cuda").scatter(1, chosen, False)
+                choice = of_groups.masked_fill(outside.unsqueeze(-1), -torch.inf).view(c.rows, -1)
+            indices = choice.topk(topk, -1).indices
+            weights = score.gather(1, indices)
+            if c.of_gating("renormalise"):
+                weights = weights / weights.sum(-1, keepdim=True).clamp(min=1e-20)
+            slots, tokens = (torch.arange(n, dtype=torch.int32, device="cuda") for n in (topk, c.rows))
+            return weights, indices.int(), slots * c.rows + tokens.unsqueeze(1)
+
+        return gate, (logits, bias)
 
     def dequantise_call(self, c):
         torch = self.torch

@@ -216,8 +216,8 @@ class Peers(unittest.TestCase):
                 row = dict(zip(configs.COLUMNS, configs.row_of(key, configs.config_of(key), "sm90", "x", [1.0], [1.0])))
                 for column in (set(ours) & set(configs.COLUMNS)) - {"name", "rows"}:  # emulated, ours launches fewer
                     self.assertEqual(str(row[column]), ours[column], (key, column))
-                self.assertEqual({column for column in configs.COLUMNS[4:14] if row[column] == ""},
-                                 set(configs.COLUMNS[4:14]) - set(ours))
+                self.assertEqual({column for column in configs.COLUMNS[4:21] if row[column] == ""},
+                                 set(configs.COLUMNS[4:21]) - set(ours))
 
     def test_names_of_a_csv_and_of_a_list(self):
         names = common.names_from(self.file("ours.csv", OURS), None)
