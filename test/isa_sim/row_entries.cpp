@@ -8,29 +8,18 @@
 // clang-format on
 #include BACKEND_OF(ROOM)
 
-#include <vector>
-
 #include "entries/moe_sort.hpp"
 #include "entries/norm.hpp"
 #include "entries/quant.hpp"
 #include "entries/sampling.hpp"
 #include "entries/softmax.hpp"
 #include "entries/topk_gating.hpp"
+#include "test/isa_sim/pointers_to.hpp"
 
 namespace tilewave {
 namespace {
 
 using Room = ROOM::Backend;
-
-template <class Entry, class... Lists>
-std::vector<const Entry*> pointers_to(const Lists&... lists) {
-  std::vector<const Entry*> all;
-  const auto add = [&](const auto& list) {
-    for (const Entry& entry : list) all.push_back(&entry);
-  };
-  (add(lists), ...);
-  return all;
-}
 
 template <NormKind kind, DType x, DType weight, DType out, ScaleMode scale>
 constexpr auto& norm_of = norm_entries<Room, NormSpec{kind, x, weight, out, scale}>;

@@ -25,6 +25,8 @@ struct Shape {
   float (*value)(int row, int column) = nullptr;  // of x, ups included, instead of random ones
 };
 
+constexpr int up_gap = 16;  // elements more between two rows of ups than of gates
+
 /// The code for a quotient, by the formats' definitions.
 double code_value(DType type, double quotient) {
   if (type == DType::i8) return std::isnan(quotient) ? 0 : std::trunc(std::clamp(quotient, -127.0, 127.0));
@@ -42,7 +44,7 @@ class Call {
         width_(spec.gated() && !own_ ? 2 * s.columns : s.columns),
         groups_((s.columns + scale_group - 1) / scale_group),
         x_(spec.x, s.rows, width_, s.inner_rows, strides(width_)),
-        up_(spec.x, s.rows, s.columns, s.inner_rows, strides(s.columns)),
+        up_(spec.x, s.rows, s.columns, s.inner_rows, strides(s.columns + up_gap)),
         out_(spec.out, s.rows, s.columns, s.inner_rows, strides(s.columns)),
         scale_(DType::f32, scale_rows(), scale_columns(), 1, {groups_ + 3, 0}) {
     const auto value = [&](char name, int r, int c) { return s.value ? s.value(r, c) : 2.5f * drawn(name, r, c); };
@@ -100,8 +102,10 @@ class Call {
     p.columns = s_.columns;
     p.inner_rows = s_.inner_rows;
     p.x_strides = strides(width_);
-    p.up_strides = strides(s_.columns);
-    p.out_strides = s_.out == Place::on_gates ? p.x_strides : p.up_strides;
+    p.up_strides = strides(s_.columns + up_gap);
+    p.out_strides = s_.out == Place::on_gates ? p.x_strides
+                    : s_.out == Place::on_ups ? p.up_strides
+                                              : strides(s_.columns);
     p.scale_stride = groups_ + 3;
     return p;
   }
@@ -229,11 +233,11 @@ TEST_CASE("activations of tails, clamps, what overflows, infinities and NaN") {
       [](int r, int c) { return static_cast<float>(c % 31 - 15) + 0.25f * static_cast<float>(r); },
   };
   each_activation_entry([&](const ActivationEntry& e) {
-    for (const auto value : values)
+    for (std::size_t i = 0; i < std::size(values); ++i)
       for (const float given : {0.03f, 2.0f}) {
         if (given == 2.0f && e.spec.scale != ScaleMode::per_tensor) continue;
-        const std::string error = run(e, {.given = given, .value = value});
-        if (error != "") return "values " + std::to_string(&value - values) + ": " + error;
+        const std::string error = run(e, {.given = given, .value = values[i]});
+        if (error != "") return "values " + std::to_string(i) + ": " + error;
       }
     return std::string();
   });

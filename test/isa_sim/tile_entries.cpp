@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// The entries of operations on tiles that their tests run as machine code in the simulator: a few specs of each that cover
+// types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942 or gfx950.
+
+#define STRING_OF(x) #x
+// clang-format off
+#define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
+// clang-format on
+#include BACKEND_OF(ROOM)
+
+#include "entries/activation.hpp"
+#include "entries/embedding.hpp"
+#include "entries/moe_reduce.hpp"
+#include "test/isa_sim/pointers_to.hpp"
+
+namespace tilewave {
+namespace {
+
+using Room = ROOM::Backend;
+
+template <ActivationKind kind, Gating gating, DType x, DType out, ScaleMode scale = ScaleMode::none>
+constexpr auto& activation_of = activation_entries<Room, ActivationSpec{kind, gating, x, out, scale}>;
+
+}  // namespace
+
+std::span<const ActivationEntry* const> all_activation_entries() {
+  using enum ActivationKind;
+  constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, fp8 = Room::facts.fp8;
+  static const auto entries = pointers_to<ActivationEntry>(
+      activation_of<silu, Gating::halves, bf16, fp8, ScaleMode::per_token>,
+      activation_of<swigluoai, Gating::interleaved, bf16, bf16>, activation_of<gelu, Gating::halves, f32, f32>,
+      activation_of<relu, Gating::plain, f16, DType::i8, ScaleMode::per_tensor>);
+  return entries;
+}
+std::span<const EmbeddingEntry* const> all_embedding_entries() {
+  static const auto entries = pointers_to<EmbeddingEntry>(embedding_entries<Room, EmbeddingSpec{DType::bf16}>);
+  return entries;
+}
+std::span<const MoeReduceEntry* const> all_moe_reduce_entries() {
+  static const auto entries = pointers_to<MoeReduceEntry>(moe_reduce_entries<Room, MoeReduceSpec{DType::bf16}>,
+                                                          moe_reduce_entries<Room, MoeReduceSpec{DType::f16}>);
+  return entries;
+}
+
+}  // namespace tilewave
