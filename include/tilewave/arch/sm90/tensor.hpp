@@ -81,7 +81,6 @@ struct Tensor {
                  : "memory");
   }
 
-
   template <int n>
   TILEWAVE_DEVICE static void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
