@@ -41,7 +41,7 @@ struct CeilingCase {
                                             {"vec_add", "kind", "vec_add"}};
   static constexpr std::string_view name_types[] = {"x_dtype"}, name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_bytes", "buffer_bytes"); }
-  void settle() { bytes = emulated_device ? std::min(config_bytes, std::int64_t{4} << 20) : config_bytes; }
+  void settle() { bytes = cuts_configs() ? std::min(config_bytes, std::int64_t{4} << 20) : config_bytes; }
   /// Whole tiles of every policy, whole rows of a vector addition.
   std::string fault() const {
     const bool adds = kind == CeilingKind::vec_add;
@@ -154,13 +154,13 @@ class CeilingRunner {
     const DeviceBuffer from(reads ? static_cast<std::size_t>(c.bytes) : 0), verdict(sizeof(TrafficVerdict));
     const TwinBuffer to(writes ? static_cast<std::size_t>(c.bytes) : 0);
     if (reads) {
-      fill_random(c.arch, from.data(), c.bytes, seed, {});
+      if (fills(from.bytes())) fill_random(c.arch, from.data(), c.bytes, seed, {});
       check_hip(hipDeviceSynchronize(), "filling a buffer");
       // What a copy or a write leaves is damaged later; what reading finds, here.
       if (options_.inject_error && !writes) check_hip(hipMemset(from.data(), 0, sizeof(Chunk)), "damaging a buffer");
     }
     verdict.fill(0);
-    if (writes) check_hip(hipMemset(to.device(), 0xff, to.bytes()), "filling a buffer");
+    if (writes && fills(to.bytes())) check_hip(hipMemset(to.device(), 0xff, to.bytes()), "filling a buffer");
     const TrafficProblem problem{.from = from.data(),
                                  .to = to.device(),
                                  .verdict = static_cast<TrafficVerdict*>(verdict.data()),

@@ -27,7 +27,7 @@ struct EmbeddingCase {
 
   DType out() const { return spec.x; }
   /// Rows of the table that is allocated: on the emulated device as few as nobody waits for.
-  std::int32_t vocab() const { return emulated_device ? std::min(config_vocab, 512) : config_vocab; }
+  std::int32_t vocab() const { return cuts_configs() ? std::min(config_vocab, 512) : config_vocab; }
   std::int64_t id(std::int64_t row) const {
     return random_below(random_bits({seed, 'i', static_cast<std::uint64_t>(row)}), vocab() + vocab() / 16 + 1);
   }

@@ -156,7 +156,7 @@ inline std::vector<std::int32_t> group_table(const GemmCase& c) {
 inline GemmCase launched(GemmCase c) {
   c.config_m = c.m, c.config_n = c.n, c.config_k = c.k;
   c.config_batch = c.batch, c.config_groups = c.groups, c.config_group_rows = c.group_rows;
-  if (!emulated_device) return c;
+  if (!cuts_configs()) return c;
   const auto cut = [](std::int32_t& extent, std::int32_t most) {
     if (extent >= most + 128) extent = most + extent % 128;
   };

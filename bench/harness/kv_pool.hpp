@@ -16,6 +16,7 @@
 
 #include "bench/harness/device.hpp"
 #include "bench/harness/element.hpp"
+#include "bench/harness/model_time.hpp"
 #include "bench/harness/paged_attention_case.hpp"
 #include "tilewave/reference/paged_attention.hpp"
 
@@ -58,6 +59,7 @@ class KvPool {
   KvPool(const KvPoolKey& key, int threads)
       : key_(key), threads_(threads), sides_{Side(key), Side(key)}, used_(static_cast<std::size_t>(key.num_pages), 0) {
     constexpr std::size_t piece = std::size_t{1} << 24;
+    if (!fills(key.bytes())) return;
     for (Side& side : sides_) {
       const auto pieces = static_cast<std::int64_t>((key.cache_bytes() + piece - 1) / piece);
       reference::parallel_for(pieces, threads, [&](std::int64_t i) {
@@ -79,6 +81,7 @@ class KvPool {
   /// Make slots [0, used[page]) of each of the first pages hold their values and all others of them NaN, on the device as
   /// on the host. Pages past used.size() are left alone: a smaller case has no table that names them.
   void use(const std::vector<std::int32_t>& used) {
+    if (!fills(key_.bytes())) return;
     std::vector<std::int64_t> changed;
     for (std::int64_t page = 0; page < std::ssize(used); ++page) {
       if (used[page] != used_[page]) changed.push_back(page);

@@ -29,8 +29,8 @@ inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
 inline constexpr std::int64_t verified_elements = std::int64_t{1} << 22;
 
 /// Rows launched of a config: all, but on the emulated device as many as fit emulated_elements, at least three.
-constexpr std::int32_t launched_rows(std::int32_t rows, std::int32_t columns) {
-  if (!emulated_device) return rows;
+inline std::int32_t launched_rows(std::int32_t rows, std::int32_t columns) {
+  if (!cuts_configs()) return rows;
   return static_cast<std::int32_t>(
       std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
 }
@@ -80,6 +80,7 @@ inline std::int64_t scale_count(ScaleMode mode, std::int32_t rows, std::int32_t 
 template <class Value>
 TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threads, const Value& value) {
   TwinBuffer buffer(static_cast<std::size_t>(rows) * columns * size_of(type));
+  if (!fills(buffer.bytes())) return buffer;
   reference::parallel_for(rows, threads, [&](std::int64_t r) {
     for (std::int32_t c = 0; c < columns; ++c) set_element(type, buffer.host(), r * columns + c, value(r, c));
   });
@@ -89,7 +90,7 @@ TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threa
 /// A tensor for results: poison, so that an element that is not written shows.
 inline TwinBuffer poisoned(DType type, std::int64_t elements) {
   TwinBuffer buffer(static_cast<std::size_t>(elements) * size_of(type));
-  if (buffer.bytes() > 0) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
+  if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
   buffer.upload();
   return buffer;
 }

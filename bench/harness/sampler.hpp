@@ -10,6 +10,7 @@
 
 #include "bench/harness/ceiling.hpp"
 #include "bench/harness/device.hpp"
+#include "bench/harness/model_time.hpp"
 #include "bench/harness/stats.hpp"
 #include "tilewave/core/status.hpp"
 
@@ -17,6 +18,7 @@ namespace tilewave::bench {
 
 struct Timing {
   SampleStats cold, hot;  // microseconds
+  ModelledTime modelled;  // with --model-time, in place of these
 };
 
 class Sampler {
@@ -43,7 +45,7 @@ class Sampler {
     StopRule hot_rule = rule_;
     hot_rule.max_seconds /= 3;
     if (const Status status = sample(hot_rule, 10, 1, launch, hot); !status.ok()) return status;
-    timing = {stats_of(std::move(cold)), stats_of(std::move(hot))};
+    timing = {stats_of(std::move(cold)), stats_of(std::move(hot)), {}};
     return {};
   }
 

@@ -77,6 +77,15 @@ inline void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
                  "what reading, copying and writing may reach, instead of measuring it")
       ->check(is_a_number)
       ->check(CLI::Range(1.0, 1e9));
+  auto* model =
+      app.add_flag("--model-time", model_time.on,
+                   "model what gfx942 or gfx950 would take, on the host, in columns of their own; run nothing");
+  app.add_option("--model-chip", model_time.chip, "MI300X, MI308X, MI325X, MI350X or MI355X (default: MI300X, MI355X)")
+      ->needs(model);
+  app.add_option("--model-instructions", model_time.instructions,
+                 "wave instructions of a launch that are timed, the rest is extrapolated (default: 4000000)")
+      ->needs(model)
+      ->check(CLI::Range(10'000, 1'000'000'000));
   app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
 }
@@ -115,7 +124,7 @@ inline GoogleOptions initialize_google(std::vector<std::string> rest) {
 
 /// The architecture to run. `entries`: of this build; one for a GPU holds those of one architecture.
 template <class Entries>
-ArchId choose_arch(const std::string& wanted, const Entries& entries) {
+ArchId architecture_of(const std::string& wanted, const Entries& entries) {
   check_device_options();
   int devices = 0;
   if (hipGetDeviceCount(&devices) != hipSuccess || devices == 0) {
@@ -127,6 +136,14 @@ ArchId choose_arch(const std::string& wanted, const Entries& entries) {
     if (emulated_device && wanted == name_of(arch)) return arch;
   }
   throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));
+}
+
+/// The same; throws as well if times are to be modelled and it has no model.
+template <class Entries>
+ArchId choose_arch(const std::string& wanted, const Entries& entries) {
+  const ArchId arch = architecture_of(wanted, entries);
+  if (model_time.on) (void)model_clock(arch);
+  return arch;
 }
 
 /// Writes "<row>: text" to stderr; `row` is the tool before the first one.
@@ -205,7 +222,7 @@ int run_rows(const std::vector<Row>& rows, ArchId arch, const GoogleOptions& goo
     progress.begin(row.name);
     if (!row.refusal.empty()) log(row.refusal);
     const Measurement measured = run(row);
-    all_ok = all_ok && measured.ok;
+    all_ok = all_ok && !measured.failed();
     report.row = columns_of(row, measured);
     for (auto _ : state) state.SetIterationTime(measured.timing.cold.median * 1e-6);
     for (const auto& [name, value] : measured.console()) state.counters[name] = value;

@@ -15,7 +15,7 @@ inline std::vector<CeilingCase> ceiling_sweep(ArchId arch) {
   constexpr std::int64_t mib = std::int64_t{1} << 20;
   std::vector<CeilingCase> cases;
   const auto add = [&](CeilingKind kind, std::int64_t bytes, DType x = DType::f32) {
-    const std::int64_t launched = emulated_device ? std::min(bytes, emulated_bytes) : bytes;
+    const std::int64_t launched = cuts_configs() ? std::min(bytes, emulated_bytes) : bytes;
     cases.push_back({arch, kind, x, launched, bytes});
   };
   add(CeilingKind::nothing, 0);

@@ -206,7 +206,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::preshuffled: return gemm_preshuffled_sweep(arch);
     case GemmSweep::int8: return gemm_int8_sweep(arch);
   }
-  if (!emulated_device) return gemm_model_sweep(arch);
+  if (!cuts_configs()) return gemm_model_sweep(arch);
   // A sample of the sweeps that every architecture serves.
   std::vector<GemmCase> some;
   const auto take = [&](const std::vector<GemmCase>& all, std::size_t every) {

@@ -74,3 +74,24 @@ TEST_CASE("times are the same in every run and follow the clock rate") {
                     Catch::Contains("not for MI300X"));
   CHECK_THROWS_WITH(time_of("matrix_alone", "gfx950", args, 1, 64, {.chip = "MI1"}), Catch::Contains("no chip MI1"));
 }
+
+TEST_CASE("blocks that wait for one another are timed with those they wait for") {
+  FileLaunch run = read_launch({{"file", "clock_gfx942.co"},
+                                {"kernel", "turns"},
+                                {"grid", 40},
+                                {"block", 64},
+                                {"args", json::array({{{"bytes", 64}}})}},
+                               ISA_SIM_KERNELS, ISA_SIM_OBJDUMP);
+  const ClockReport report = time_launch(run.object, run.launch, run.memory, {.instructions = 1'000'000});
+  CHECK(report.whole_chip);
+  CHECK(report.complete);
+  INFO(report.cycles / 40 << " clk a turn");
+  CHECK(report.cycles > 40 * 4000);  // one after another, on eight XCDs
+  CHECK(report.cycles < 40 * 6000);  // and the way of a word through the L2
+  CHECK(*reinterpret_cast<const unsigned*>(run.buffers[0].second->data()) == 0);  // memory is left as it was
+  CHECK(time_launch(run.object, run.launch, run.memory, {.instructions = 1'000'000}).us == report.us);
+  CHECK_FALSE(time_of("matrix_alone", "gfx942", json::array({{{"bytes", 512}}, {{"bytes", 256}}}), 1, 64).whole_chip);
+  *run.buffers[0].second->data() = 200;  // nobody's turn
+  CHECK_THROWS_WITH(time_launch(run.object, run.launch, run.memory, {.instructions = 50'000}),
+                    Catch::Contains("blocks wait for each other"));
+}

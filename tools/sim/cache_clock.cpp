@@ -53,11 +53,15 @@ const Region* XcdMemory::region_of(std::uint64_t address) const {
   if (last_ && last_->holds(address, 1)) return last_;
   for (const Region& region : memory_.regions())
     if (region.holds(address, 1)) return last_ = &region;
-  return nullptr;
+  return last_ = nullptr;
 }
 
-double XcdMemory::beyond_l2(double t, std::uint64_t line) {
-  const Region* region = region_of(line * static_cast<std::uint64_t>(k.line));
+std::uint64_t XcdMemory::line_of(std::uint64_t address) const {
+  const Region* region = region_of(address);
+  return (region ? address - region->base + region->place : address) / static_cast<std::uint64_t>(k.line);
+}
+
+double XcdMemory::beyond_l2(double t, std::uint64_t line, const Region* region) {
   bool cold = seen_.insert(line).second;
   if (cold && region) {
     touched_[region->base] += k.line;
@@ -73,7 +77,7 @@ double XcdMemory::beyond_l2(double t, std::uint64_t line) {
   return std::max(mall_free_, hbm_free_) + k.hbm_latency - k.l2_latency;
 }
 
-double XcdMemory::through_l2(double t, std::uint64_t line, double stored_bytes) {
+double XcdMemory::through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region) {
   const bool store = stored_bytes > 0;
   double& free = channel_free_[mixed(line) % channel_free_.size()];
   const double taken = store ? std::max(1.0, stored_bytes / (k.l2_channel / 2)) : k.line / k.l2_channel;
@@ -88,7 +92,7 @@ double XcdMemory::through_l2(double t, std::uint64_t line, double stored_bytes) 
     hbm_busy_ += k.line / hbm_rate_;
     traffic_.hbm += k.line;
   } else {
-    ready = beyond_l2(free, line) + k.l2_latency;
+    ready = beyond_l2(free, line, region) + k.l2_latency;
   }
   l2_.insert(line, ready);
   return ready;
@@ -98,19 +102,19 @@ double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, bo
   double done = t;
   double& tags = tags_free_[static_cast<std::size_t>(cu)];
   for (std::size_t i = 0; i < touched.size();) {
-    const std::uint64_t first = touched[i].address / static_cast<std::uint64_t>(k.line);
-    double bytes = 0;  // neighbours mostly share a line
-    for (; i < touched.size() && touched[i].address / static_cast<std::uint64_t>(k.line) == first; ++i)
-      bytes += touched[i].bytes;
+    const std::uint64_t first = line_of(touched[i].address);
+    const Region* const region = last_;  // of that line
+    double bytes = 0;                    // neighbours mostly share a line
+    for (; i < touched.size() && line_of(touched[i].address) == first; ++i) bytes += touched[i].bytes;
     tags = std::max(tags, t) + 1;
     traffic_.l1 += k.line;
     double ready;
     if (store) {
-      ready = through_l2(tags, first, bytes);
+      ready = through_l2(tags, first, bytes, region);
     } else if (double* hit = l1_[static_cast<std::size_t>(cu)].find(first)) {
       ready = std::max(*hit, tags + k.l1_latency);
     } else {
-      ready = through_l2(tags, first, 0);
+      ready = through_l2(tags, first, 0, region);
       l1_[static_cast<std::size_t>(cu)].insert(first, ready);
       waiting_[static_cast<std::size_t>(cu)].push_back(ready);
     }
@@ -120,7 +124,8 @@ double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, bo
 }
 
 double XcdMemory::scalar(double t, std::uint64_t address) {
-  return through_l2(t, address / static_cast<std::uint64_t>(k.line), 0);
+  const std::uint64_t line = line_of(address);
+  return through_l2(t, line, 0, last_);
 }
 
 int XcdMemory::outstanding(int cu, double t) {

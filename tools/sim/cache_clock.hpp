@@ -56,9 +56,11 @@ class XcdMemory {
   double hbm_busy() const { return hbm_busy_; }
 
  private:
-  double through_l2(double t, std::uint64_t line, double stored_bytes);
-  double beyond_l2(double t, std::uint64_t line);
+  double through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region);
+  double beyond_l2(double t, std::uint64_t line, const Region* region);
   const Region* region_of(std::uint64_t address) const;
+  /// By the region's place, not where this machine has it.
+  std::uint64_t line_of(std::uint64_t address) const;
 
   std::map<std::uint64_t, double> first_;
   const Memory& memory_;

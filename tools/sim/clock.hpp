@@ -25,6 +25,8 @@ struct ClockOptions {
   std::uint64_t instructions = 6'000'000;  // wave instructions that are timed; what is left is extrapolated
 };
 
+class WaveTrace;
+
 /// Of one instruction, over all timed waves.
 struct OpClock {
   std::uint64_t hits = 0;
@@ -38,6 +40,7 @@ struct ClockReport {
   double tflops = 0, hbm_gbs = 0;
   int blocks_per_cu = 0, waves_per_simd = 0;
   bool complete = true;          // every block of the XCD was timed
+  bool whole_chip = false;       // all XCDs were timed, since blocks wait for each other
   double timed_share = 1;        // of the XCD's instructions
   double spread = 0;             // of the rate between the halves of the steady part: the error of sampling
   std::array<double, 7> busy{};  // share of the time: issue, matrix, LDS, L1, L2, HBM, tail
@@ -45,10 +48,14 @@ struct ClockReport {
 
   nlohmann::ordered_json to_json(const CodeObject& object) const;
   std::string to_text(const CodeObject& object, int top) const;
+  /// All instructions of a kernel in order, with hits, issue clk, stall clk and shares of their causes.
+  std::string annotated(const CodeObject& object, const std::string& symbol) const;
 };
 constexpr std::array<std::string_view, 7> bound_names{"issue", "matrix", "lds", "l1", "l2", "hbm", "tail"};
 
 /// Executes what it times; matrix products are left out, so results are not those of the kernel.
-ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& memory, const ClockOptions& options);
+/// `trace` is told what waves do.
+ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& memory, const ClockOptions& options,
+                        WaveTrace* trace = nullptr);
 
 }  // namespace isa_sim

@@ -2,6 +2,7 @@
 #include "compute_unit.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace isa_sim {
@@ -35,6 +36,9 @@ void ComputeUnit::start_block(std::uint64_t number, double t) {
     w.ready = w.next = t + k.wave_start + static_cast<double>(i);
     w.vector_ready.resize(vector_registers);
     order_.emplace_back(made.get(), &w);
+    w.slot = std::countr_one(slots_[static_cast<std::size_t>(w.simd)]);
+    slots_[static_cast<std::size_t>(w.simd)] |= 1u << w.slot;
+    if (launch_.trace) w.traced = launch_.trace->start(number_, w.simd, w.slot, t + static_cast<double>(i));
   }
   first_simd_ = (first_simd_ + static_cast<int>(made->waves.size())) % 4;
   next_ = std::min(next_, t + k.wave_start);
@@ -150,6 +154,32 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
   (void)block;
 }
 
+/// A wave that loads the same word again and again, and nothing else, waits for another to write it.
+void ComputeUnit::note_poll(TimedWave& w, std::size_t pc, const Pace& pace) const {
+  if (launch_.whole_chip || (pace.unit != Unit::vmem && pace.unit != Unit::smem) || launch_.touched.empty()) return;
+  const std::uint64_t load = launch_.touched.front().address ^ pc << 48;
+  w.polls = !pace.store && load == w.polled ? w.polls + 1 : 0;
+  w.polled = load;
+  if (w.polls > longest_poll) throw BlocksWait();
+}
+
+void ComputeUnit::trace_step(TimedWave& w, std::size_t pc, double attempt, double t) {
+  const Pace& pace = launch_.paces[pc];
+  const Op& op = launch_.context.object.program.ops[pc];
+  w.traced->record({.attempt = attempt,
+                    .stall = t - attempt,
+                    .duration = t - attempt + pace.issue,
+                    .op = static_cast<std::uint32_t>(pc),
+                    .kind = trace_kind(pace, op, w.wave->pc != pc + 1),
+                    .waits = pace.unit == Unit::wait || pace.unit == Unit::barrier},
+                   pace);
+}
+
+void ComputeUnit::trace_end(TimedWave& w, double t) {
+  slots_[static_cast<std::size_t>(w.simd)] &= ~(1u << w.slot);
+  if (launch_.trace) launch_.trace->end(number_, w.simd, w.slot, t + k.issue);
+}
+
 void ComputeUnit::release_barrier(TimedBlock& block, double t) {
   int arrived = 0;
   for (const TimedWave& w : block.waves) arrived += w.wave->status == WaveStatus::at_barrier;
@@ -160,6 +190,11 @@ void ComputeUnit::release_barrier(TimedBlock& block, double t) {
     if (w.wave->status != WaveStatus::at_barrier) continue;
     w.wave->status = WaveStatus::running;
     launch_.ops[w.wave->pc - 1].stall[static_cast<std::size_t>(Stall::barrier)] += std::max(0.0, t - w.ready);
+    if (w.traced) {  // a barrier waits at itself
+      TraceStep& step = w.traced->steps.back();
+      const double waited = std::max(0.0, t + k.barrier - w.ready);
+      step.stall += waited, step.duration += waited, w.traced->end += waited;
+    }
     w.ready = w.next = t + k.barrier;
   }
 }
@@ -176,11 +211,12 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
   ++block.instructions;
   profile.issue += pace.issue;
   profile.stall[static_cast<std::size_t>(w.why)] += t - w.ready;
+  const double attempt = w.ready;
   double then = t + pace.issue;
   const bool works =
       pace.unit == Unit::valu || pace.unit == Unit::matrix || pace.unit == Unit::vmem || pace.unit == Unit::lds;
   w.waiting = works ? 0 : w.waiting + 1;
-  if (w.waiting > longest_wait) throw Error("a wave waits in a loop for another block, which is not modelled");
+  if (w.waiting > longest_wait && !launch_.whole_chip) throw BlocksWait();
 
   if (pace.unit == Unit::matrix) {
     ++wave.pc;  // the product itself is left out
@@ -192,6 +228,7 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
     block.block.lds_touched = pace.unit == Unit::lds ? &launch_.lds_touched : nullptr;
     launch_.context.step(wave);
     launch_.context.memory.touched = nullptr;
+    note_poll(w, pc, pace);
   }
   switch (pace.unit) {
     case Unit::valu:
@@ -225,7 +262,10 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
         drop_done(w.lgkm, t);
       break;
     case Unit::idle:
-      if (op.text.starts_with("s_setprio")) w.priority = op.simm16() & 3;
+      if (op.text.starts_with("s_setprio") && w.priority != (op.simm16() & 3)) {
+        w.priority = op.simm16() & 3;
+        ordered_ = false;
+      }
       break;
     case Unit::barrier:
     case Unit::end: break;
@@ -234,9 +274,11 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
   const std::size_t line = wave.pc / 8;
   if (line < fetched_.size() && !fetched_[line]) fetched_[line] = true, then += k.fetch_line;
   w.ready = w.next = then;
+  if (w.traced) trace_step(w, pc, attempt, t);
   if (wave.status == WaveStatus::ended) {
     w.next = never;
     ++block.ended;
+    trace_end(w, t);
     release_barrier(block, t);
   } else if (wave.status == WaveStatus::at_barrier) {
     w.next = never;
@@ -245,8 +287,11 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
 }
 
 void ComputeUnit::step(double t, std::vector<std::unique_ptr<TimedBlock>>& finished) {
-  std::stable_sort(order_.begin(), order_.end(),
-                   [](const auto& a, const auto& b) { return a.second->priority > b.second->priority; });
+  if (!ordered_) {
+    std::stable_sort(order_.begin(), order_.end(),
+                     [](const auto& a, const auto& b) { return a.second->priority > b.second->priority; });
+    ordered_ = true;
+  }
   bool ended = false;
   for (const auto& [block, w] : order_) {
     if (w->next > t) continue;

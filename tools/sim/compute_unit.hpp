@@ -6,12 +6,11 @@
 #include <limits>
 #include <memory>
 
-#include "clock.hpp"
-#include "context.hpp"
+#include "timed_pass.hpp"
+#include "wave_trace.hpp"
 
 namespace isa_sim {
 
-constexpr int longest_wait = 20'000;  // scalar instructions in a row
 constexpr double never = std::numeric_limits<double>::infinity();
 
 /// What all CUs of a timed launch have in common.
@@ -25,17 +24,22 @@ struct TimedLaunch {
   std::vector<std::uint32_t> lds_touched{};
   std::uint64_t instructions = 0;
   double matrix_flops = 0;
+  WaveTrace* trace = nullptr;
+  bool whole_chip = false;  // all blocks that a wave may wait for are timed with it
 };
 
 struct TimedWave {
   Wave* wave = nullptr;
-  int simd = 0, priority = 0;
+  int simd = 0, slot = 0, priority = 0;
+  TracedWave* traced = nullptr;
   std::uint64_t age = 0;
   double ready = 0;  // the last instruction lets the next one go
   double next = 0;   // worth trying again
   double scc_ready = 0;
   bool after_valu = false;
-  int waiting = 0;  // scalar instructions since it did anything else
+  int waiting = 0;           // scalar instructions since it did anything else
+  std::uint64_t polled = 0;  // the load it did last,
+  int polls = 0;             // how often in a row, from the same place
   Stall why = Stall::none;
   std::deque<double> vm, lgkm;  // outstanding: when they are done
   std::vector<double> vector_ready;
@@ -69,6 +73,9 @@ class ComputeUnit {
   double earliest(TimedBlock& block, TimedWave& w, double t);
   void issue(TimedBlock& block, TimedWave& w, double t);
   void issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace, double t);
+  void note_poll(TimedWave& w, std::size_t pc, const Pace& pace) const;
+  void trace_step(TimedWave& w, std::size_t pc, double attempt, double t);
+  void trace_end(TimedWave& w, double t);
   void release_barrier(TimedBlock& block, double t);
 
   TimedLaunch& launch_;
@@ -76,10 +83,12 @@ class ComputeUnit {
   std::array<Simd, 4> simds_{};
   double ta_free_ = 0, next_ = never;
   std::array<double, 2> lds_free_{};
+  std::array<std::uint32_t, 4> slots_{};  // of each SIMD, those taken
   std::vector<bool> fetched_;
   std::map<std::uint64_t, double> scalar_lines_;
   std::vector<std::unique_ptr<TimedBlock>> blocks_;
-  std::vector<std::pair<TimedBlock*, TimedWave*>> order_;
+  std::vector<std::pair<TimedBlock*, TimedWave*>> order_;  // by priority, then age
+  bool ordered_ = true;
   std::uint64_t ages_ = 0;
   int first_simd_ = 0;
 };

@@ -14,6 +14,7 @@
 #include "bundle.hpp"
 #include "clock.hpp"
 #include "launch_file.hpp"
+#include "wave_trace.hpp"
 
 namespace {
 
@@ -57,10 +58,16 @@ struct Command {
   std::uint32_t dynamic_lds = 0;
   std::vector<std::string> arguments;
   bool as_json = false, time = false;
+  std::string trace, timeline, annotate;  // files that --time writes
   int top = 20;
   isa_sim::ClockOptions clock;
   isa_sim::BundleOptions options{.objdump = "llvm-objdump-22", .write_outputs = {}, .machine = {.threads = 2}};
 };
+
+void write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  if (!(out << text).flush()) throw isa_sim::Error("cannot write " + path);
+}
 
 int run_any(const Command& c) {
   nlohmann::json description;
@@ -83,7 +90,12 @@ int run_any(const Command& c) {
   }
   isa_sim::FileLaunch run = isa_sim::read_launch(description, directory.empty() ? "." : directory, c.options.objdump);
   if (c.time) {
-    const isa_sim::ClockReport report = isa_sim::time_launch(run.object, run.launch, run.memory, c.clock);
+    isa_sim::WaveTrace trace;
+    const isa_sim::ClockReport report = isa_sim::time_launch(run.object, run.launch, run.memory, c.clock, &trace);
+    const isa_sim::TraceOrigin origin{run.object, run.launch.symbol, report.chip, report.cycles, report.mhz};
+    if (!c.trace.empty()) isa_sim::write_thread_trace(c.trace, trace, origin);
+    if (!c.timeline.empty()) write_text(c.timeline, isa_sim::timeline_svg(trace, origin));
+    if (!c.annotate.empty()) write_text(c.annotate, report.annotated(run.object, run.launch.symbol));
     if (c.as_json)
       std::cout << report.to_json(run.object).dump(1) << "\n";
     else
@@ -135,6 +147,11 @@ int main(int argc, char** argv) {
   app.add_flag("--warm", c.clock.warm, "inputs lie in the last-level cache")->needs(time);
   app.add_option("--timed-instructions", c.clock.instructions, "wave instructions to time before extrapolating")
       ->capture_default_str()
+      ->needs(time);
+  app.add_option("--trace", c.trace, "folder for thread-trace files, as rocprofv3 decodes them, of some waves")
+      ->needs(time);
+  app.add_option("--timeline", c.timeline, "file for a picture of the same waves, SVG")->needs(time);
+  app.add_option("--annotate", c.annotate, "file for the kernel's disassembly with hits, issue and stall clk")
       ->needs(time);
   app.add_option("--top", c.top, "instructions listed")->capture_default_str()->needs(time);
   app.add_flag("--json", c.as_json, "print one JSON object instead of text");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "memory.hpp"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace isa_sim {
@@ -11,11 +12,34 @@ std::string hex(std::uint64_t value) {
   return text;
 }
 
-std::uint64_t Memory::map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
+void Journal::note(const Region& region, std::uint64_t address, std::uint64_t bytes) {
+  constexpr std::uint64_t page = 4096;
+  const std::uint64_t offset = address - region.base;
+  for (std::uint64_t at = offset / page * page; at < offset + bytes; at += page) {
+    std::uint8_t* const first = region.data + at;
+    if (first == last_) continue;
+    last_ = first;
+    if (const auto [kept, added] = pages_.try_emplace(first); added)
+      kept->second.assign(first, first + std::min(page, region.size - at));
+  }
+}
+
+void Journal::restore() {
+  for (const auto& [first, bytes] : pages_) std::copy(bytes.begin(), bytes.end(), first);
+  pages_.clear();
+  last_ = nullptr;
+}
+
+std::uint64_t Memory::place_of(std::uint64_t size) {
   constexpr std::uint64_t page = 4096, gap = 0x2'8000'0000;  // 10 GiB, so that bit 31 of bases varies
-  const std::uint64_t base = next_;
-  next_ = base + (size + page - 1) / page * page + gap;
-  regions_.push_back({base, size, data, writable, std::move(name)});
+  const std::uint64_t place = next_;
+  next_ = place + (size + page - 1) / page * page + gap;
+  return place;
+}
+
+std::uint64_t Memory::map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
+  const std::uint64_t base = place_of(size);
+  regions_.push_back({base, size, data, writable, std::move(name), base});
   return base;
 }
 

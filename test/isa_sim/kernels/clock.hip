@@ -48,3 +48,13 @@ __global__ void stream(const Float4* in, Float4* out) {
   const unsigned i = __builtin_amdgcn_workgroup_id_x() * 256 + lane();
   out[i] = in[i];
 }
+
+// Blocks take turns: each waits for its number, idles for 4000 clk and says the next.
+__global__ void turns(volatile unsigned* turn) {
+  if (lane() == 0) {
+    const unsigned mine = __builtin_amdgcn_workgroup_id_x();
+    while (*turn != mine) __builtin_amdgcn_s_sleep(1);
+    asm volatile(HUNDRED("s_nop 9\n"));
+    *turn = mine + 1;
+  }
+}

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 #include <type_traits>
+#include <typeinfo>
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/host/hip.hpp"
@@ -18,6 +19,25 @@
 #include "tilewave/core/math.hpp"
 
 namespace tilewave::host {
+
+/// A launch that passed its checks. A kernel on another backend has the same name but for the backend's.
+struct SeenLaunch {
+  const std::type_info& kernel;
+  ArchId arch;
+  LaunchShape shape;
+  const void* args;
+  std::size_t args_bytes;
+};
+
+/// Gets the launches of its thread in place of the emulated device while it is `watching`.
+class LaunchWatcher {
+ public:
+  virtual Status launched(const SeenLaunch& launch) = 0;
+  static inline thread_local constinit LaunchWatcher* watching = nullptr;
+
+ protected:
+  ~LaunchWatcher() = default;
+};
 
 namespace detail {
 
@@ -86,8 +106,9 @@ inline Status execute(const LaunchRequest& request) {
 
 /// Checks a launch and runs it. What does not depend on the kernel's type is here, since most of a kernel's compile
 /// time would be its launch. `block_threads`, `shared_bytes`: the kernel's.
-inline Status start(LaunchShape shape, const ArchFacts& facts, int block_threads, LaunchRequest request,
+inline Status start(const SeenLaunch& launch, const ArchFacts& facts, int block_threads, LaunchRequest request,
                     std::size_t shared_bytes) {
+  const LaunchShape shape = launch.shape;
   if (Status s = check_launch(shape, facts); !s.ok()) return s;
   if (shape.block != block_threads) return {StatusCode::bad_extent, "the block is not the kernel's block_threads"};
   if (shape.block <= 0 || shape.block > max_block_lanes || shape.block % facts.wave_lanes != 0) {
@@ -107,6 +128,7 @@ inline Status start(LaunchShape shape, const ArchFacts& facts, int block_threads
   }
   last_counters = {};
   if (shape.grid == 0) return {};
+  if (LaunchWatcher::watching != nullptr) return LaunchWatcher::watching->launched(launch);
   request.shared_bytes = align_up<std::size_t>(shared_bytes, 16);
   request.clusters = shape.grid / shape.cluster;
   request.cluster_blocks = shape.cluster;
@@ -138,7 +160,8 @@ struct Launch {
       K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));
     };
     const typename K::Args copy = args;  // as hardware does: what the caller changes later does not matter
-    return detail::start(shape, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy}, sizeof(Shared));
+    const SeenLaunch seen{typeid(K), Id, shape, &copy, sizeof(copy)};
+    return detail::start(seen, facts_of(Id), K::block_threads, {.kernel = kernel, .args = &copy}, sizeof(Shared));
   }
 };
 

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "timed_pass.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+
+#include "compute_unit.hpp"
+
+namespace isa_sim {
+namespace {
+
+constexpr const CommonClock& k = common_clock;
+
+struct Xcd {
+  Xcd(const Context& c, const std::vector<Pace>& paces, std::vector<OpClock>& ops, const Chip& chip,
+      const PassOptions& o, std::uint64_t number)
+      : memory(chip, o.mhz, o.first, c.memory),
+        launch{.context = c,
+               .paces = paces,
+               .clock = arch_clock(c.object.arch),
+               .memory = memory,
+               .ops = ops,
+               .trace = number == 0 ? o.trace : nullptr,
+               .whole_chip = o.whole_chip},
+        next(number),
+        step(static_cast<std::uint64_t>(chip.xcds)) {
+    for (int i = 0; i < chip.cus; ++i) units.emplace_back(launch, i);
+  }
+  Xcd(Xcd&&) = delete;
+
+  /// False if there is none left.
+  bool start_block(std::size_t unit, double t) {
+    if (next >= launch.context.blocks()) return false;
+    units[unit].start_block(next, t);
+    next += step;
+    return true;
+  }
+
+  XcdMemory memory;
+  TimedLaunch launch;
+  std::vector<ComputeUnit> units;
+  std::uint64_t next, step;  // of its blocks, which go round robin over XCDs
+};
+
+}  // namespace
+
+Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
+  const Undo undo(c.memory);  // the next pass finds semaphores as they were
+  const std::vector<Pace> pace = paces(c.object);
+  Pass pass;
+  pass.ops.resize(pace.size());
+  std::vector<std::unique_ptr<Xcd>> all;
+  const auto xcds = static_cast<std::uint64_t>(chip.xcds), timed = o.whole_chip ? xcds : 1;
+  for (std::uint64_t x = 0; x < timed; ++x) all.push_back(std::make_unique<Xcd>(c, pace, pass.ops, chip, o, x));
+  pass.blocks_all = o.whole_chip ? c.blocks() : (c.blocks() + xcds - 1) / xcds;
+  using Event = std::pair<double, std::size_t>;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
+  const auto cus = static_cast<std::size_t>(chip.cus);
+  for (std::size_t x = 0; x < all.size(); ++x) {
+    double start = 0;
+    for (int r = 0; r < o.resident; ++r)  // one for each CU before any CU gets its second
+      for (std::size_t i = 0; i < cus && all[x]->start_block(i, start); ++i) start += c.waves();
+    for (std::size_t i = 0; i < cus; ++i)
+      if (all[x]->units[i].blocks()) events.emplace(all[x]->units[i].next(), x * cus + i);
+  }
+  std::vector<std::pair<double, std::uint64_t>> marks;  // time, instructions
+  std::vector<std::unique_ptr<TimedBlock>> finished;
+  std::uint64_t block_instructions = 0;
+  double t = 0;
+  while (!events.empty() && pass.instructions < o.budget) {
+    const auto [time, i] = events.top();
+    events.pop();
+    t = std::max(t, time);
+    Xcd& xcd = *all[i / cus];
+    ComputeUnit& unit = xcd.units[i % cus];
+    const std::uint64_t before = xcd.launch.instructions;
+    unit.step(time, finished);
+    pass.instructions += xcd.launch.instructions - before;
+    for (auto& block : finished) {
+      ++pass.blocks_done;
+      block_instructions += block->instructions;
+      xcd.start_block(i % cus, time + k.block_start);
+    }
+    finished.clear();
+    if (unit.next() < never) events.emplace(unit.next(), i);
+    if (marks.empty() || pass.instructions >= marks.back().second + o.budget / 256)
+      marks.emplace_back(t, pass.instructions);
+  }
+  pass.cycles = t;
+  if (pass.blocks_done) pass.block_instructions = block_instructions / pass.blocks_done;
+  const std::size_t half = marks.size() / 2, quarter = marks.size() * 3 / 4;
+  const auto rate = [&](std::size_t from, std::size_t to) {
+    const double clk = marks[to].first - marks[from].first;
+    return clk > 0 ? static_cast<double>(marks[to].second - marks[from].second) / clk : 0;
+  };
+  if (marks.size() > 8) {
+    pass.steady_rate = rate(half, marks.size() - 1);
+    const double a = rate(half, quarter), b = rate(quarter, marks.size() - 1);
+    pass.spread = std::fabs(a - b) / std::max(a + b, 1e-9) * 2;
+  } else {
+    pass.steady_rate = static_cast<double>(pass.instructions) / std::max(t, 1.0);
+  }
+  double valu = 0, matrix = 0, lds = 0, vmem = 0, active = 0, l2 = 0, hbm = 0;
+  for (const auto& xcd : all) {
+    for (const ComputeUnit& unit : xcd->units) {
+      valu += unit.valu_busy, matrix += unit.matrix_busy, lds += unit.lds_busy, vmem += unit.vmem_busy;
+      active += unit.valu_busy + unit.vmem_busy > 0;
+    }
+    const Traffic& traffic = xcd->memory.traffic();
+    pass.traffic.l1 += traffic.l1, pass.traffic.l2 += traffic.l2;
+    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm;
+    l2 += xcd->memory.l2_busy(), hbm += xcd->memory.hbm_busy();
+    pass.flops += xcd->launch.matrix_flops;
+  }
+  const auto xcds_timed = static_cast<double>(all.size());
+  active = std::max(active, 1.0) * std::max(t, 1.0);
+  pass.busy = {valu / 4 / active,
+               matrix / 4 / active,
+               lds / active,
+               vmem / active,
+               l2 / xcds_timed / std::max(t, 1.0),
+               hbm / xcds_timed / std::max(t, 1.0)};
+  pass.matrix_duty = pass.busy[1] * active / std::max(t, 1.0) / chip.cus / xcds_timed;
+  pass.touched = all[0]->memory.touched_bytes();
+  return pass;
+}
+
+}  // namespace isa_sim

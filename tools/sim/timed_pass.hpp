@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// One run of a launch's blocks in the order of time, on an XCD or, where blocks wait for each other, on all of the chip.
+#pragma once
+
+#include <map>
+
+#include "clock.hpp"
+#include "context.hpp"
+
+namespace isa_sim {
+
+/// Instructions in a row that only wait, until a wave is held to wait for a block that is not timed.
+constexpr int longest_wait = 20'000;
+/// The same of loads of one word.
+constexpr int longest_poll = 256;
+struct BlocksWait : Error {
+  BlocksWait() : Error("a wave waits in a loop for another block") {}
+};
+
+struct PassOptions {
+  double mhz;
+  std::map<std::uint64_t, double> first{};  // see XcdMemory
+  std::uint64_t budget;                     // instructions
+  int resident;                             // blocks of a CU
+  bool whole_chip = false;
+  WaveTrace* trace = nullptr;  // of the first XCD
+};
+
+/// What a pass found, of all XCDs that it timed.
+struct Pass {
+  double cycles = 0, steady_rate = 0, spread = 0;
+  std::uint64_t instructions = 0;
+  std::uint64_t blocks_done = 0, blocks_all = 0, block_instructions = 0;
+  double matrix_duty = 0, flops = 0;
+  Traffic traffic;
+  std::map<std::uint64_t, double> touched;
+  std::array<double, 6> busy{};
+  std::vector<OpClock> ops;
+};
+
+/// Leaves memory as it was. Throws BlocksWait if a block waits for one of another XCD that is not timed.
+Pass run_pass(const Context& c, const Chip& chip, const PassOptions& options);
+
+}  // namespace isa_sim
