@@ -118,6 +118,7 @@ struct CeilingPlan {
     ColumnWriter visit;
     CeilingCase::each_column(config, visit);
     const VecAddPolicy& p = policy();
+    visit.policy = true;
     visit("lanes", p.lanes);
     visit("chunks", p.chunks);
     visit("vec", p.vec);

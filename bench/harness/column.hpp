@@ -26,6 +26,7 @@ using Cell = std::variant<std::int64_t, double, std::string>;
 struct Column {
   std::string name;  // a number's carries its unit
   Cell value;
+  bool policy = false;  // says how a row was computed, not what it is
 };
 using Columns = std::vector<Column>;
 
@@ -55,10 +56,11 @@ Cell cell_of(const T& value) {
 /// visit.derived(name, value) for what follows from other fields, visit.chosen() for what the harness makes of it.
 struct ColumnWriter {
   Columns columns;
+  bool policy = false;  // what follows is a policy's
 
   template <class T>
   void operator()(const char* name, const T& value) {
-    columns.push_back({name, cell_of(value)});
+    columns.push_back({name, cell_of(value), policy});
   }
   template <class T>
   void derived(const char* name, const T& value) {

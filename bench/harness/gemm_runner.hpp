@@ -53,6 +53,7 @@ struct GemmRow {
   Columns identity() const {
     ColumnWriter visit;
     GemmCase::each_column(config, visit);
+    visit.policy = true;
     each_column(plan, visit);
     return visit.columns;
   }

@@ -45,6 +45,7 @@ struct PagedAttentionBenchPlan {
   Columns identity() const {
     ColumnWriter visit;
     PagedAttentionCase::each_column(config, visit);
+    visit.policy = true;
     each_column(plan, visit);
     return visit.columns;
   }

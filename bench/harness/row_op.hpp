@@ -49,6 +49,7 @@ struct RowOpPlan {
   Columns identity() const {
     ColumnWriter visit;
     Op::Case::each_column(config, visit);
+    visit.policy = true;
     each_column(entry != nullptr ? &entry->policy : nullptr, visit);
     return visit.columns;
   }

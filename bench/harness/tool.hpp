@@ -184,13 +184,18 @@ int list_rows(const std::vector<Row>& rows, const std::string& format) {
 /// All columns of a row: its name, what tells it from others, what was measured, where it comes from.
 template <class Row>
 Columns columns_of(const Row& row, const Measurement& measured) {
-  Columns all{{"name", row.name}};
-  for (const Columns& part : {row.identity(), measured.columns()}) all.insert(all.end(), part.begin(), part.end());
-  ColumnWriter visit{std::move(all)};
+  ColumnWriter visit{{{"name", row.name}}};
+  std::string policy;
+  for (const Columns& part : {row.identity(), measured.columns()}) {
+    for (const Column& column : part)
+      if (column.policy) policy += (policy.empty() ? "" : " ") + column.name;
+    visit.columns.insert(visit.columns.end(), part.begin(), part.end());
+  }
   visit("entry", row.entry_name());
   visit("config_id", row.config_id);
   visit("emulated", emulated_device);
   visit("schema_version", schema_version);
+  visit("policy_columns", policy);
   return visit.columns;
 }
 

@@ -17,7 +17,7 @@ import unittest
 
 MEASURED = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
 flops roof_us roof_pct model_us model_bound model_chip""".split()
-ORIGIN = ["entry", "config_id", "emulated", "schema_version"]  # tells where a row comes from, but not what it is
+ORIGIN = ["entry", "config_id", "emulated", "schema_version", "policy_columns"]  # tells where a row comes from, but not what it is
 NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
                 "model_us"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
@@ -66,7 +66,11 @@ class Contract(unittest.TestCase):
             match = name.fullmatch(row["name"])
             self.assertTrue(match, row["name"])
             for column in header[1:]:
-                if column in WORDS or column == "entry":
+                if column == "policy_columns":
+                    self.assertLess(set(row[column].split()), set(identity))
+                    self.assertIn("waves_per_simd", row[column].split())
+                    self.assertFalse({"kind", "arch", "seed"} & set(row[column].split()))
+                elif column in WORDS or column == "entry":
                     self.assertRegex(row[column], r"\A[a-z][a-z0-9_./]*\Z", column)
                 elif column in FRACTIONS:
                     self.assertEqual(math.isnan(float(row[column])), column in NOT_A_NUMBER, column)

@@ -9,6 +9,7 @@ int main(int argc, char** argv) {
     add_specs(tilewave);
     add_roofline(tilewave);
     add_gpu(tilewave);
+    add_isa(tilewave);
     add_campaign(tilewave);
     add_trace(tilewave);
     add_tune(tilewave);

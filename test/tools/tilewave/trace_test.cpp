@@ -5,6 +5,7 @@
 #include "test/catch_compat.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/library.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
 namespace {
@@ -131,4 +132,52 @@ TEST_CASE("any bytes make the parsers of traces return or refuse") {
   CHECK(fuzz(counters, [](const std::string& text) {
           if (parse_counters(text, "c").sums.empty()) throw std::logic_error("no counter, no error");
         }) > 0);
+}
+
+TEST_CASE("a library ranks ops by headroom and says nothing that was not traced") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / "tilewave_trace_library";
+  fs::remove_all(root);
+  const auto put = [&](const std::string& file, const std::string& text) {
+    fs::create_directories((root / "in" / file).parent_path());
+    write_atomically(root / "in" / file, text);
+  };
+  const auto bench = [](const char* us) {
+    return "name,us,model_us,err,roof_us\na," + std::string(us) + ",0,2\nb," + us + ",0,8\n";
+  };
+  put("norm/x_kernel_trace.csv", times);
+  put("norm/bench.csv", bench("8,nan"));
+  put("gemm/code.json", code);
+  put("gemm/se0_sm0_sl0_wv0.json", wave);
+  put("gemm/bench.csv", bench("nan,40"));
+  put("gemm/capture.sh", "#!/bin/sh\necho ran >ran.txt\n");
+  put("pa/x_kernel_trace.csv", times);
+  LibraryOptions o{.from = (root / "in").string(), .out = (root / "out").string()};
+  CHECK(write_library(o, nullptr) == 3);
+  const std::string index = read_file((root / "out/README.md").string());
+  CHECK(index.find("| [gemm](gemm/REPORT.md) | 90.0 % | 10.0 % | 86.5 % | a model |") != index.npos);
+  CHECK(index.find("| [norm](norm/REPORT.md) | 50.0 % | 50.0 % | not in the trace | hardware |") != index.npos);
+  CHECK(index.find("[gemm]") < index.find("[norm]"));
+  CHECK(index.find("[norm]") < index.find("[pa]"));
+  const std::string gemm = read_file((root / "out/gemm/REPORT.md").string());
+  CHECK(gemm.find("kernel.hpp:81") != gemm.npos);
+  CHECK(gemm.find("`echo ran >ran.txt`") != gemm.npos);
+  CHECK(gemm.find("by modelled time") != gemm.npos);
+  CHECK(gemm.find("Not in the trace: no counter_collection CSV") != gemm.npos);
+  // One that cannot be read leaves no half of a library.
+  put("wrong/bench.csv", bench("8,nan"));
+  o.out = (root / "none").string();
+  CHECK(status_of([&] { write_library(o, nullptr); }) == Exit::usage);
+  CHECK_FALSE(fs::exists(root / "none"));
+  put("wrong/x_kernel_trace.csv", times);
+  put("wrong/bench.csv", "name,us,err,roof_us\na,8,1,2\n");
+  CHECK(status_of([&] { write_library(o, nullptr); }) == Exit::usage);
+  CHECK(fuzz(
+            bench("8,nan"),
+            [&](const std::string& text) {
+              write_atomically(root / "in/norm/bench.csv", text);
+              library_page(root / "in/norm", nullptr, 3);
+            },
+            60) > 0);
+  fs::remove_all(root);
 }

@@ -13,8 +13,9 @@ using tilewave::test::fuzz;
 using tilewave::test::status_of;
 
 const std::string tried =
-    "name,mtp,batch_size,lanes,vec,us,err\na,1,1,64,8,10,0\nb,1,1,128,8,20,0\nc,1,2,64,8,40,0\nd,1,2,128,8,20,0\n"
-    "e,1,2,256,8,1,1\nf,2,1,64,8,5,1\ng,1,1,256,8,1,1\n";
+    "name,mtp,batch_size,lanes,vec,us,err,policy_columns\na,1,1,64,8,10,0,lanes vec\nb,1,1,128,8,20,0,lanes vec\n"
+    "c,1,2,64,8,40,0,lanes vec\nd,1,2,128,8,20,0,lanes vec\ne,1,2,256,8,1,1,lanes vec\nf,2,1,64,8,5,1,lanes vec\n"
+    "g,1,1,256,8,1,1,lanes vec\n";
 }  // namespace
 
 TEST_CASE("the best policy of a class is the one that loses least over all its configs") {
@@ -33,10 +34,12 @@ TEST_CASE("the best policy of a class is the one that loses least over all its c
 
 TEST_CASE("what was tried twice or has no time is refused") {
   CHECK(status_of([] {
-          judge_tuning(parse_csv("name,mtp,lanes,us,err\na,1,64,10,0\nb,1,64,11,0\n", "t"), nullptr, {});
+          judge_tuning(parse_csv("name,mtp,lanes,us,err,policy_columns\na,1,64,10,0,lanes\nb,1,64,11,0,lanes\n", "t"),
+                       nullptr, {});
         }) == Exit::refused);
-  CHECK(status_of([] { judge_tuning(parse_csv("name,mtp,lanes,us,err\na,1,64,nan,0\n", "t"), nullptr, {}); }) ==
-        Exit::usage);
+  CHECK(status_of([] {
+          judge_tuning(parse_csv("name,mtp,lanes,us,err,policy_columns\na,1,64,nan,0,lanes\n", "t"), nullptr, {});
+        }) == Exit::usage);
   CHECK(fuzz(tried, [](const std::string& text) {
           for (const TunedConfig& c : judge_tuning(parse_csv(text, "t"), nullptr, {}).configs) {
             if (c.tried.empty()) throw std::logic_error("a config without candidates");
@@ -58,4 +61,49 @@ TEST_CASE("a shard is i of n") {
   CHECK(parse_shard("2/3") == std::pair(2, 3));
   for (const char* bad : {"", "0/1", "2/1", "1", "a/b", "1/2/3", "-1/2", "1/0"})
     CHECK(status_of([&] { parse_shard(bad); }) == Exit::usage);
+}
+
+TEST_CASE("a tuned table holds the best of each config, neighbours that agree as one") {
+  const std::string columns =
+      "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,layout,weights,activation,group_kind,batch,groups,m,n,k,config_m,"
+      "config_n,config_k,tile_rows,tile_columns,depth,stages,waves_rows,waves_columns,path,swapped,cluster,splits,"
+      "most_splits,waves_per_simd,us,err,policy_columns\n";
+  const auto row = [](const std::string& m, int tile, int splits, double us, const std::string& config_m) {
+    return "x,gemm,sm90,bf16,bf16,bf16,none,nt,row_major,none,one,1,0," + m + ",4096,512," + config_m + ",4096,512," +
+           std::to_string(tile) + ",64,128,4,1,1,tensor,1,1," + std::to_string(splits) + ",8,1," + std::to_string(us) +
+           ",0,tile_rows splits\n";
+  };
+  const TunedSource source{.op = "gemm",
+                           .arch = "sm90",
+                           .device = "a chip",
+                           .commit = "abc",
+                           .csv = "t.csv",
+                           .benchmark = "b",
+                           .least_gain = 0.02};
+  const auto table = [&](const std::string& rows, const std::string& selected = "") {
+    const Csv tried_rows = parse_csv(columns + rows, "t");
+    Csv chosen;
+    if (!selected.empty()) chosen = parse_csv(columns + selected, "s");
+    return tuned_header(tried_rows, judge_tuning(tried_rows, selected.empty() ? nullptr : &chosen, {}), source);
+  };
+  const std::string text = table(row("1", 16, 4, 5, "1") + row("1", 32, 1, 9, "1") + row("8", 16, 4, 5, "8") +
+                                 row("64", 64, 1, 6, "64") + row("64", 16, 4, 7, "64"));
+  CHECK(text.find("1, 8, 4096, 512, 1, 0,") != text.npos);
+  CHECK(text.find("64, 64, 4096, 512, 1, 0,") != text.npos);
+  CHECK(text.find(".rows = 16, .columns = 64, .depth = 128") != text.npos);
+  CHECK(text.find(".path = GemmPath::tensor, .swapped = true") != text.npos);
+  CHECK(text.find("3 configs, 5 candidates measured on a chip, commit abc; all of them in t.csv") != text.npos);
+  CHECK(text.find(".rows = 32") == text.npos);
+  // The library's own choice is as good: nothing to write.
+  CHECK(status_of([&] { table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 5.05, "1")); }) == Exit::refused);
+  CHECK(table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 6, "1")).find("1, 1, 4096") != text.npos);
+  CHECK(status_of([&] { table(row("1", 16, 4, 5, "4096")); }) == Exit::usage);  // a part of a config
+  CHECK(status_of([&] { table(row("1; system()", 16, 4, 5, "1")); }) == Exit::usage);
+  CHECK(fuzz(
+            columns + row("1", 16, 4, 5, "1") + row("8", 16, 4, 5, "8"),
+            [&](const std::string& any) {
+              const Csv csv = parse_csv(any, "t");
+              tuned_header(csv, judge_tuning(csv, nullptr, {}), source);
+            },
+            300) > 0);
 }

@@ -52,6 +52,16 @@ expect 2 "CANDIDATE" compare base.csv
 printf 'Name,Calls,TotalDurationNs\ndecode,10,10000\n' >slow.csv
 expect 11 "does not improve" compare base.csv keep.csv --kernel-trace slow.csv slow.csv
 
+# --- isa
+expect 2 "subcommand" isa
+expect 0 "Example" isa show --help
+expect 0 "side-by-side" isa diff --help
+expect 2 "no uncompressed code" isa show empty.csv
+expect 2 "cannot read" isa show nothing.co
+expect 2 "no .co and no .cubin" isa show .
+expect 2 "go together" isa diff --build true a b
+expect 2 "no regular expression" isa show empty.csv --kernel '('
+
 # --- specs, roofline
 expect 0 "Example" specs --help
 expect 0 "MI355X" specs
@@ -168,10 +178,10 @@ for argument; do
   esac
 done
 echo "$filter" >>filters
-echo "name,batch_size,lanes,us,err"
+echo "name,batch_size,lanes,us,err,policy_columns"
 for i in 1 2 3 4 5 6 7 8 9; do
   [[ -e broken && $i == 5 && row.5/v =~ $filter ]] && exit 2
-  [[ row.$i/v =~ $filter ]] && echo "row.$i/v,$((i % 3)),$((i / 3)),$((10 + i)),0"
+  [[ row.$i/v =~ $filter ]] && echo "row.$i/v,$((i % 3)),$((i / 3)),$((10 + i)),0,lanes"
 done
 exit 0
 EOF
@@ -191,6 +201,9 @@ expect 2 "i/n" tune run tuning --benchmark ./bench --shard 3/2
 for shard in 1 2 3; do expect 0 "chunks measured" tune run "shard$shard" --benchmark ./bench --chunk 2 --shard $shard/3 --workers 2; done
 expect 0 "class" tune merge shard1 shard2 shard3 --out together.csv
 diff <(sort tried.csv) <(sort together.csv) >/dev/null || failed "shards give something else"
+expect 2 "required" tune write tuning --op gemm --arch sm90
+expect 2 "no column 'arch'" tune write tuning --op gemm --arch sm90 --device x --benchmark x --commit x --out t.hpp
+[[ ! -e t.hpp && ! -e t.csv ]] || failed "a refused table was written"
 expect 14 "measured twice" tune merge shard1 shard1
 "$tilewave" tune merge tuning --json | json tune
 expect 1 "cannot list" tune run other --benchmark false

@@ -52,6 +52,7 @@ class Command {
 void add_campaign(Command& tilewave);
 void add_compare(Command& tilewave);
 void add_gpu(Command& tilewave);
+void add_isa(Command& tilewave);
 void add_report(Command& tilewave);
 void add_roofline(Command& tilewave);
 void add_specs(Command& tilewave);

@@ -8,18 +8,26 @@
 
 namespace tilewave::tool {
 
-Role role_of(std::string_view column) {
+std::vector<std::string> marked_policy(const Csv& csv) {
+  const auto at = csv.find("policy_columns");
+  std::vector<std::string> marked;
+  const std::string* last = nullptr;
+  for (const auto& row : csv.rows) {
+    if (!at || (last != nullptr && row[*at] == *last)) continue;
+    last = &row[*at];
+    for (const std::string& column : split(*last, ' '))
+      if (!column.empty() && !contains(marked, column)) marked.push_back(column);
+  }
+  return marked;
+}
+
+Role role_of(std::string_view column, const std::vector<std::string>& marked) {
   static const std::vector<std::string> device{"arch",   "device", "emulated", "gfx",
                                                "cu_num", "gpu",    "backend",  "clock_model"};
   static const std::vector<std::string> inputs{"seed", "inputs"};
   static const std::vector<std::string> work{"bytes_ideal", "flops", "rows_launched"};
-  static const std::vector<std::string> policy{
-      "policy",         "entry",     "num_splits",  "tile",     "waves",
-      "stages",         "lanes",     "chunks",      "vec",      "stream",
-      "splitK",         "kernelId",  "kernelName",  "label",    "native_products",
-      "row_tiles",      "wave_rows", "wave_tokens", "slices",   "stage_tokens",
-      "fetch_waves",    "groups",    "q_shared",    "balanced", "waves_per_simd",
-      "rows_per_block", "span",      "cluster",     "held"};
+  // Ours are marked by the benchmarks; these are what others call theirs.
+  static const std::vector<std::string> policy{"policy", "entry", "splitK", "kernelId", "kernelName", "label"};
   static const std::vector<std::string> measured{"name",
                                                  "iterations",
                                                  "real_time",
@@ -41,6 +49,7 @@ Role role_of(std::string_view column) {
                                                  "config_id",
                                                  "sweep",
                                                  "schema_version",
+                                                 "policy_columns",
                                                  "commit",
                                                  "date",
                                                  "timestamp",
@@ -52,6 +61,7 @@ Role role_of(std::string_view column) {
                                                  "reason"};
   const auto is = [&](const std::vector<std::string>& list) { return contains(list, column); };
   const auto starts = [&](std::string_view prefix) { return column.starts_with(prefix); };
+  if (contains(marked, column)) return Role::policy;
   if (is(device)) return Role::device;
   if (is(inputs)) return Role::inputs;
   if (is(work)) return Role::work;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/tilewave/common/csv.hpp"
+
 namespace tilewave::tool {
 
 enum class Role {
@@ -18,8 +20,12 @@ enum class Role {
   measurement,  // what came out
 };
 
-/// By the names our benchmarks use; an unknown column is part of the config, so that nothing is joined by accident.
-Role role_of(std::string_view column);
+/// The columns that a CSV's own column policy_columns names.
+std::vector<std::string> marked_policy(const Csv& csv);
+
+/// By what is marked, then by the names our benchmarks use; an unknown column is part of the config, so that nothing is joined by
+/// accident.
+Role role_of(std::string_view column, const std::vector<std::string>& marked);
 
 /// Which columns of a CSV hold what.
 struct ColumnMap {

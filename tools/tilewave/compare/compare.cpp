@@ -27,9 +27,11 @@ std::vector<std::string> identity_columns(const Csv& base, const Csv& cand, cons
     }
     return map.config;
   }
-  std::vector<std::string> columns;
+  // What one file marks is a policy in both: the other may be of a project that marks nothing.
+  std::vector<std::string> columns, marked = marked_policy(base);
+  for (const std::string& c : marked_policy(cand)) marked.push_back(c);
   const auto is_identity = [&](const std::string& c) {
-    return role_of(c) == Role::identity && !contains(map.ignored, c) && c != map.us && c != map.err;
+    return role_of(c, marked) == Role::identity && !contains(map.ignored, c) && c != map.us && c != map.err;
   };
   for (const std::string& c : base.columns) {
     if (!is_identity(c)) continue;
@@ -114,7 +116,7 @@ Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::strin
 /// The same in both rows, as text or as number.
 void must_agree(const Csv& base, std::size_t b, const Csv& cand, std::size_t c) {
   for (std::size_t i = 0; i < base.columns.size(); ++i) {
-    const Role role = role_of(base.columns[i]);
+    const Role role = role_of(base.columns[i], {});
     if (role != Role::device && role != Role::inputs && role != Role::work) continue;
     const auto j = cand.find(base.columns[i]);
     if (!j) not_comparable(fmt::format("{} has no column '{}'", cand.source, printable(base.columns[i])));

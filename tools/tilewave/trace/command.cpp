@@ -8,6 +8,7 @@
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/library.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
 namespace tilewave::tool {
@@ -18,7 +19,7 @@ struct Options {
   std::string folder, arch, out, title = "Profile", kernel = ".*", what = "times", profiler = "rocprofv3", hardware;
   std::vector<std::string> command, counters{"SQ_INSTS_VALU", "SQ_INSTS_MFMA", "SQ_INSTS_VMEM", "SQ_WAVES"};
   int top = 15;
-  bool json = false;
+  bool json = false, captures = false;
 };
 
 int report(const Options& o) {
@@ -33,6 +34,17 @@ int report(const Options& o) {
   } else {
     write_atomically(o.out, text);
   }
+  return 0;
+}
+
+int library(const Options& o) {
+  std::vector<Chip> chips;
+  const Chip* chip = nullptr;
+  if (!o.arch.empty()) chips = all_chips(o.hardware), chip = &chip_of(chips, o.arch);
+  LibraryOptions options{.from = o.folder, .out = o.out};
+  options.capture = o.captures, options.top = static_cast<std::size_t>(o.top);
+  const std::size_t ops = write_library(options, chip);
+  fmt::print("{} ops: {}/README.md\n", ops, o.out);
   return 0;
 }
 
@@ -111,6 +123,16 @@ void add_trace(Command& tilewave) {
   show.flag("--json", o->json, "the report as JSON");
   show.example("  tilewave trace report profiles/pa --arch MI350X --out profiles/pa/REPORT.md");
   show.run([o] { return report(*o); });
+  Command all = trace.add("library", "a report for every op of a folder, and a page that ranks them by headroom");
+  all.option("FOLDER", o->folder, "a folder for each op: what `trace report` takes, and its bench.csv and capture.sh")
+      .required();
+  all.option("--out", o->out, "folder for README.md and OP/REPORT.md").required();
+  all.option("--arch", o->arch, "chip or architecture, for occupancy");
+  all.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
+  all.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  all.flag("--capture", o->captures, "run each capture.sh first");
+  all.example("  tilewave trace library profiles --capture --arch gfx950 --out docs/profiles");
+  all.run([o] { return library(*o); });
   Command write =
       trace.add("capture", "write capture.sh, which records a command, and what it needs, and print its line");
   write.option("FOLDER", o->folder, "for the script and what it records").required();

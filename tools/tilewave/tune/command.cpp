@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "tools/tilewave/campaign/git.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/process.hpp"
@@ -18,7 +19,10 @@ namespace {
 
 struct Options {
   TuneRun run;
-  std::string folder, shard = "1/1", gpus = "none", retry = "10m", limit = "1h", timeout = "1h", out, selected, by;
+  std::string folder, shard = "1/1", gpus = "none", retry = "10m", limit = "1h", timeout = "1h", out, selected, by,
+                      metric = "us";
+  TunedSource source;
+  double gain = 0;
   std::vector<std::string> folders;
   bool partial = false, json = false;
 };
@@ -55,10 +59,10 @@ std::string csv_text(const Csv& csv) {
 int merge(const Options& o) {
   const Csv tried = gather(o.folders, o.partial);
   Csv selected;
-  if (!o.selected.empty()) selected = read_csv(o.selected, "us");
+  if (!o.selected.empty()) selected = read_csv(o.selected, o.metric);
   if (!o.out.empty()) write_atomically(o.out, csv_text(tried));
   const Tuned tuned = judge_tuning(tried, o.selected.empty() ? nullptr : &selected,
-                                   o.by.empty() ? std::vector<std::string>{} : split(o.by, ','));
+                                   o.by.empty() ? std::vector<std::string>{} : split(o.by, ','), o.metric);
   if (o.json) {
     Json configs = Json::array(), classes = Json::array();
     for (const TunedConfig& c : tuned.configs) {
@@ -94,6 +98,25 @@ int merge(const Options& o) {
   return 0;
 }
 
+int write(Options& o) {
+  const Csv tried = gather(o.folders, o.partial);
+  Csv selected;
+  if (!o.selected.empty()) selected = read_csv(o.selected, o.metric);
+  const Tuned tuned = judge_tuning(tried, o.selected.empty() ? nullptr : &selected, {}, o.metric);
+  if (o.out.empty()) o.out = fmt::format("include/tilewave/tuned/{}_{}.hpp", o.source.op, o.source.arch);
+  const std::filesystem::path header = o.out;
+  if (header.extension() != ".hpp") refuse("--out is no .hpp");
+  const std::filesystem::path all = std::filesystem::path(header).replace_extension(".csv");
+  o.source.csv = all.filename().string(), o.source.least_gain = o.gain / 100;
+  if (o.source.commit.empty()) o.source.commit = Git(".").head();
+  const std::string text = tuned_header(tried, tuned, o.source);
+  if (!header.parent_path().empty()) std::filesystem::create_directories(header.parent_path());
+  write_atomically(all, csv_text(tried));
+  write_atomically(header, text);
+  fmt::print("{}\n{}\n", header.string(), all.string());
+  return 0;
+}
+
 }  // namespace
 
 void add_tune(Command& tilewave) {
@@ -123,10 +146,28 @@ void add_tune(Command& tilewave) {
   put.option("--selected", o->selected,
              "CSV of the same configs with --policies=selected: what the library's choice loses");
   put.option("--by", o->by, "columns that make a class");
+  put.option("--metric", o->metric, "column of the time (default: us); model_us: the clock of the simulator");
   put.flag("--partial", o->partial, "although chunks are missing");
   put.flag("--json", o->json, "the report as JSON");
   put.example("  tilewave tune merge host1/DIR host2/DIR --out tried.csv --selected selected.csv");
   put.run([o] { return merge(*o); });
+  Command table =
+      tune.add("write", "a table that overrides the cost model: include/tilewave/tuned/OP_ARCH.hpp and its CSV");
+  table.option("FOLDER", o->folders, "of run, one or more with the same plan").required();
+  table.option("--op", o->source.op, "gemm").required().one_of({"gemm"});
+  table.option("--arch", o->source.arch, "gfx942, gfx950 or sm90").required().one_of({"gfx942", "gfx950", "sm90"});
+  table.option("--device", o->source.device, "what it was measured on, in words").required();
+  table.option("--benchmark", o->source.benchmark, "how, for the header").required();
+  table.option("--commit", o->source.commit, "of the kernels (default: git's HEAD here)");
+  table.option("--out", o->out, "the header; everything tried goes beside it as .csv");
+  table.option("--selected", o->selected,
+               "CSV with --policies=selected: only what beats the library's choice is written");
+  table.option("--gain", o->gain, "with --selected: by this many percent at least (default: 0)").range(0, 1000);
+  table.option("--metric", o->metric, "column of the time (default: us)");
+  table.flag("--partial", o->partial, "although chunks are missing");
+  table.example(
+      "  tilewave tune write DIR --op gemm --arch sm90 --device 'H200 SXM' --benchmark 'bench_gemm --sweep=decode'");
+  table.run([o] { return write(*o); });
 }
 
 }  // namespace tilewave::tool

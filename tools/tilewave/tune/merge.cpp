@@ -23,29 +23,29 @@ std::string words_of(const Csv& csv, std::size_t row, const std::vector<std::siz
 }
 
 /// What a config is: all that is no policy and no measurement.
-std::vector<std::size_t> config_columns(const Csv& csv) {
+std::vector<std::size_t> config_columns(const Csv& csv, const std::vector<std::string>& marked) {
   std::vector<std::size_t> columns;
   for (std::size_t i = 0; i < csv.columns.size(); ++i) {
-    const Role role = role_of(csv.columns[i]);
+    const Role role = role_of(csv.columns[i], marked);
     if (role == Role::identity || role == Role::device || role == Role::inputs) columns.push_back(i);
   }
   return columns;
 }
 
 /// The policy alone: an entry's name holds the spec as well, which differs between configs of a class.
-std::vector<std::size_t> policy_columns(const Csv& csv) {
+std::vector<std::size_t> policy_columns(const Csv& csv, const std::vector<std::string>& marked) {
   std::vector<std::size_t> columns;
-  for (std::size_t i = 0; i < csv.columns.size(); ++i) {
-    const std::string& c = csv.columns[i];
-    if (role_of(c) == Role::policy && c != "entry" && c != "label" && c != "kernelName" && c != "kernelId")
-      columns.push_back(i);
-  }
+  for (std::size_t i = 0; i < csv.columns.size(); ++i)
+    if (contains(marked, csv.columns[i])) columns.push_back(i);
+  if (columns.empty())
+    refuse(csv.source + ": its column policy_columns, which says what a policy is, is missing or empty");
   return columns;
 }
 
-double time_of(const Csv& csv, std::size_t row) {
-  const double us = csv.need_number(row, csv.need("us"));
-  if (!std::isfinite(us) || us <= 0) refuse(csv.where(row) + ": us is no time: an emulated row cannot be tuned by");
+double time_of(const Csv& csv, std::size_t row, const std::string& metric) {
+  const double us = csv.need_number(row, csv.need(metric));
+  if (!std::isfinite(us) || us <= 0)
+    refuse(csv.where(row) + ": " + metric + " is no time: an emulated row cannot be tuned by us");
   return us;
 }
 
@@ -117,8 +117,10 @@ Csv gather(const std::vector<std::string>& folders, bool partial) {
   return all;
 }
 
-Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std::string>& by) {
-  const auto config = config_columns(tried), policy = policy_columns(tried);
+Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std::string>& by,
+                   const std::string& metric) {
+  const std::vector<std::string> marked = marked_policy(tried);
+  const auto config = config_columns(tried, marked), policy = policy_columns(tried, marked);
   const std::size_t err = tried.need("err");
   const auto entry = tried.find("entry");
   std::vector<std::size_t> group;
@@ -132,8 +134,8 @@ Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std:
     const std::string key = words_of(tried, r, config);
     const auto [found, fresh] = at.try_emplace(key, tuned.configs.size());
     if (fresh) tuned.configs.push_back({key, words_of(tried, r, group), {}, {}});
-    Tried t{words_of(tried, r, policy), entry ? tried.rows[r][*entry] : "", time_of(tried, r),
-            tried.need_number(r, err) == 0};
+    Tried t{words_of(tried, r, policy), entry ? tried.rows[r][*entry] : "", time_of(tried, r, metric),
+            tried.need_number(r, err) == 0, r};
     auto& list = tuned.configs[found->second].tried;
     if (std::any_of(list.begin(), list.end(),
                     [&](const Tried& o) { return o.policy == t.policy && o.entry == t.entry; })) {
@@ -142,10 +144,10 @@ Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std:
     list.push_back(t);
   }
   if (selected != nullptr) {
-    const auto columns = config_columns(*selected);
+    const auto columns = config_columns(*selected, marked);
     for (std::size_t r = 0; r < selected->rows.size(); ++r) {
       const auto found = at.find(words_of(*selected, r, columns));
-      if (found != at.end()) tuned.configs[found->second].selected_us = time_of(*selected, r);
+      if (found != at.end()) tuned.configs[found->second].selected_us = time_of(*selected, r, metric);
     }
   }
   std::map<std::string, std::vector<const TunedConfig*>> classes;

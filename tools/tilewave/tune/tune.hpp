@@ -40,6 +40,7 @@ struct Tried {
   std::string policy, entry;
   double us = 0;
   bool right = false;
+  std::size_t row = 0;  // of the CSV
 };
 
 struct TunedConfig {
@@ -65,6 +66,17 @@ struct Tuned {
 Csv gather(const std::vector<std::string>& folders, bool partial);
 
 /// Refuses rows without a time, and a candidate that was measured twice for one config.
-Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std::string>& by);
+/// `metric`: the column of the time, us or that of a model.
+Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std::string>& by,
+                   const std::string& metric = "us");
+
+struct TunedSource {
+  std::string op, arch, device, commit, csv, benchmark;
+  double least_gain = 0;  // over the library's own choice, where that is known
+};
+
+/// The text of include/tilewave/tuned/<op>_<arch>.hpp: the best right candidate of each config, neighbouring rows of M that
+/// chose the same as one. Refuses configs of which a part was launched, and words that are none.
+std::string tuned_header(const Csv& tried, const Tuned& tuned, const TunedSource& source);
 
 }  // namespace tilewave::tool

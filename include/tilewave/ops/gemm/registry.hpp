@@ -10,6 +10,7 @@
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/lds_cost.hpp"
 #include "tilewave/ops/gemm/lds_policies.hpp"
+#include "tilewave/ops/gemm/tuned.hpp"
 
 namespace tilewave {
 
@@ -119,11 +120,20 @@ inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& pl
 }
 
 /// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
-/// batch_invariant not on M. Errors, with a null entry: those of gemm_check, or no_matching_entry.
+/// batch_invariant not on M. A row of `tuned` that serves the problem decides instead, if its entry is a candidate.
+/// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
-                          GemmPlan& plan) {
+                          GemmPlan& plan, std::span<const TunedGemm> tuned = {}) {
   plan = {};
   if (Status s = gemm_check(p, facts); !s.ok()) return s;
+  for (const TunedGemm& row : tuned) {
+    if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits) continue;
+    for (const GemmEntry* e : candidates) {
+      if (e->arch != facts.id || !(e->spec == p.spec) || !(e->policy == row.policy)) continue;
+      plan = {e, row.splits};
+      return {};
+    }
+  }
   constexpr std::int32_t rows_of_any = 128;
   const std::int32_t m = p.batch_invariant ? rows_of_any : p.m;
   double best = 0;
@@ -145,7 +155,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
 /// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
 /// another spec; those of gemm_select.
 template <class B, GemmSpec S>
-Status gemm_plan(const GemmProblem& p, GemmPlan& plan) {
+Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = {}) {
   plan = {};
   if (!(p.spec == S)) {
     return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
@@ -153,7 +163,7 @@ Status gemm_plan(const GemmProblem& p, GemmPlan& plan) {
   constexpr auto& entries = gemm_entries<B, S>;
   std::array<const GemmEntry*, entries.size()> candidates{};
   for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return gemm_select(p, candidates, B::facts, plan);
+  return gemm_select(p, candidates, B::facts, plan, tuned);
 }
 
 }  // namespace tilewave

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// A table of measured choices decides ahead of the cost model, for the problems it names and for no others.
+#include <array>
+
+#include "test/catch_compat.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave {
+namespace {
+
+/// Choosing looks at extents and at where tensors are, not at what is in them.
+GemmProblem problem(std::int32_t m) {
+  alignas(16) static std::byte somewhere[3][16];
+  GemmProblem p;
+  p.a = somewhere[0], p.b = somewhere[1], p.out = somewhere[2];
+  p.m = m, p.n = 4096, p.k = 4096;
+  p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
+  return p;
+}
+
+TEST_CASE("a tuned row decides where it serves the problem and its entry is built") {
+  const GemmPolicies policies = gemm_policies(ArchId::sm90, {});
+  std::array<GemmEntry, 32> built{};
+  std::array<const GemmEntry*, 32> all{};
+  for (int i = 0; i < policies.count; ++i) {
+    built[i] = {ArchId::sm90, true, {}, policies.list[i], nullptr, 0};
+    all[i] = &built[i];
+  }
+  const std::span<const GemmEntry* const> entries(all.data(), policies.count);
+  const auto select = [&](const GemmProblem& p, std::span<const TunedGemm> tuned) {
+    GemmPlan plan;
+    CHECK(gemm_select(p, entries, sm90_facts, plan, tuned).ok());
+    return plan;
+  };
+  const GemmPlan usual = select(problem(16), {});
+  // Something else than the cost model takes, that K may be shared by.
+  const GemmEntry* other = nullptr;
+  for (const GemmEntry* e : entries)
+    if (e != usual.entry && e->policy.splits >= 3) other = e;
+  REQUIRE(other != nullptr);
+  TunedGemm row{{}, 9, 16, 4096, 4096, 1, 0, other->policy, 3};
+  CHECK(select(problem(16), {&row, 1}).entry == other);
+  CHECK(select(problem(9), {&row, 1}).splits == 3);
+  const auto untouched = [&](const GemmProblem& p) {
+    const GemmPlan with = select(p, {&row, 1}), without = select(p, {});
+    CHECK((with.entry == without.entry && with.splits == without.splits));
+  };
+  untouched(problem(8));
+  untouched(problem(17));
+  GemmProblem p = problem(16);
+  p.batch_invariant = true;
+  untouched(p);
+  p = problem(16), p.n = 4352, p.out_stride = p.n;
+  untouched(p);
+  row.splits = row.policy.splits + 1;
+  untouched(problem(16));
+  row.splits = 1, row.policy.stages += 1;  // an entry that nobody built
+  untouched(problem(16));
+}
+
+}  // namespace
+}  // namespace tilewave

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+#include "tools/tilewave/isa/listing.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/process.hpp"
+#include "tools/tilewave/common/text.hpp"
+
+namespace tilewave::tool {
+
+namespace {
+
+bool any_prefix(std::string_view word, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view p) { return word.starts_with(p); });
+}
+
+bool is_cuda(std::string_view mnemonic) { return !mnemonic.empty() && mnemonic[0] >= 'A' && mnemonic[0] <= 'Z'; }
+
+const char* cuda_kind(std::string_view m) {
+  const std::string_view op = m.substr(0, m.find('.'));
+  const auto is = [&](std::initializer_list<std::string_view> words) {
+    return std::find(words.begin(), words.end(), op) != words.end();
+  };
+  if (is({"HGMMA", "QGMMA", "IGMMA", "BGMMA", "HMMA", "IMMA", "QMMA", "DMMA"})) return "matrix";
+  if (is({"LDG", "LD", "UTMALDG", "UBLKCP", "LDGSTS", "TLD"})) return "load";
+  if (is({"STG", "ST", "RED", "ATOM", "ATOMG", "UTMASTG", "UTMAREDG"})) return "store";
+  if (is({"LDS", "STS", "LDSM", "STSM", "ATOMS", "LDSLK"})) return "lds";
+  if (is({"SHFL", "VOTE", "REDUX", "MATCH"})) return "exchange";
+  if (is({"BAR", "WARPSYNC", "UCGABAR_ARV", "UCGABAR_WAIT", "BARRIER"})) return "barrier";
+  if (is({"DEPBAR", "LDGDEPBAR", "SYNCS", "WARPGROUP", "UTMACMDFLUSH", "NANOSLEEP"}) || m.starts_with("WARPGROUP"))
+    return "wait";
+  if (is({"LDL", "STL"})) return "scratch";
+  if (is({"CALL", "RET"})) return "call";
+  if (is({"NOP"})) return "nop";
+  if (op[0] == 'U' ||
+      is({"BRA", "BSSY", "BSYNC", "EXIT", "LDC", "S2R", "S2UR", "R2UR", "JMP", "BRX", "BREAK", "ELECT"}))
+    return "scalar";
+  return "vector";
+}
+
+std::string shape_of(std::string_view mnemonic) {
+  for (const std::string_view part : {"v_mfma_", "v_smfmac_"})
+    if (mnemonic.starts_with(part)) mnemonic.remove_prefix(part.size());
+  for (const std::string_view part : {"_e64", "_e32", "_1k"})
+    if (mnemonic.ends_with(part)) mnemonic.remove_suffix(part.size());
+  return std::string(mnemonic);
+}
+
+/// A file that goes when this does.
+struct Scratch {
+  std::string path = (std::filesystem::temp_directory_path() / "tilewave_isa_XXXXXX").string();
+  Scratch() {
+    const int file = mkstemp(path.data());
+    if (file < 0) throw Error(Exit::failed, "cannot create " + path);
+    close(file);
+  }
+  ~Scratch() { unlink(path.c_str()); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+};
+
+std::string objdump() {
+  std::vector<std::string> names;
+  for (int version = 25; version >= 20; --version) names.push_back("llvm-objdump-" + std::to_string(version));
+  names.insert(names.end(), {"/opt/rocm/llvm/bin/llvm-objdump", "llvm-objdump"});
+  for (const std::string& name : names)
+    if (name[0] == '/' ? access(name.c_str(), X_OK) == 0 : on_path(name)) return name;
+  throw Error(Exit::failed, "no llvm-objdump from 20 on (package llvm-22, or ROCm): --resources does without");
+}
+
+template <class T>
+bool hex(std::string_view word, T& value) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, 16);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
+}  // namespace
+
+const char* kind_of(std::string_view m) {
+  if (is_cuda(m)) return cuda_kind(m);
+  if (any_prefix(m, {"v_mfma_", "v_smfmac_"})) return "matrix";
+  if (m.starts_with("scratch_")) return "scratch";
+  if (any_prefix(m, {"global_", "buffer_", "flat_", "tbuffer_"})) {
+    if (m.find("_load_") != m.npos) return "load";
+    return m.find("_store") != m.npos || m.find("_atomic") != m.npos ? "store" : "scalar";
+  }
+  if (any_prefix(m, {"ds_bpermute", "ds_permute", "ds_swizzle"})) return "exchange";
+  if (m.starts_with("ds_")) return "lds";
+  if (m.starts_with("s_waitcnt")) return "wait";
+  if (m == "s_barrier") return "barrier";
+  if (m.starts_with("v_accvgpr_")) return "acc_move";
+  if (m == "s_swappc_b64" || m == "s_call_b64") return "call";
+  if (m == "s_nop") return "nop";
+  if (m.starts_with("v_readlane_b32") || m.starts_with("v_writelane_b32")) return "lane_move";
+  return m.starts_with("v_") ? "vector" : "scalar";
+}
+
+int load_bytes(std::string_view m) {
+  if (std::string_view(kind_of(m)) != "load") return 0;
+  if (is_cuda(m)) {
+    if (!any_prefix(m, {"LDG", "LD."}) || m.starts_with("LDGSTS")) return 0;  // bulk copies state no width
+    if (m.find(".128") != m.npos) return 16;
+    if (m.find(".64") != m.npos) return 8;
+    return m.find(".U8") != m.npos || m.find(".S8") != m.npos     ? 1
+           : m.find(".U16") != m.npos || m.find(".S16") != m.npos ? 2
+                                                                  : 4;
+  }
+  for (const auto& [word, bytes] :
+       {std::pair{"dwordx4", 16}, {"dwordx3", 12}, {"dwordx2", 8}, {"dword", 4}, {"short", 2}, {"byte", 1}})
+    if (m.find(word) != m.npos) return bytes;
+  return 0;
+}
+
+Mix mix_of(const Listing& lines) {
+  Mix mix;
+  mix.instructions = static_cast<std::int64_t>(lines.size());
+  for (const AsmLine& line : lines) {
+    const std::string kind = kind_of(line.mnemonic);
+    ++mix.kinds[kind];
+    if (kind == "matrix") ++mix.matrix[shape_of(line.mnemonic)];
+    if (const int bytes = load_bytes(line.mnemonic); bytes > 0) ++mix.loads[bytes];
+  }
+  return mix;
+}
+
+/// `\tmnemonic operands // 000000001B00: C00200C0 00000018 <label>`
+Listing parse_amd_listing(std::string_view text) {
+  Listing lines;
+  for (const std::string& raw : lines_of(text)) {
+    const std::size_t comment = raw.rfind("// ");
+    if (raw.empty() || raw[0] != '\t' || comment == raw.npos) continue;
+    const std::vector<std::string> words = split(std::string_view(raw).substr(comment + 3), ' ');
+    AsmLine line;
+    std::string_view address = words[0];
+    if (!address.ends_with(':')) continue;
+    address.remove_suffix(1);
+    if (!hex(address, line.address)) continue;
+    std::uint32_t word;
+    for (std::size_t i = 1; i < words.size() && words[i].size() == 8 && hex(words[i], word); ++i) line.bytes += 4;
+    const std::string_view said = trim(std::string_view(raw).substr(1, comment - 1));
+    const std::size_t space = std::min(said.find(' '), said.size());
+    line.mnemonic = said.substr(0, space);
+    line.operands = trim(said.substr(space));
+    line.falls_through = line.mnemonic != "s_branch" && line.mnemonic != "s_endpgm" && line.mnemonic != "s_setpc_b64";
+    if (line.mnemonic == "s_branch" || line.mnemonic.starts_with("s_cbranch")) {
+      // Signed 16 bits, in words from the next instruction.
+      const auto offset = integer(line.operands.substr(0, line.operands.find(' ')));
+      if (!offset || *offset < 0 || *offset > 0xffff) refuse("a listing has a branch to nowhere: " + printable(raw));
+      line.target = static_cast<std::int64_t>(line.address) + 4 + 4 * (*offset >= 0x8000 ? *offset - 0x10000 : *offset);
+    }
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+/// `        /*0230*/              @P1 BRA `(.L_x_4) ;`, sections and labels between.
+std::map<std::string, Listing> parse_cuda_listing(std::string_view text) {
+  std::map<std::string, Listing> kernels;
+  struct Branch {
+    std::string kernel, label;
+    std::size_t line;
+  };
+  std::vector<Branch> branches;
+  std::map<std::string, std::uint64_t> labels;  // with the kernel in front
+  std::vector<std::string> waiting;
+  std::string kernel;
+  for (const std::string& raw : lines_of(text)) {
+    const std::string_view said = trim(raw);
+    if (said.starts_with(".section")) {
+      const std::size_t at = said.find(".text."), end = said.find_first_of(",\" \t", at == said.npos ? 0 : at);
+      kernel = at == said.npos ? "" : std::string(said.substr(at + 6, end == said.npos ? said.npos : end - at - 6));
+    } else if (said.ends_with(':') && said.find(' ') == said.npos) {
+      waiting.emplace_back(said.substr(0, said.size() - 1));
+    } else if (said.starts_with("/*") && !kernel.empty()) {
+      const std::size_t close = said.find("*/");
+      AsmLine line;
+      if (close == said.npos || !hex(said.substr(2, close - 2), line.address)) continue;
+      line.bytes = 16;
+      std::string_view rest = trim(said.substr(close + 2));
+      if (rest.ends_with(';')) rest = trim(rest.substr(0, rest.size() - 1));
+      const bool guarded = rest.starts_with('@');
+      std::string guard;
+      if (guarded) {
+        guard = rest.substr(0, rest.find(' '));
+        rest = trim(rest.substr(std::min(rest.find(' '), rest.size())));
+      }
+      if (rest.empty()) continue;
+      const std::size_t space = std::min(rest.find(' '), rest.size());
+      line.mnemonic = rest.substr(0, space);
+      line.operands = std::string(trim(rest.substr(space))) + (guarded ? " " + guard : "");
+      for (const std::string& label : waiting) labels[kernel + "\n" + label] = line.address;
+      waiting.clear();
+      Listing& lines = kernels[kernel];
+      const bool jump = any_prefix(line.mnemonic, {"BRA", "EXIT", "RET", "BRX", "JMP"});
+      line.falls_through = !jump || guarded || line.operands.find("UP") == 0 || line.operands.find("P") == 0;
+      if (line.mnemonic.starts_with("BRA")) {
+        const std::size_t open = rest.find("`("), end = rest.find(')', open == rest.npos ? 0 : open);
+        if (open != rest.npos && end != rest.npos)
+          branches.push_back({kernel, std::string(rest.substr(open + 2, end - open - 2)), lines.size()});
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  for (const Branch& branch : branches) {
+    const auto found = labels.find(branch.kernel + "\n" + branch.label);
+    if (found != labels.end()) kernels[branch.kernel][branch.line].target = static_cast<std::int64_t>(found->second);
+  }
+  return kernels;
+}
+
+std::map<std::string, Listing> listings_of(const DeviceCode& code) {
+  const Scratch file;
+  write_atomically(file.path, code.image);
+  const bool cuda = code.arch == "sm90";
+  if (cuda && !on_path("nvdisasm")) throw Error(Exit::failed, "no nvdisasm (CUDA toolkit): --resources does without");
+  const std::vector<std::string> command =
+      cuda ? std::vector<std::string>{"nvdisasm", "-c", file.path}
+           : std::vector<std::string>{objdump(), "-d", "--mcpu=" + code.arch, file.path};
+  const ProcessResult done = run_process(command, {.timeout_s = 600});
+  if (done.status != 0) throw Error(Exit::failed, code.file + ": " + command[0] + " cannot read it");
+  if (cuda) return parse_cuda_listing(done.out);
+  std::map<std::string, Listing> kernels;
+  const Listing all = parse_amd_listing(done.out);
+  for (const KernelNeeds& k : code.kernels) {
+    std::uint64_t covered = 0;
+    for (const AsmLine& line : all) {
+      if (line.address < k.address || line.address - k.address >= k.code_bytes) continue;
+      kernels[k.symbol].push_back(line);
+      covered += static_cast<std::uint64_t>(line.bytes);
+    }
+    if (covered != k.code_bytes) refuse(code.file + ": the listing does not cover the code of " + k.symbol);
+  }
+  return kernels;
+}
+
+}  // namespace tilewave::tool

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Reports of many ops, ranked.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/tilewave/trace/profile.hpp"
+
+namespace tilewave::tool {
+
+struct LibraryPage {
+  std::string op, report, hint, ran;  // the first recommendation; the command of capture.sh
+  std::optional<double> of_roof;      // roof over time, geometric mean over the rows of bench.csv
+  std::size_t rows = 0;
+  std::optional<double> stalled;  // of the latency of traced instructions
+  bool modelled = false;
+};
+
+/// Of a folder with what a profiler wrote, as read_profile takes it, and, where there are any, bench.csv, the rows that ran, and
+/// capture.sh, which made it.
+LibraryPage library_page(const std::filesystem::path& folder, const Chip* chip, std::size_t top);
+
+/// The page that ranks them, most headroom first.
+std::string library_index(std::vector<LibraryPage> pages);
+
+struct LibraryOptions {
+  std::string from, out;  // a folder for each op; OUT/<op>/REPORT.md and OUT/README.md
+  bool capture = false;   // run each capture.sh before
+  std::size_t top = 15;
+  double timeout_s = 3600;
+};
+/// How many ops there were.
+std::size_t write_library(const LibraryOptions& options, const Chip* chip);
+
+}  // namespace tilewave::tool
