@@ -38,7 +38,7 @@ def config_of(key):
     batch, scale = int(named["batch"] or 1), named["scale"] or "none"
     special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
     left_out = (f"'{special[0]}'" if special else
-                "i8" if named["a"] == "i8" else
+                "i8 operands" if named["a"] == "i8" else
                 "block scales" if scale == "block" else
                 "batches of fp8" if named["a"] == "fp8" and batch > 1 else "")
     return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out)

@@ -135,7 +135,7 @@ class Peers(unittest.TestCase):
         self.assertEqual({column for column in columns if row[column] == ""},
                          set("""k_layout v_layout num_splits tile row_tiles wave_rows wave_tokens slices stages stage_tokens
                                 fetch_waves groups q_shared balanced waves_per_simd roof_pct roof_us config_id model_us
-                                model_bound model_chip""".split()))
+                                model_bound model_chip policy_columns""".split()))
         wrong = attention_configs.row_of(key, attention_configs.config_of(key), "sm86", "flash", "x", [1.0], [1.0],
                                          (False, math.inf, math.inf))
         row = dict(zip(attention_configs.COLUMNS, map(str, wrong)))
@@ -157,7 +157,7 @@ class Peers(unittest.TestCase):
             self.assertEqual(common.key_of(row["name"]), key)
             for column in "kind arch a_dtype b_dtype out_dtype scale layout weights activation bias group_kind config_k".split():
                 self.assertEqual(str(row[column]), ours[column], (key, column))
-        self.assertEqual(reasons, {"", "block scales", "bias", "preshuffled", "contiguous", "masked"})
+        self.assertEqual(reasons, {"", "i8 operands", "block scales", "bias", "preshuffled", "contiguous", "masked"})
 
     def test_a_row_of_gemm_is_one_of_bench_gemm(self):
         filtered = "--benchmark_filter=gemm/sm90/fp8.row/bf16/m16/n384/"  # launched as it is, but for k
