@@ -72,7 +72,6 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
   std::vector<Row> rows;
   for (const PagedAttentionCase& c : cases) {
     // Selection looks at shapes only, but a problem without tensors, or with tensors in one place, is not a valid one.
-    const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
     PagedAttentionProblem p = shape_of(c);
     p.q = somewhere(1);
     p.k = somewhere(2);

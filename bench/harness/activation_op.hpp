@@ -86,10 +86,7 @@ struct ActivationOp {
   static constexpr float amplitude = 5;  // of x
 
   static std::span<const Entry* const> entries() { return all_activation_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return activation_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = activation_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/activation.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

@@ -63,10 +63,7 @@ struct AttentionCombineOp {
   using Tensors = AttentionCombineTensors;
 
   static std::span<const Entry* const> entries() { return all_attention_combine_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return attention_combine_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = attention_combine_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/attention_combine.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

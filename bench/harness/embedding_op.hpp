@@ -82,10 +82,7 @@ struct EmbeddingOp {
   using Tensors = EmbeddingTensors;
 
   static std::span<const Entry* const> entries() { return all_embedding_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return embedding_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = embedding_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/embedding.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

@@ -117,10 +117,7 @@ struct KvCacheWriteOp {
   using Tensors = KvCacheWriteTensors;
 
   static std::span<const Entry* const> entries() { return all_kv_cache_write_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return kv_cache_write_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = kv_cache_write_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/kv_cache_write.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

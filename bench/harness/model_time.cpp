@@ -103,7 +103,7 @@ class Kernels {
 
 class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
  public:
-  SimulatorClock(ArchId arch, const std::string& chip) : kernels_(arch) {
+  SimulatorClock(ArchId arch, const std::string& chip) : arch_(arch) {
     const bool gfx950 = arch == ArchId::gfx950;
     options_.instructions = model_time.instructions;
     options_.chip = isa_sim::chip_named(chip, gfx950 ? isa_sim::Arch::gfx950 : isa_sim::Arch::gfx942).name;
@@ -132,7 +132,8 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   }
 
   void time(const host::SeenLaunch& seen) {
-    const isa_sim::CodeObject& object = kernels_.object_of(seen.kernel);
+    if (!kernels_) kernels_.emplace(arch_);  // reads all headers
+    const isa_sim::CodeObject& object = kernels_->object_of(seen.kernel);
     if (object.kernels.size() != 1) throw std::runtime_error("a code object of one kernel has several");
     isa_sim::Launch launch{.symbol = object.kernels.begin()->first,
                            .grid_blocks = {static_cast<std::uint32_t>(seen.shape.grid), 1, 1},
@@ -158,7 +159,8 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
     if (report.us > longest_) longest_ = report.us, total_.bound = report.bound;
   }
 
-  Kernels kernels_;
+  ArchId arch_;
+  std::optional<Kernels> kernels_;
   isa_sim::ClockOptions options_;
   ModelledTime total_;
   double longest_ = 0;

@@ -84,10 +84,7 @@ struct MoeReduceOp {
   using Tensors = MoeReduceTensors;
 
   static std::span<const Entry* const> entries() { return all_moe_reduce_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return moe_reduce_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = moe_reduce_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/moe_reduce.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

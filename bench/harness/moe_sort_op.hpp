@@ -88,10 +88,7 @@ struct MoeSortOp {
   using Tensors = MoeSortTensors;
 
   static std::span<const Entry* const> entries() { return all_moe_sort_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return moe_sort_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = moe_sort_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/moe_sort.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

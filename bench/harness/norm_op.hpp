@@ -74,10 +74,7 @@ struct NormOp {
   using Tensors = NormTensors;
 
   static std::span<const Entry* const> entries() { return all_norm_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return norm_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = norm_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/norm.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

@@ -75,10 +75,7 @@ struct QuantOp {
   static constexpr float amplitude = 5;  // of values; one element of a tensor whose scale is found is exactly that
 
   static std::span<const Entry* const> entries() { return all_quant_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return quant_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = quant_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/quant.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

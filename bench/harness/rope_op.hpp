@@ -98,10 +98,7 @@ struct RopeOp {
   using Tensors = RopeTensors;
 
   static std::span<const Entry* const> entries() { return all_rope_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return rope_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = rope_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/rope.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

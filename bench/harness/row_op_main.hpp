@@ -32,10 +32,8 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
   }
   for (typename Op::Case c : cases) {
     // The library chooses for the whole config. It looks at shapes and at where tensors are, far apart, not at them.
-    std::uintptr_t somewhere = 0;
-    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* {
-      return reinterpret_cast<void*>(somewhere += std::uintptr_t{1} << 44);
-    });
+    std::uintptr_t place = 0;
+    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
     c.rows = launched_rows(c.config_rows, c.columns);
     std::vector<const Entry*> chosen;
     std::string refusal;

@@ -67,10 +67,7 @@ struct SamplingOp {
   using Tensors = SamplingTensors;
 
   static std::span<const Entry* const> entries() { return all_sampling_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return sampling_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = sampling_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/sampling.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

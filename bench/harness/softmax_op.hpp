@@ -75,10 +75,7 @@ struct SoftmaxOp {
   static constexpr float amplitude = 2;  // of x
 
   static std::span<const Entry* const> entries() { return all_softmax_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return softmax_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = softmax_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/softmax.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

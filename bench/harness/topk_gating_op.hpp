@@ -101,10 +101,7 @@ struct TopkGatingOp {
   using Tensors = TopkGatingTensors;
 
   static std::span<const Entry* const> entries() { return all_topk_gating_entries(); }
-  static Status select(const Problem& p, std::span<const Entry* const> candidates, const ArchFacts& facts,
-                       const Entry*& entry) {
-    return topk_gating_select(p, candidates, facts, entry);
-  }
+  static constexpr auto select = topk_gating_select;
   static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/topk_gating.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 

@@ -2,6 +2,7 @@
 """What scripts that time peers share: options, names of rows, and the benchmarks' sampler with its statistics. Only what is
 handed `torch` needs PyTorch."""
 import argparse
+import csv
 import math
 import os
 import re
@@ -214,3 +215,34 @@ def graph_of(torch, call):
         return result
 
     return replay
+
+
+def time_functions(torch, tool, options, peers, found, call_of, columns, row_of):
+    """CSV on stdout: functions of PyTorch, compiled (peer `compile`) or as they are, on the configs of `found`. call_of(config)
+    is a function and its arguments, or why the config is left out; row_of(key, config, arch, peer, cold, hot) a line. Returns
+    the exit status."""
+    arch, sampler = arch_of(torch), Sampler(torch, options.max_seconds)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(columns)
+    failed = False
+    with torch.no_grad():
+        for key, config in found.items():
+            for peer in options.peers:
+                torch.compiler.reset()
+                try:
+                    prepared = call_of(config)
+                    if isinstance(prepared, str):
+                        print(f"{tool}: {key}: left out: {prepared}", file=sys.stderr)
+                        break
+                    function, inputs = prepared
+                    run = torch.compile(function, dynamic=False) if peer == "compile" else function
+                    call = graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
+                    cold, hot = sampler.measure(call)
+                except RuntimeError as error:
+                    print(f"{tool}: {key}: {peers[peer]}: {str(error).splitlines()[0]}", file=sys.stderr)
+                    failed = True
+                    continue
+                name = peers[peer] + (".graph" if options.graph else "")
+                out.writerow(row_of(key, config, arch, name, cold, hot))
+                sys.stdout.flush()
+    return 1 if failed else 0

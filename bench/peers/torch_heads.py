@@ -4,7 +4,6 @@
 
   torch_heads.py build/sm90/bench/bench_rope build/sm90/bench/bench_kv_cache_write >peers.csv
   torch_heads.py --graph --filter '/r4096/' ours.csv"""
-import csv
 import sys
 
 import common
@@ -61,27 +60,8 @@ def main(arguments):
     if not found:
         common.fail(TOOL, "no config is left to time")
     torch = common.import_torch(TOOL)
-    arch, sampler = common.arch_of(torch), common.Sampler(torch, options.max_seconds)
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(head_configs.COLUMNS)
-    failed = False
-    with torch.no_grad():
-        for key, config in found.items():
-            for peer in options.peers:
-                torch.compiler.reset()
-                try:
-                    function, inputs = call_of(torch, config)
-                    run = torch.compile(function, dynamic=False) if peer == "compile" else function
-                    call = common.graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
-                    cold, hot = sampler.measure(call)
-                except RuntimeError as error:
-                    print(f"{TOOL}: {key}: {PEERS[peer]}: {str(error).splitlines()[0]}", file=sys.stderr)
-                    failed = True
-                    continue
-                name = PEERS[peer] + (".graph" if options.graph else "")
-                out.writerow(head_configs.row_of(key, config, arch, name, cold, hot))
-                sys.stdout.flush()
-    return 1 if failed else 0
+    return common.time_functions(torch, TOOL, options, PEERS, found, lambda config: call_of(torch, config),
+                                 head_configs.COLUMNS, head_configs.row_of)
 
 
 if __name__ == "__main__":

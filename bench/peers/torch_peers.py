@@ -4,7 +4,6 @@
 
   torch_peers.py build/sm90/bench/bench_norm build/sm90/bench/bench_softmax >peers.csv
   torch_peers.py --graph --filter '/r(128|32)/' ours.csv"""
-import csv
 import sys
 
 import common
@@ -120,32 +119,8 @@ def main(arguments):
     options = common.parse(TOOL, __doc__, arguments, PEERS, "compile")
     found = common.chosen(TOOL, options, configs.config_of)
     torch = common.import_torch(TOOL)
-    arch = common.arch_of(torch)
-    ops, sampler = Ops(torch, arch), common.Sampler(torch, options.max_seconds)
-    out = csv.writer(sys.stdout, lineterminator="\n")
-    out.writerow(configs.COLUMNS)
-    failed = False
-    with torch.no_grad():
-        for key, config in found.items():
-            for peer in options.peers:
-                torch.compiler.reset()
-                try:
-                    prepared = ops.call_of(config)
-                    if isinstance(prepared, str):
-                        print(f"{TOOL}: {key}: left out: {prepared}", file=sys.stderr)
-                        break
-                    function, inputs = prepared
-                    run = torch.compile(function, dynamic=False) if peer == "compile" else function
-                    call = common.graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
-                    cold, hot = sampler.measure(call)
-                except RuntimeError as error:
-                    print(f"{TOOL}: {key}: {PEERS[peer]}: {str(error).splitlines()[0]}", file=sys.stderr)
-                    failed = True
-                    continue
-                name = PEERS[peer] + (".graph" if options.graph else "")
-                out.writerow(configs.row_of(key, config, arch, name, cold, hot))
-                sys.stdout.flush()
-    return 1 if failed else 0
+    ops = Ops(torch, common.arch_of(torch))
+    return common.time_functions(torch, TOOL, options, PEERS, found, ops.call_of, configs.COLUMNS, configs.row_of)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@
 // clang-format on
 #include BACKEND_OF(ROOM)
 
-#include <vector>
-
 #include "entries/gemm.hpp"
+#include "test/isa_sim/pointers_to.hpp"
 
 namespace tilewave {
 namespace {
@@ -19,28 +18,18 @@ using Room = ROOM::Backend;
 constexpr auto specs = gemm_specs(Room::facts.id);
 constexpr auto features = gemm_feature_specs(Room::facts.id);
 
-template <class... Lists>
-std::vector<const GemmEntry*> pointers_to_all(const Lists&... lists) {
-  std::vector<const GemmEntry*> all;
-  const auto add = [&](const auto& list) {
-    for (const GemmEntry& entry : list) all.push_back(&entry);
-  };
-  (add(lists), ...);
-  return all;
-}
-
 }  // namespace
 
 std::span<const GemmEntry* const> all_gemm_entries() {
   static const auto entries =
-      pointers_to_all(gemm_entries<Room, specs[0]>, gemm_entries<Room, specs[2]>, gemm_entries<Room, specs[4]>);
+      pointers_to<GemmEntry>(gemm_entries<Room, specs[0]>, gemm_entries<Room, specs[2]>, gemm_entries<Room, specs[4]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_feature_entries() {
   static const auto entries =
-      pointers_to_all(gemm_feature_entries<Room, features[0]>, gemm_feature_entries<Room, features[1]>,
-                      gemm_feature_entries<Room, features[5]>, gemm_feature_entries<Room, features[6]>,
-                      gemm_feature_entries<Room, features[8]>);
+      pointers_to<GemmEntry>(gemm_feature_entries<Room, features[0]>, gemm_feature_entries<Room, features[1]>,
+                             gemm_feature_entries<Room, features[5]>, gemm_feature_entries<Room, features[6]>,
+                             gemm_feature_entries<Room, features[8]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

@@ -9,25 +9,14 @@
 // clang-format on
 #include BACKEND_OF(ROOM)
 
-#include <vector>
-
 #include "entries/kv_cache_write.hpp"
 #include "entries/rope.hpp"
+#include "test/isa_sim/pointers_to.hpp"
 
 namespace tilewave {
 namespace {
 
 using Room = ROOM::Backend;
-
-template <class Entry, class... Lists>
-std::vector<const Entry*> pointers_to(const Lists&... lists) {
-  std::vector<const Entry*> all;
-  const auto add = [&](const auto& list) {
-    for (const Entry& entry : list) all.push_back(&entry);
-  };
-  (add(lists), ...);
-  return all;
-}
 
 }  // namespace
 

@@ -42,30 +42,42 @@ inline Status check_sort_pointers(const MoeSortProblem& p) {
   return {};
 }
 
-inline Status check_sort_regions(const MoeSortProblem& p, std::int64_t workspace_bytes) {
-  const auto choices = [&](const void* data, std::int64_t stride) {
-    return rows_region(data, DType::f32, p.tokens, p.topk, 1, {stride, 0});
-  };
-  const auto vector = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
-  const Region ids = choices(p.topk_ids, p.ids_stride), weights = choices(p.topk_weights, p.weights_stride);
-  const Region mask = vector(p.expert_mask, p.experts), rows = choices(p.rows, p.rows_stride);
-  for (const Status& status : {check_read(ids, "ids_stride is 0"), check_read(weights, "weights_stride is 0"),
-                               check_written(rows, "rows of rows overlap")}) {
+struct SortRegions {
+  Region ids, weights, mask, rows;
+  std::array<Region, 7> written;  // rows among them
+
+  explicit SortRegions(const MoeSortProblem& p) {
+    const auto choices = [&](const void* data, std::int64_t stride) {
+      return rows_region(data, DType::f32, p.tokens, p.topk, 1, {stride, 0});
+    };
+    const auto vector = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
+    ids = choices(p.topk_ids, p.ids_stride), weights = choices(p.topk_weights, p.weights_stride);
+    mask = vector(p.expert_mask, p.experts), rows = choices(p.rows, p.rows_stride);
+    written = {vector(p.sorted_ids, p.capacity),
+               vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
+               vector(p.num_tokens_post_pad, 2),
+               vector(p.sorted_weights, p.capacity),
+               vector(p.group_offsets, std::int64_t{p.experts} + 1),
+               vector(p.group_counts, p.experts),
+               rows};
+  }
+  /// Whether an output is clear of the inputs and of the first `before` outputs.
+  Status check_clear(const Region& output, std::size_t before) const {
+    if (!clear_of(output, {ids, weights, mask})) return {StatusCode::bad_value, "an output overlaps an input"};
+    for (std::size_t i = 0; i < before; ++i)
+      if (overlap(output, written[i])) return {StatusCode::bad_value, "two outputs overlap"};
+    return {};
+  }
+};
+
+inline Status check_sort_regions(const MoeSortProblem& p) {
+  const SortRegions r(p);
+  for (const Status& status : {check_read(r.ids, "ids_stride is 0"), check_read(r.weights, "weights_stride is 0"),
+                               check_written(r.rows, "rows of rows overlap")}) {
     if (!status.ok()) return status;
   }
-  const Region written[] = {vector(p.sorted_ids, p.capacity),
-                            vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
-                            vector(p.num_tokens_post_pad, 2),
-                            vector(p.sorted_weights, p.capacity),
-                            vector(p.group_offsets, std::int64_t{p.experts} + 1),
-                            vector(p.group_counts, p.experts),
-                            rows,
-                            vector(p.workspace, workspace_bytes / 4)};
-  for (std::size_t i = 0; i < std::size(written); ++i) {
-    if (!clear_of(written[i], {ids, weights, mask})) return {StatusCode::bad_value, "an output overlaps an input"};
-    for (std::size_t j = 0; j < i; ++j)
-      if (overlap(written[i], written[j])) return {StatusCode::bad_value, "two outputs overlap"};
-  }
+  for (std::size_t i = 0; i < r.written.size(); ++i)
+    if (Status s = r.check_clear(r.written[i], i); !s.ok()) return s;
   return {};
 }
 
@@ -99,7 +111,7 @@ constexpr std::int64_t moe_sort_workspace_size(const MoeSortProblem& p, const Mo
 inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
   if (Status s = detail::check_sort_extents(p); !s.ok()) return s;
   if (Status s = detail::check_sort_pointers(p); !s.ok()) return s;
-  return detail::check_sort_regions(p, 0);
+  return detail::check_sort_regions(p);
 }
 
 /// What the kernels take.
@@ -144,7 +156,11 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (needed > 0 && reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
   }
-  if (Status s = detail::check_sort_regions(p, needed); !s.ok()) return s;
+  if (needed > 0) {
+    const detail::SortRegions r(p);
+    const Region workspace = vector_region(p.workspace, DType::f32, needed / 4);
+    if (Status s = r.check_clear(workspace, r.written.size()); !s.ok()) return s;
+  }
 
   const MoeSortArgs args = moe_sort_args(p, P);
   const LaunchShape shape{args.blocks, P.threads};
