@@ -44,11 +44,11 @@ void declare(CLI::App& app, Options& o) {
   declare(app, o, o.measure);
 }
 
-/// Those of one product and of groups, no two of which have a spec in common.
+/// Those of one product, of groups and of gates, no two of which have a spec in common.
 std::span<const GemmEntry* const> every_entry() {
   static const std::vector<const GemmEntry*> entries = [] {
     std::vector<const GemmEntry*> all;
-    for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries()})
+    for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()})
       all.insert(all.end(), list.begin(), list.end());
     return all;
   }();

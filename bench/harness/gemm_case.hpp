@@ -41,6 +41,7 @@ struct GemmCase {
   bool contiguous() const { return spec.groups == GemmGroups::contiguous; }
   bool preshuffled() const { return spec.weights == GemmWeights::preshuffled; }
   bool has(GemmScale scale) const { return spec.scale == scale; }
+  std::int32_t out_columns() const { return spec.gated ? n / 2 : n; }
   /// Products of the launch, each with its B; and matrices of A and out.
   std::int32_t layers() const { return grouped() ? groups : batch; }
   std::int32_t a_layers() const { return contiguous() ? 1 : layers(); }
@@ -76,6 +77,7 @@ struct GemmCase {
     visit("layout", c.spec.layout);
     visit("weights", c.spec.weights);
     visit("activation", c.spec.activation);
+    visit("gated", c.spec.gated);
     visit("bias", c.bias);
     visit("group_kind", c.spec.groups);
     visit.chosen("group_rows", c.group_rows);
@@ -116,8 +118,10 @@ inline void GemmCase::imply(Words& words) {
     const char* column = names(GemmLayout{})    ? "layout"
                          : names(GemmWeights{}) ? "weights"
                          : names(GemmScale{})   ? "scale"
+                         : word == "gated"      ? "gated"
                                                 : "activation";
-    if (!words.values.emplace(column, word).second) words.refuse("says " + std::string(column) + " twice");
+    if (!words.values.emplace(column, word == "gated" ? "1" : word).second)
+      words.refuse("says " + std::string(column) + " twice");
   }
 }
 
@@ -127,6 +131,7 @@ inline std::string GemmCase::fault() const {
   if (batch < 1) return "config_batch is below 1";
   if (spec.out == DType::i8) return "i8 is no type of out";
   if (spec.b != spec.a) return "b_dtype differs from a_dtype";
+  if (spec.gated && n % 2 != 0) return "config_n of gates and ups is odd";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
   if (grouped() && (groups < 1 || group_rows < 1)) return "config_groups or config_group_rows is below 1 or missing";
   if (grouped() && (bias || batch > 1)) return "groups have neither a batch nor a bias";
@@ -184,6 +189,7 @@ inline std::string name_of(const GemmCase& c) {
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
   if (c.preshuffled()) name += ".preshuffled";
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
+  if (c.spec.gated) name += ".gated";
   name += "/" + std::string(name_of(c.spec.out)) + "/" + extent("m", c.m, c.config_m) + "/" +
           extent("n", c.n, c.config_n) + "/" + extent("k", c.k, c.config_k);
   if (c.config_batch > 1) name += "/" + extent("batch", c.batch, c.config_batch);
@@ -206,7 +212,7 @@ inline Work work_of(const GemmCase& c) {
       layers += of_group > 0;
     }
   }
-  const std::int64_t columns = layers * c.n, written = rows * c.n * size_of(c.spec.out);
+  const std::int64_t columns = layers * c.n, written = rows * c.out_columns() * size_of(c.spec.out);
   std::int64_t scales = 0;
   if (c.has(GemmScale::tensor)) scales = 2;
   if (c.has(GemmScale::row)) scales = rows + columns;

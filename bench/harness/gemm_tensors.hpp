@@ -88,7 +88,7 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
   const std::int64_t a_rows = std::int64_t{c.a_layers()} * c.m, b_rows = std::int64_t{c.layers()} * c.n;
   t.a = filled_operand(c, 'a', a_rows, false, threads);
   t.b = filled_operand(c, 'b', b_rows, c.preshuffled(), threads);
-  t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.n * size_of(c.spec.out)));
+  t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)));
   if (c.has(GemmScale::tensor)) {
     t.a_scale = filled_scales(c, 's', 1, 1, threads);
     t.b_scale = filled_scales(c, 't', 1, 1, threads);
@@ -137,10 +137,10 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   if (c.grouped() && !c.contiguous()) p.expected_group_rows = c.group_rows;
   p.a_stride = c.operand_stride();
   p.b_stride = c.preshuffled() ? 0 : c.operand_stride();
-  p.out_stride = n;
+  p.out_stride = c.out_columns();
   p.a_batch_stride = m * p.a_stride;
   p.b_batch_stride = n * (c.preshuffled() ? c.k : c.operand_stride());
-  p.out_batch_stride = m * n;
+  p.out_batch_stride = m * p.out_stride;
   p.bias_batch_stride = n;
   if (c.has(GemmScale::row)) {
     p.a_scale_batch_stride = m, p.b_scale_batch_stride = n;

@@ -61,16 +61,16 @@ inline std::vector<GemmWanted> sampled_rows(const GemmProblem& p) {
   return wanted;
 }
 
-/// The operands of some rows and columns of a layer, as a problem of their own for the reference.
+/// Some rows of a layer, as a problem of their own for the reference.
 class GemmPart {
  public:
-  /// `p` is on the host. Columns start at a multiple of 16 and stay within a block of scales.
-  GemmPart(const GemmProblem& p, const GemmWanted& of, std::int32_t first_column, std::int32_t columns) : part_(p) {
+  /// `p` is on the host.
+  GemmPart(const GemmProblem& p, const GemmWanted& of) : part_(p) {
     const GemmSpec& s = p.spec;
     part_.spec.groups = GemmGroups::one;
     part_.group_offsets = part_.group_rows = nullptr;
     part_.batch = 1, part_.groups = 0;
-    part_.m = static_cast<std::int32_t>(of.rows.size()), part_.n = columns;
+    part_.m = static_cast<std::int32_t>(of.rows.size());
     const std::int64_t row_bytes = std::int64_t{p.k} * size_of(s.a), k_blocks = ceil_div(p.k, gemm_scale_block);
     for (const std::int32_t row : of.rows) {
       const auto* const from =
@@ -84,17 +84,10 @@ class GemmPart {
     part_.a = a_.data(), part_.a_stride = p.k;
     if (!a_scale_.empty()) part_.a_scale = a_scale_.data();
     if (s.scale == GemmScale::block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
-    const std::int64_t b_stride = s.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
-    part_.b =
-        static_cast<const std::byte*>(p.b) + (of.layer * p.b_batch_stride + first_column * b_stride) * size_of(s.b);
-    if (s.scale == GemmScale::row) part_.b_scale = p.b_scale + of.layer * p.b_scale_batch_stride + first_column;
-    if (s.scale == GemmScale::block) {
-      part_.b_scale =
-          p.b_scale + of.layer * p.b_scale_batch_stride + first_column / gemm_scale_block * p.b_scale_stride;
-    }
+    part_.b = static_cast<const std::byte*>(p.b) + of.layer * p.b_batch_stride * size_of(s.b);
+    if (s.scale == GemmScale::row || s.scale == GemmScale::block) part_.b_scale += of.layer * p.b_scale_batch_stride;
     if (p.bias != nullptr) {
-      part_.bias =
-          static_cast<const std::byte*>(p.bias) + (of.layer * p.bias_batch_stride + first_column) * size_of(s.out);
+      part_.bias = static_cast<const std::byte*>(p.bias) + of.layer * p.bias_batch_stride * size_of(s.out);
     }
   }
   GemmPart(const GemmPart&) = delete;
@@ -110,17 +103,18 @@ class GemmPart {
 /// What sampled rows of a problem on the host should be; of weights that are decoded once for all of them.
 inline std::vector<GemmWanted> wanted_rows(const GemmProblem& p, int threads) {
   std::vector<GemmWanted> wanted = sampled_rows(p);
-  for (GemmWanted& of : wanted) of.values.assign(of.rows.size(), std::vector<reference::GemmValue>(p.n));
+  const std::int32_t n = gemm_out_columns(p);
+  for (GemmWanted& of : wanted) of.values.assign(of.rows.size(), std::vector<reference::GemmValue>(n));
   constexpr std::int32_t columns = 32;
-  const std::int64_t parts = ceil_div(p.n, columns);
+  const std::int64_t parts = ceil_div(n, columns);
   reference::parallel_for(std::ssize(wanted) * parts, threads, [&](std::int64_t task) {
     GemmWanted& of = wanted[task / parts];
     const auto first = static_cast<std::int32_t>(task % parts) * columns;
-    const GemmPart part(p, of, first, std::min(columns, p.n - first));
-    const reference::Gemm gemm(part.problem());
+    const std::int32_t end = std::min(first + columns, n);
+    const GemmPart part(p, of);
+    const reference::Gemm gemm(part.problem(), first, end);
     for (std::int32_t row = 0; row < part.problem().m; ++row)
-      for (std::int32_t column = 0; column < part.problem().n; ++column)
-        of.values[row][first + column] = gemm.at(0, row, column);
+      for (std::int32_t column = first; column < end; ++column) of.values[row][column] = gemm.at(0, row, column);
   });
   return wanted;
 }
@@ -134,14 +128,14 @@ inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<Gem
   std::vector<std::pair<const GemmWanted*, std::size_t>> sampled;
   for (const GemmWanted& of : wanted)
     for (std::size_t i = 0; i < of.rows.size(); ++i) sampled.emplace_back(&of, i);
-  const std::int32_t a_layers = p.spec.groups == GemmGroups::contiguous ? 1 : layers_of(p);
+  const std::int32_t a_layers = p.spec.groups == GemmGroups::contiguous ? 1 : layers_of(p), n = gemm_out_columns(p);
   std::vector<RowErrors> found(sampled.size() + static_cast<std::size_t>(a_layers) * p.m);
 
   reference::parallel_for(std::ssize(sampled), threads, [&](std::int64_t i) {
     const auto& [of, in_layer] = sampled[i];
     const std::int32_t row = of->rows[in_layer];
     const std::int64_t of_all = std::int64_t{of->a_layer} * p.m + row;
-    for (std::int32_t column = 0; column < p.n; ++column) {
+    for (std::int32_t column = 0; column < n; ++column) {
       const reference::GemmValue& want = of->values[in_layer][column];
       const double got = out(of->a_layer, row, column);
       const double slack = 1.01 * half_step(p.spec.out, want.value) + 1.2 * tolerance.sums * want.magnitude;
@@ -154,7 +148,7 @@ inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<Gem
     const auto a_layer = static_cast<std::int32_t>(of_all / p.m), row = static_cast<std::int32_t>(of_all % p.m);
     const bool counts = p.spec.groups != GemmGroups::masked || row < p.group_rows[a_layer];
     RowErrors& errors = found[sampled.size() + of_all];
-    for (std::int32_t column = 0; column < p.n; ++column) {
+    for (std::int32_t column = 0; column < n; ++column) {
       const double got = out(a_layer, row, column);
       errors.expect(std::isnan(got) != counts, counts ? "what was not written" : "what was not to be written", of_all,
                     column, got, std::nan(""));

@@ -11,14 +11,14 @@
 
 namespace tilewave::bench {
 
-enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8 };
+enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8, gated };
 
 inline constexpr std::array all_gemm_sweeps{GemmSweep::standard, GemmSweep::square,  GemmSweep::decode,
                                             GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled,
-                                            GemmSweep::int8};
+                                            GemmSweep::int8,     GemmSweep::gated};
 
 constexpr const char* name_of(GemmSweep sweep) {
-  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled", "int8"};
+  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled", "int8", "gated"};
   return names[static_cast<int>(sweep)];
 }
 
@@ -196,6 +196,25 @@ inline std::vector<GemmCase> gemm_int8_sweep(ArchId arch) {
   return all.cases;
 }
 
+/// The first half of feed-forward layers, silu(gate) * up in the product: of Llama 3 8B and 70B, of experts of DeepSeek's.
+inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
+  GemmCases all(arch);
+  const auto gated = [](GemmSpec spec) {
+    spec.activation = ActivationKind::silu;
+    spec.gated = true;
+    return spec;
+  };
+  for (const GemmWeightShape s : {GemmWeightShape{28672, 4096}, GemmWeightShape{57344, 8192}}) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)})
+      for (const std::int32_t m : {16, 128, 4096}) all.add(gated(spec), m, s.n, s.k);
+  }
+  for (const std::int32_t groups : {8, 256}) {
+    const std::int32_t rows = 32768 / groups;
+    all.add_groups(gated(all.fp8(GemmScale::block)), GemmGroups::contiguous, groups, rows, 4096, 7168);
+  }
+  return all.cases;
+}
+
 inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   switch (sweep) {
     case GemmSweep::standard: break;
@@ -205,6 +224,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::batched: return gemm_batched_sweep(arch);
     case GemmSweep::preshuffled: return gemm_preshuffled_sweep(arch);
     case GemmSweep::int8: return gemm_int8_sweep(arch);
+    case GemmSweep::gated: return gemm_gated_sweep(arch);
   }
   if (!cuts_configs()) return gemm_model_sweep(arch);
   // A sample of the sweeps that every architecture serves.
@@ -218,6 +238,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   take(gemm_grouped_sweep(arch), 3);
   take(gemm_batched_sweep(arch), 2);
   take(gemm_int8_sweep(arch), 10);
+  take(gemm_gated_sweep(arch), 4);
   return some;
 }
 

@@ -22,7 +22,7 @@ struct Made {
     const reference::Gemm gemm(p);
     for (std::int32_t layer = 0; layer < gemm.layers(); ++layer)
       for (std::int32_t row = gemm.first_row(layer); row < gemm.end_row(layer); ++row)
-        for (std::int32_t column = 0; column < c.n; ++column)
+        for (std::int32_t column = 0; column < c.out_columns(); ++column)
           set(gemm.a_layer(layer), row, column, gemm.at(layer, row, column).value);
   }
   std::int64_t at(std::int32_t a_layer, std::int32_t row, std::int32_t column) const {
@@ -65,6 +65,10 @@ TEST_CASE("what the reference makes is right, whatever the scales, weights and g
         grouped.groups = 3, grouped.group_rows = 10;
         CHECK(Made(grouped).bad() == 0);
       }
+      GemmCase gated = case_of(spec, 5, 256, 320);
+      gated.spec.gated = true;
+      gated.spec.activation = ActivationKind::gelu;
+      CHECK(Made(gated).bad() == 0);
     }
   }
 }

@@ -2,7 +2,7 @@
 // The GEMM kernels of one spec in one code object; each can be told by its name, which ends in the index of its policy.
 // Compiled with
 //   ROOM    gfx942 or gfx950
-//   LIST    gemm or gemm_feature
+//   LIST    gemm, gemm_feature or gemm_gated
 //   SPEC    the spec's index in the list
 #define STRING_OF(x) #x
 #define JOINED(a, b) a##b
@@ -14,7 +14,7 @@
 #include BACKEND_OF(ROOM)
 #include <tuple>
 
-#include "tilewave/ops/gemm/feature_specs.hpp"
+#include "tilewave/ops/gemm/gated_specs.hpp"
 
 namespace tilewave::ROOM {
 

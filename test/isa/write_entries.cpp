@@ -11,7 +11,7 @@
 #include "isa/row_claims.hpp"
 #include "test/isa/row_claims.hpp"
 #include "tilewave/arch/host/backend.hpp"
-#include "tilewave/ops/gemm/feature_specs.hpp"
+#include "tilewave/ops/gemm/gated_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {
@@ -136,7 +136,8 @@ template <class Kernel, GemmSpec spec>
 constexpr double gemm_valu() {
   using W = typename Kernel::W;
   if constexpr (spec.scale == GemmScale::block) {
-    return W::Map::sums / 2 + 2;                         // sums of a step are scaled in f32, in pairs
+    // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
+    return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);
   } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
     constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * (W::Backend::direct_copies ? 1 : 2);
     return 16.0 * (turned_a(spec.layout) + turned_b(spec.layout)) / products;
@@ -178,6 +179,11 @@ void add_gemms(ordered_json& file) {
   static_for<4>([&](auto i) {
     constexpr int f = i < 3 ? i : 7;
     add_gemm<arch, features[f], gemm_feature_policies(arch, features[f])>(file, "gemm_feature", f);
+  });
+  static constexpr auto gated = gemm_gated_specs(arch);
+  static_for<2>([&](auto i) {
+    constexpr int g = i + 1;
+    add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g);
   });
 }
 

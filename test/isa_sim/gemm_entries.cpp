@@ -17,6 +17,7 @@ namespace {
 using Room = ROOM::Backend;
 constexpr auto specs = gemm_specs(Room::facts.id);
 constexpr auto features = gemm_feature_specs(Room::facts.id);
+constexpr auto gated = gemm_gated_specs(Room::facts.id);
 
 }  // namespace
 
@@ -30,6 +31,10 @@ std::span<const GemmEntry* const> all_gemm_feature_entries() {
       pointers_to<GemmEntry>(gemm_feature_entries<Room, features[0]>, gemm_feature_entries<Room, features[1]>,
                              gemm_feature_entries<Room, features[5]>, gemm_feature_entries<Room, features[6]>,
                              gemm_feature_entries<Room, features[8]>);
+  return entries;
+}
+std::span<const GemmEntry* const> all_gemm_gated_entries() {
+  static const auto entries = pointers_to<GemmEntry>(gemm_gated_entries<Room, gated[2]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

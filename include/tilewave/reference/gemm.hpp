@@ -22,10 +22,12 @@ inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int
   return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
 }
 
-/// A problem whose tensors and tables are on the host. Operands are decoded once.
+/// A problem whose tensors and tables are on the host, or some columns of its out. Operands are decoded once.
 class Gemm {
  public:
-  explicit Gemm(const GemmProblem& p) : p_(p) {
+  explicit Gemm(const GemmProblem& p) : Gemm(p, 0, gemm_out_columns(p)) {}
+  Gemm(const GemmProblem& p, std::int32_t first_column, std::int32_t end_column)
+      : p_(p), first_column_(first_column), columns_(end_column - first_column), halves_(p.spec.gated ? 2 : 1) {
     const GemmSpec& s = p.spec;
     const bool groups = s.groups != GemmGroups::one;
     layers_ = groups ? p.groups : p.batch;
@@ -38,7 +40,8 @@ class Gemm {
       }
     }
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
-      for (std::int32_t row = 0; row < p.n; ++row) {
+      for (std::int32_t i = 0; i < columns_ * halves_; ++i) {
+        const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
         for (std::int32_t k = 0; k < p.k; ++k) {
           const std::int64_t in_layer = s.weights == GemmWeights::preshuffled ? preshuffled_index(row, k, p.k, s.b)
                                         : turned_b(s.layout)                  ? k * p.b_stride + row
@@ -60,10 +63,41 @@ class Gemm {
   /// Of whose rows A, out and residual are.
   std::int32_t a_layer(std::int32_t layer) const { return contiguous() ? 0 : layer; }
 
+  /// An element of out.
   GemmValue at(std::int32_t layer, std::int32_t row, std::int32_t column) const {
     const GemmSpec& s = p_.spec;
+    GemmValue v;
+    if (s.gated) {
+      const GemmValue gate = sum_of(layer, row, column, 0), up = sum_of(layer, row, column, 1);
+      v.value = reference::gated(s.activation, gate.value, up.value, double{p_.swiglu_alpha}, double{p_.swiglu_limit});
+      const double g = std::abs(gate.value), steep = s.activation == ActivationKind::relu2 ? 2 * g : 1.2;
+      const double height = s.activation == ActivationKind::relu2 ? g * g : g;
+      v.magnitude = gate.magnitude * steep * (std::abs(up.value) + 1) + height * up.magnitude;
+    } else {
+      v = sum_of(layer, row, column, 0);
+      v.value = activated(s.activation, v.value);
+    }
+    if (p_.residual == nullptr) return v;
+    const double residual =
+        element(s.out, p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
+    return {v.value + residual, v.magnitude + std::abs(residual)};
+  }
+
+ private:
+  bool contiguous() const { return p_.spec.groups == GemmGroups::contiguous; }
+
+  /// Of an element of out: of its only sum, of its gate (half 0) or its up.
+  std::int32_t row_of_b(std::int32_t column, int half) const {
+    if (!p_.spec.gated) return column;
+    return p_.interleaved ? 2 * column + half : column + half * (p_.n / 2);
+  }
+  /// Scaled, with its bias.
+  GemmValue sum_of(std::int32_t layer, std::int32_t row, std::int32_t of_column, int half) const {
+    const GemmSpec& s = p_.spec;
+    const std::int32_t column = row_of_b(of_column, half);
     const double* const a = a_.data() + (std::int64_t{a_layer(layer)} * p_.m + row) * p_.k;
-    const double* const b = b_.data() + (std::int64_t{layer} * p_.n + column) * p_.k;
+    const double* const b =
+        b_.data() + ((std::int64_t{layer} * columns_ + of_column - first_column_) * halves_ + half) * p_.k;
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
@@ -87,21 +121,14 @@ class Gemm {
     if (s.scale == GemmScale::row) factor *= double{a_scale[row]} * b_scale[column];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
-    const auto add = [&](const void* from, std::int64_t index) {
-      if (from == nullptr) return 0.0;
-      const double value = element(s.out, from, index);
-      sum.magnitude += std::abs(value);
-      return value;
-    };
-    sum.value = activated(s.activation, sum.value + add(p_.bias, layer * p_.bias_batch_stride + column));
-    sum.value += add(p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
-    return sum;
+    if (p_.bias == nullptr) return sum;
+    const double bias = element(s.out, p_.bias, layer * p_.bias_batch_stride + column);
+    return {sum.value + bias, sum.magnitude + std::abs(bias)};
   }
 
- private:
-  bool contiguous() const { return p_.spec.groups == GemmGroups::contiguous; }
-
   const GemmProblem& p_;
+  std::int32_t first_column_, columns_;
+  int halves_;
   std::int32_t layers_;
   std::vector<double> a_, b_;
 };

@@ -15,6 +15,7 @@ struct GemmShape {
       {};       // of each group: with groups, m is their sum (contiguous) or what there is room for
   int gap = 0;  // elements between rows, of a and b rounded up to 16 bytes
   bool bias = false, residual = false, transposed_scales = false, batch_invariant = false;
+  bool interleaved = false;
   float alpha = 1;
   int splits = 1;
 };
@@ -23,6 +24,7 @@ inline std::string name_of(const GemmShape& s) {
   std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k);
   if (s.batch > 1) name += " batch " + std::to_string(s.batch);
   for (const std::int32_t r : s.rows) name += " g" + std::to_string(r);
+  if (s.interleaved) name += " interleaved";
   if (s.splits > 1) name += " splits " + std::to_string(s.splits);
   return name;
 }
@@ -43,6 +45,7 @@ class GemmCall {
   GemmCall(const GemmSpec& spec, const GemmShape& s, GemmValues values = gemm_random)
       : spec_(spec),
         s_(s),
+        columns_(spec.gated ? s.n / 2 : s.n),
         layers_(spec.groups == GemmGroups::one ? s.batch : static_cast<std::int32_t>(s.rows.size())),
         a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
         a_rows_(turned_a(spec.layout) ? s.k : s.m),
@@ -55,11 +58,11 @@ class GemmCall {
                                            : s.k),
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
-        output_(strides(s.n, s.m, DType::f32)),
+        output_(strides(columns_, s.m, DType::f32)),
         a_(spec.a, a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
         b_(spec.b, layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
-        out_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
-        residual_(spec.out, a_layers_ * s.m, s.n, s.m, output_),
+        out_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
+        residual_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
         bias_(spec.out, layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}) {
@@ -80,7 +83,7 @@ class GemmCall {
         return operand(spec.b, values('b', turned ? std::int64_t{r} / s.k * s.n + c : r, turned ? r % s.k : c));
       });
     }
-    residual_.set(a_layers_ * s.m, s.n, [&](int r, int c) { return values('r', r, c); });
+    residual_.set(a_layers_ * s.m, columns_, [&](int r, int c) { return values('r', r, c); });
     bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
     a_scale_.set(a_layers_, a_scales(), [&](int r, int c) { return values('s', r, c); });
     b_scale_.set(layers_, b_scales(), [&](int r, int c) { return values('t', r, c); });
@@ -159,6 +162,7 @@ class GemmCall {
     if (s_.bias) p.bias = data(bias_);
     if (s_.residual) p.residual = data(residual_);
     p.alpha = s_.alpha;
+    p.interleaved = s_.interleaved;
     p.m = s_.m, p.n = s_.n, p.k = s_.k;
     p.batch = spec_.groups == GemmGroups::one ? s_.batch : 1;
     p.groups = spec_.groups == GemmGroups::one ? 0 : layers_;
@@ -183,7 +187,7 @@ class GemmCall {
   std::string wrong(const ArchFacts& facts, bool emulated) const {
     GemmProblem p = problem([](const Tensor& t) { return t.host(); });
     p.group_offsets = p.group_rows = table_.data();
-    if (!out_.gaps_kept(a_layers_ * s_.m, s_.n)) return "wrote between rows";
+    if (!out_.gaps_kept(a_layers_ * s_.m, columns_)) return "wrote between rows";
     const reference::Gemm wanted(p);
     std::vector<bool> written(static_cast<std::size_t>(a_layers_) * s_.m);
     // Every sum of two rounds once, of i8 none. Products of sm90's fp8 instructions keep 13 bits beside the largest of
@@ -195,7 +199,7 @@ class GemmCall {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
         const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;
         written[of_all] = true;
-        for (std::int32_t column = 0; column < s_.n; ++column) {
+        for (std::int32_t column = 0; column < columns_; ++column) {
           const reference::GemmValue v = wanted.at(layer, row, column);
           const double got = out_.at(of_all, column);
           if (!(std::abs(got - v.value) <= 1.2 * sums * v.magnitude + 1.01 * half_step(spec_.out, v.value))) {
@@ -206,7 +210,7 @@ class GemmCall {
       }
     }
     for (std::size_t row = 0; row < written.size(); ++row) {
-      for (std::int32_t column = 0; column < s_.n && !written[row]; ++column)
+      for (std::int32_t column = 0; column < columns_ && !written[row]; ++column)
         if (!std::isnan(out_.at(static_cast<std::int32_t>(row), column)))
           return "wrote row " + std::to_string(row) + " of no group";
     }
@@ -215,6 +219,7 @@ class GemmCall {
 
   GemmSpec spec_;
   GemmShape s_;
+  std::int32_t columns_;  // of out
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_;

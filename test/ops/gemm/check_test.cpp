@@ -50,7 +50,7 @@ const Wrong<P> any[] = {
     {"rows of a backwards", C::bad_stride, [](P& p) { p.a_stride = -p.a_stride; }},
     {"a stride of a that nothing addresses", C::bad_stride, [](P& p) { p.a_stride = beyond; }},
     {"rows of out in one place", C::bad_stride, [](P& p) { p.out_stride = 0; }},
-    {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_stride = p.n - 1; }},
+    {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_stride = gemm_out_columns(p) - 1; }},
     {"rows of out backwards", C::bad_stride, [](P& p) { p.out_stride = -p.out_stride; }},
     {"a stride of out that nothing addresses", C::bad_stride, [](P& p) { p.out_stride = beyond; }},
     {"rows of residual in one place", C::bad_stride, [](P& p) { p.residual_stride = 0; }},
@@ -150,10 +150,32 @@ const Wrong<P> of_blocks[] = {
     {"a_scale_stride that nothing addresses", C::bad_stride, [](P& p) { p.a_scale_stride = beyond; }},
 };
 
+const Wrong<P> not_gated[] = {
+    {"interleaved", C::bad_value, [](P& p) { p.interleaved = true; }},
+    {"swigluoai of one value", C::bad_value, [](P& p) { p.spec.activation = ActivationKind::swigluoai; }},
+};
+const Wrong<P> gated[] = {
+    {"an odd n", C::bad_extent, [](P& p) { p.n -= 1; }},
+    {"gates in another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::tn; }},
+};
+const Wrong<P> gated_blocks[] = {
+    {"ups that begin within a block of scales", C::bad_extent, [](P& p) { p.n -= 64; }},
+};
+const Wrong<P> not_of_swigluoai[] = {
+    {"swiglu_alpha 1", C::bad_value, [](P& p) { p.swiglu_alpha = 1; }},
+    {"swiglu_limit 1", C::bad_value, [](P& p) { p.swiglu_limit = 1; }},
+};
+const Wrong<P> of_swigluoai[] = {
+    {"swiglu_alpha NaN", C::bad_value, [](P& p) { p.swiglu_alpha = std::numeric_limits<float>::quiet_NaN(); }},
+    {"swiglu_limit NaN", C::bad_value, [](P& p) { p.swiglu_limit = std::numeric_limits<float>::quiet_NaN(); }},
+    {"swiglu_limit 0", C::bad_value, [](P& p) { p.swiglu_limit = 0; }},
+};
+
 /// The first entry of each spec on each architecture.
 std::vector<const GemmEntry*> first_entries() {
   std::vector<const GemmEntry*> first;
-  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries()}) {
+  for (const auto entries :
+       {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()}) {
     for (const GemmEntry* e : entries)
       if (first.empty() || first.back()->arch != e->arch || !(first.back()->spec == e->spec)) first.push_back(e);
   }
@@ -183,8 +205,9 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
   for (const GemmEntry* const e : first_entries()) {
     INFO(name_of(e->arch) << " " << name_of(e->spec));
     const GemmSpec& spec = e->spec;
-    constexpr std::int32_t m = 3, n = 160, k = 288, layers = 2, workspace_bytes = 64;
     const bool groups = spec.groups != GemmGroups::one, block = spec.scale == GemmScale::block;
+    constexpr std::int32_t m = 3, k = 288, layers = 2, workspace_bytes = 64;
+    const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
     constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
     Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
     Tensor residual(spec.out, layers * m * (n + 8)), bias(spec.out, layers * n), table(DType::f32, layers + 1);
@@ -198,8 +221,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     good.a_stride = turned_a(spec.layout) ? a_row : k, good.a_batch_stride = a_row * k;
     good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : turned_b(spec.layout) ? n : k;
     good.b_batch_stride = n * k;
-    good.out_stride = n, good.out_batch_stride = m * n;
-    good.residual_stride = n, good.residual_batch_stride = m * n;
+    good.out_stride = columns, good.out_batch_stride = m * columns;
+    good.residual_stride = columns, good.residual_batch_stride = m * columns;
     good.bias_batch_stride = n;
     if (spec.scale != GemmScale::none) good.a_scale = floats(a_scale.device()), good.b_scale = floats(b_scale.device());
     if (block) {
@@ -224,6 +247,9 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(spec.scale == GemmScale::none ? std::span<const Wrong<P>>(unscaled) : scaled);
     refused(block ? std::span<const Wrong<P>>(of_blocks) : not_of_blocks);
     if (spec.scale == GemmScale::row) refused(of_rows);
+    refused(spec.gated ? std::span<const Wrong<P>>(gated) : not_gated);
+    if (spec.gated && block) refused(gated_blocks);
+    refused(spec.activation == ActivationKind::swigluoai ? std::span<const Wrong<P>>(of_swigluoai) : not_of_swigluoai);
 
     P nothing = good;
     nothing.m = 0;

@@ -10,7 +10,8 @@ namespace {
 /// Calls f(entry) for each entry that this build can run.
 template <class F>
 void each_entry(const F& f) {
-  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries()}) {
+  for (const auto entries :
+       {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()}) {
     for (const GemmEntry* const entry : entries) {
       INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
       f(*entry);
@@ -19,14 +20,16 @@ void each_entry(const F& f) {
 }
 std::int32_t step_of(const GemmEntry& e) { return e.policy.depth / size_of(e.spec.a); }
 bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
-/// What preshuffled weights take.
+/// What preshuffled weights and pairs of gates and ups take.
 GemmShape taken(const GemmEntry& e, GemmShape s) {
+  const bool whole_blocks = e.spec.scale == GemmScale::block && !s.interleaved;
+  if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : 2);
   if (!preshuffled(e)) return s;
   s.n = align_up(s.n, 16);
   s.k = align_up(s.k, 32);
   return s;
 }
-void check(const GemmEntry& e, GemmShape s, GemmValues values = gemm_random) {
+void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
   s = taken(e, s);
   if (e.spec.groups != GemmGroups::one && s.rows.empty()) {
     s.batch = 1;
@@ -34,6 +37,14 @@ void check(const GemmEntry& e, GemmShape s, GemmValues values = gemm_random) {
   }
   INFO(name_of(s));
   CHECK(GemmCall(e.spec, s, values).run(e) == "");
+}
+/// Gated entries with gates and ups in halves, and interleaved.
+void check(const GemmEntry& e, const GemmShape& s, GemmValues values = gemm_random) {
+  check_one(e, s, values);
+  if (!e.spec.gated) return;
+  GemmShape interleaved = s;
+  interleaved.interleaved = true;
+  check_one(e, interleaved, values);
 }
 
 TEST_CASE("every entry is right where its tile ends") {

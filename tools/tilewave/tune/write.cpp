@@ -45,9 +45,10 @@ Line gemm_line(const Csv& csv, std::size_t row) {
   Line line;
   line.spec = fmt::format(
       "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = GemmScale::{}, .layout = GemmLayout::{}, "
-      ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}}}",
+      ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
+      ".gated = {}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
-      name("group_kind"), name("activation"));
+      name("group_kind"), name("activation"), number("gated") != 0);
   line.policy = fmt::format(
       "{{.rows = {}, .columns = {}, .depth = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
       ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}}}",

@@ -14,10 +14,11 @@ struct GemmArgs {
   const float *a_scale, *b_scale;
   const void *bias, *residual;
   const std::int32_t* group_table;  // offsets or rows, as the spec says
-  float alpha;
-  std::int32_t m, n, k;
-  std::int32_t layers;  // batches or groups
-  std::int32_t splits;  // of K
+  float alpha, swiglu_alpha, swiglu_limit;
+  std::int32_t m, n, k;            // n: columns of C
+  std::int32_t gate_step, up_row;  // gated: rows of B from a gate to the next, and from a gate to its up
+  std::int32_t layers;             // batches or groups
+  std::int32_t splits;             // of K
   std::int64_t a_stride, b_stride, out_stride, residual_stride;
   std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
   std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
@@ -44,9 +45,13 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .residual = p.residual,
           .group_table = p.spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets,
           .alpha = p.alpha,
+          .swiglu_alpha = p.swiglu_alpha,
+          .swiglu_limit = p.swiglu_limit,
           .m = p.m,
-          .n = p.n,
+          .n = gemm_out_columns(p),
           .k = p.k,
+          .gate_step = p.interleaved ? 2 : 1,
+          .up_row = p.interleaved ? 1 : p.n / 2,
           .layers = gemm_layers(p),
           .splits = splits,
           .a_stride = p.a_stride,
@@ -70,6 +75,34 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .last_height = FastDiv::by(rest != 0 ? rest : band)};
 }
 
+/// Columns of C of a tile; P.columns are rows of B.
+constexpr std::int32_t gemm_tile_columns(const GemmSpec& s, const GemmPolicy& p) {
+  return s.gated ? p.columns / 2 : p.columns;
+}
+
+/// Which rows of B a tile has, and where. Each column of C has one; of a gated spec gate and up, and each `part` of the
+/// tile's rows is a run of gates, then their ups, so that whoever multiplies the part has both of a column.
+template <GemmSpec S, int part>
+struct GemmTileRows {
+  static constexpr int halves = S.gated ? 2 : 1, run = part / halves;
+  static_assert(part % halves == 0);
+
+  /// Of row r of the tile: the tile's column of C, and which half.
+  TILEWAVE_HOST_DEVICE static constexpr int column(int r) { return S.gated ? r / part * run + r % run : r; }
+  TILEWAVE_HOST_DEVICE static constexpr int half(int r) { return S.gated ? r / run % 2 : 0; }
+  /// Row of the tile of one of its columns of C.
+  TILEWAVE_HOST_DEVICE static constexpr int row(int column, int half) {
+    return S.gated ? column / run * part + half * run + column % run : column;
+  }
+};
+
+/// The row of B of a column of C.
+template <GemmSpec S>
+TILEWAVE_HOST_DEVICE constexpr std::int32_t gemm_row_of_b(const GemmArgs& a, std::int32_t column, int half) {
+  if constexpr (!S.gated) return column;
+  return column * a.gate_step + half * a.up_row;
+}
+
 /// A tile of one product. Row r of it is row first_row + r of the layer's matrices; those from row_end on are not the
 /// layer's. `a_layer`: where A and C of contiguous groups lie, all in layer 0.
 struct GemmTile {
@@ -85,7 +118,7 @@ template <class B, GemmSpec S, GemmPolicy P>
 class GemmTiles {
  public:
   TILEWAVE_DEVICE GemmTiles(const GemmArgs& a, std::int32_t first, std::int32_t step, std::int32_t rank)
-      : a_(a), number_(first), step_(step), rank_(rank), tiles_n_(ceil_div(a.n, P.columns)) {
+      : a_(a), number_(first), step_(step), rank_(rank), tiles_n_(ceil_div(a.n, columns)) {
     if constexpr (S.groups == GemmGroups::one) {
       tiles_m_ = ceil_div(a.m, rows);
     } else {
@@ -122,13 +155,13 @@ class GemmTiles {
     tile.a_layer = S.groups == GemmGroups::contiguous ? 0 : layer_;
     tile.first_row = first_row_ + (first_m + down) * rows + rank_ * P.rows;
     tile.row_end = S.groups == GemmGroups::one ? a_.m : row_end_;
-    tile.first_column = across * P.columns;
+    tile.first_column = across * columns;
     number_ += step_;
     return true;
   }
 
  private:
-  static constexpr int rows = P.rows * P.cluster;
+  static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);
   static constexpr int rows_of_band = gemm_band(P);
 
   TILEWAVE_DEVICE void enter(std::int32_t layer) {
@@ -150,7 +183,7 @@ class GemmTiles {
 /// How many tiles GemmTiles can find at most: the grid depends on capacities only. A group has at most one tile that is
 /// not full.
 inline std::int64_t gemm_tiles(const GemmSpec& s, const GemmArgs& a, const GemmPolicy& p) {
-  const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, p.columns);
+  const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, gemm_tile_columns(s, p));
   if (s.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;
   return ceil_div<std::int64_t>(a.m, rows) * columns * a.layers;
 }

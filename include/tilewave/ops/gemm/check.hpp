@@ -23,7 +23,7 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (!in_range(s.a, DType::i8) || !in_range(s.b, DType::i8) || !in_range(s.out, DType::i8) ||
       !in_range(s.scale, GemmScale::block) || !in_range(s.layout, GemmLayout::tt) ||
       !in_range(s.weights, GemmWeights::preshuffled) || !in_range(s.groups, GemmGroups::masked) ||
-      !in_range(s.activation, ActivationKind::relu2)) {
+      !is_activation_kind(s.activation)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
   if (s.a != s.b) return {StatusCode::unsupported_dtype, "a and b must be of one type"};
@@ -37,6 +37,9 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_layout, "layouts other than nt are for 16-bit operands"};
   if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights are nt"};
+  if (s.layout != GemmLayout::nt && s.gated) return {StatusCode::unsupported_layout, "gated products are nt"};
+  if (s.activation == ActivationKind::swigluoai && !s.gated)
+    return {StatusCode::bad_value, "swigluoai is of a gate and an up value: the spec must be gated"};
   if (s.scale == GemmScale::block && !fp8)
     return {StatusCode::unsupported_quant_mode, "block scales are for fp8 operands"};
   return {};
@@ -58,6 +61,9 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   }
   if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
     return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
+  if (p.spec.gated && p.n % 2 != 0) return {StatusCode::bad_extent, "n of a gated product must be even"};
+  if (p.spec.gated && !p.interleaved && p.spec.scale == GemmScale::block && p.n % gemm_scale_block != 0)
+    return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
   return {};
@@ -80,8 +86,9 @@ struct GemmRegions {
     b = s.weights == GemmWeights::preshuffled
             ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k, {{layers, p.b_batch_stride}})
             : operand(p.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
-    out = Region(p.out, element, p.n, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
-    residual = Region(p.residual, element, p.n, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
+    const std::int32_t columns = gemm_out_columns(p);
+    out = Region(p.out, element, columns, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
+    residual = Region(p.residual, element, columns, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
     bias = Region(p.bias, element, p.n, {{layers, p.bias_batch_stride}});
     if (s.scale == GemmScale::tensor) {
       a_scale = vector_region(p.a_scale, DType::f32, 1);
@@ -182,6 +189,13 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = detail::check_gemm_spec(p.spec, facts); !status.ok()) return status;
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
+  if (p.interleaved && !p.spec.gated) return {StatusCode::bad_value, "interleaved is for gated products"};
+  if (p.spec.activation == ActivationKind::swigluoai) {
+    if (!std::isfinite(p.swiglu_alpha)) return {StatusCode::bad_value, "swiglu_alpha must be finite"};
+    if (!(p.swiglu_limit > 0)) return {StatusCode::bad_value, "swiglu_limit must be positive"};
+  } else if (p.swiglu_alpha != GemmProblem{}.swiglu_alpha || p.swiglu_limit != GemmProblem{}.swiglu_limit) {
+    return {StatusCode::bad_value, "swiglu_alpha and swiglu_limit are for swigluoai"};
+  }
   if (Status status = detail::check_gemm_pointers(p); !status.ok()) return status;
   const detail::GemmRegions regions(p);
   if (Status status = detail::check_gemm_strides(p, regions); !status.ok()) return status;

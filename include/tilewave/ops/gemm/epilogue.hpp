@@ -30,12 +30,16 @@ struct GemmIdentity {
 /// The epilogue of one tile. Kernels bring sums; where they stand in a lane is theirs.
 template <class B, GemmSpec S, class UserEpilogue>
 struct GemmEpilogue {
-  /// Turns a lane's sums into values of the output. `at(i)` says where in the tile element i is; what lies beyond the
-  /// matrix is computed as its last neighbour is, and must not be written. (Block scales are in the sums already.)
-  /// `scale_of(i)`: its row's and its column's factor together. Without `extras` there is neither bias nor residual.
+  static constexpr int halves = S.gated ? 2 : 1;
+
+  /// Turns a lane's sums, gated those of gates and those of ups, into values of the output: the first half. `at(i)`
+  /// says where in the tile of C element i is; what lies beyond the matrix is computed as its last neighbour is, and
+  /// must not be written. (Block scales are in the sums already.) `scale_of(i, half)`: the factor of its row of A and
+  /// that of its row of B together. Without `extras` there is neither bias nor residual.
   template <bool extras = true, int n, class At, class Scale>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
-                                    Vec<float, n>& sums, const At& at, const Scale& scale_of) {
+                                    Vec<float, n> (&of_halves)[halves], const At& at, const Scale& scale_of) {
+    Vec<float, n>& sums = of_halves[0];
     const auto element = [&](int i) TILEWAVE_INLINE_LAMBDA {
       const auto [row, column] = at(i);
       return GemmElement{tile.layer, min_of(tile.first_row + row, tile.row_end - 1),
@@ -46,13 +50,21 @@ struct GemmEpilogue {
       for (int i = 0; i < n; ++i) sums[i] = body(sums[i], element(i));
     };
     TILEWAVE_UNROLL
-    for (int i = 0; i < n; ++i) sums[i] *= scale_of(i);
-    if (extras && a.bias != nullptr) {
-      each([&](float v, GemmElement e) TILEWAVE_INLINE_LAMBDA {
-        return v + load_as_float(a.bias, tile.layer * a.bias_layer_stride + e.column);
-      });
+    for (int half = 0; half < halves; ++half) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i) of_halves[half][i] *= scale_of(i, half);
+      if (extras && a.bias != nullptr) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < n; ++i) {
+          const std::int64_t row = gemm_row_of_b<S>(a, element(i).column, half);
+          of_halves[half][i] += load_as_float(a.bias, tile.layer * a.bias_layer_stride + row);
+        }
+      }
     }
-    if constexpr (S.activation != ActivationKind::none) {
+    if constexpr (S.gated) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i) sums[i] = gate_of(a, sums[i], of_halves[1][i]);
+    } else if constexpr (S.activation != ActivationKind::none) {
       each([&](float v, GemmElement)
                TILEWAVE_INLINE_LAMBDA { return ActivationOf<B>::template apply<S.activation>(v); });
     }
@@ -68,11 +80,11 @@ struct GemmEpilogue {
   /// The same with scales as they lie in device memory.
   template <int n, class At>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
-                                    Vec<float, n>& sums, const At& at) {
+                                    Vec<float, n> (&sums)[halves], const At& at) {
     const float factor = tensor_scale(a);
-    apply(a, user, tile, sums, at, [&](int i) TILEWAVE_INLINE_LAMBDA {
+    apply(a, user, tile, sums, at, [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
       if constexpr (S.scale != GemmScale::row) return factor;
-      return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column);
+      return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column, half);
     });
   }
 
@@ -85,8 +97,9 @@ struct GemmEpilogue {
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
-  TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column) {
-    return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + min_of(tile.first_column + column, a.n - 1));
+  TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column, int half) {
+    const std::int32_t row = gemm_row_of_b<S>(a, min_of(tile.first_column + column, a.n - 1), half);
+    return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }
 
   /// Two neighbours of a row as a word of 16-bit elements.
@@ -105,6 +118,11 @@ struct GemmEpilogue {
   }
 
  private:
+  TILEWAVE_DEVICE static float gate_of(const GemmArgs& a, float gate, float up) {
+    if constexpr (S.activation == ActivationKind::swigluoai)
+      return ActivationOf<B>::swigluoai(gate, up, a.swiglu_alpha, a.swiglu_limit);
+    return ActivationOf<B>::template apply<S.activation>(gate) * up;
+  }
   TILEWAVE_DEVICE static float load_as_float(const void* from, std::int64_t at) {
     if constexpr (S.out == DType::f32) return B::load(static_cast<const float*>(from) + at);
     const std::uint16_t bits = B::load(static_cast<const std::uint16_t*>(from) + at);

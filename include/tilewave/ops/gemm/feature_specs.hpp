@@ -9,7 +9,7 @@
 
 namespace tilewave {
 
-/// Preshuffled weights (CDNA), groups, other outputs, activations, i8 without scales, other layouts.
+/// Preshuffled weights (CDNA), groups, other outputs, activations, gates of experts, i8 without scales, other layouts.
 constexpr std::array<GemmSpec, 10> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
@@ -20,11 +20,16 @@ constexpr std::array<GemmSpec, 10> gemm_feature_specs(ArchId arch) {
       {.a = fp8, .b = fp8, .out = f16, .scale = GemmScale::block, .weights = preshuffled},
       {.groups = GemmGroups::contiguous, .activation = ActivationKind::silu},
       {.a = bf16, .b = bf16, .out = f32, .activation = ActivationKind::gelu},
-      {.a = f16, .b = f16, .out = f16, .groups = GemmGroups::masked, .activation = ActivationKind::gelu_tanh},
+      {.a = f16,
+       .b = f16,
+       .out = f16,
+       .groups = GemmGroups::masked,
+       .activation = ActivationKind::swigluoai,
+       .gated = true},
       {.a = i8, .b = i8, .out = f32},
       {.layout = GemmLayout::nn},
       {.a = f16, .b = f16, .out = f16, .layout = GemmLayout::tn},
-      {.layout = GemmLayout::tt},
+      {.layout = GemmLayout::tt, .activation = ActivationKind::gelu_tanh},
   }};
 }
 

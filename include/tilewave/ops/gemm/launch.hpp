@@ -34,16 +34,22 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
-    const TensorShape b = turned_b(S.layout)
-                              ? shape(p.b, S.b, p.n, p.k, layers, p.b_stride, p.b_batch_stride, L::depth)
-                              : shape(p.b, S.b, p.k, p.n, layers, p.b_stride, p.b_batch_stride, P.columns / P.cluster);
-    if (Status s = B::make_tensor_map(b, args.b); !s.ok()) return s;
+    for (int half = 0; half < L::halves; ++half) {
+      const auto* const first =
+          static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);
+      const std::int64_t stride = S.gated ? args.gemm.gate_step * p.b_stride : p.b_stride;
+      const TensorShape b = turned_b(S.layout)
+                                ? shape(first, S.b, p.n, p.k, layers, stride, p.b_batch_stride, L::depth)
+                                : shape(first, S.b, p.k, args.gemm.n, layers, stride, p.b_batch_stride, L::b_box);
+      if (Status s = B::make_tensor_map(b, args.b[half]); !s.ok()) return s;
+    }
   }
   const std::int64_t unit = 16 / size_of(S.out);
   args.wide_stores = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && (p.m == 1 || p.out_stride % unit == 0) &&
                      (a_layers == 1 || p.out_batch_stride % unit == 0);
   if (args.wide_stores && S.out != DType::f32) {
-    const TensorShape out = shape(p.out, S.out, p.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
+    const TensorShape out =
+        shape(p.out, S.out, args.gemm.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
     if (Status s = B::make_tensor_map(out, args.out); !s.ok()) return s;
   }
   return {};

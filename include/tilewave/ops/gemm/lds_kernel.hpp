@@ -71,10 +71,10 @@ struct GemmLdsKernel {
 
     TILEWAVE_DEVICE Turns(const Args& a, const GemmTile& tile, Shared& in)
         : shared(in),
-          of_a(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, tile.first_row, tile.row_end, a.gemm.k,
-               W::first_row()),
-          of_b(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, tile.first_column, a.gemm.n, a.gemm.k,
-               W::first_column()),
+          of_a(a.gemm.a, tile.a_layer * a.gemm.a_layer_stride, a.gemm.a_stride, typename W::RowsOfA(a.gemm, tile),
+               a.gemm.k, W::first_row()),
+          of_b(a.gemm.b, tile.layer * a.gemm.b_layer_stride, a.gemm.b_stride, typename W::RowsOfB(a.gemm, tile),
+               a.gemm.k, W::first_column()),
           scales(a, tile, in) {}
 
     TILEWAVE_DEVICE void multiply(std::int32_t first, std::int32_t end, typename W::AllSums& sums) {

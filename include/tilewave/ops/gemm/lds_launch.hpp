@@ -16,7 +16,10 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   const int step = policy.depth / size_of(p.spec.a);  // k of a [K, M] or [K, N] at a time
   const bool of_a = turned_a(p.spec.layout), of_b = turned_b(p.spec.layout);
   const std::int32_t a_rows = of_a ? min_of(step, p.k) : min_of(policy.rows, p.m);
-  const std::int32_t b_rows = of_b ? min_of(step, p.k) : min_of(policy.columns, p.n);
+  const std::int32_t columns = min_of(gemm_tile_columns(p.spec, policy), gemm_out_columns(p));
+  const std::int32_t b_rows = of_b                             ? min_of(step, p.k)
+                              : p.spec.gated && !p.interleaved ? p.n / 2 + columns
+                                                               : min_of(policy.columns, p.n);
   if ((a_rows > 1 && reach(p.a_stride, a_rows, p.spec.a) > most) ||
       (b_rows > 1 && reach(b_stride, b_rows, p.spec.b) > most)) {
     return {StatusCode::bad_stride, "the rows of one tile of a or b span 2 GiB or more"};

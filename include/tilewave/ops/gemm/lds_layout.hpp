@@ -25,6 +25,9 @@ struct GemmWaveTile {
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, Map::sums>;
   using AllSums = Sums[tiles_m][tiles_n];
+  using TileRows = GemmTileRows<S, wave_columns>;                              // of B
+  static constexpr int halves = TileRows::halves, tiles_c = tiles_n / halves;  // of C along a row, each of all halves
+  static_assert(tiles_n % halves == 0);
   static constexpr int chunks = B::template product_chunks<S.a>;  // of a lane for one product
   static constexpr int unit = 16 / size_of(S.a);                  // elements of 16 bytes
 
@@ -73,14 +76,42 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static int first_row() { return B::wave_id() / P.waves_columns * wave_rows; }
   TILEWAVE_DEVICE static int first_column() { return B::wave_id() % P.waves_columns * wave_columns; }
 
-  /// Rows of an operand from `first` of its `rows` on, at most `most`, as a buffer.
+  /// The rows that a tile has of an operand as a buffer.
+  template <class RowsOf>
   TILEWAVE_DEVICE static typename B::Source source(const void* base, std::int64_t layer_offset, std::int64_t stride,
-                                                   std::int32_t first, std::int32_t end, int most, std::int32_t k) {
-    const std::int32_t rows = min_of(end - first, most);
-    const char* const at = static_cast<const char*>(base) + (layer_offset + first * stride) * size_of(S.a);
-    const std::int64_t bytes = rows <= 0 || k == 0 ? 0 : ((rows - 1) * stride + k) * size_of(S.a);
+                                                   const RowsOf& of, std::int32_t k) {
+    const char* const at = static_cast<const char*>(base) + (layer_offset + of.first * stride) * size_of(S.a);
+    const std::int64_t bytes = of.left <= 0 || k == 0 ? 0 : ((of.span() - 1) * stride + k) * size_of(S.a);
     return {at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
   }
+
+  /// Which rows of its matrix a tile has of A: neighbours.
+  struct RowsOfA {
+    std::int32_t first, left;  // how many there are from the first on
+
+    TILEWAVE_DEVICE RowsOfA(const GemmArgs&, const GemmTile& tile)
+        : first(tile.first_row), left(tile.row_end - tile.first_row) {}
+    /// From the first to the tile's last.
+    TILEWAVE_DEVICE std::int32_t span() const { return min_of(left, P.rows); }
+    /// Of row r of the tile: whether there is one, and how far behind the first.
+    TILEWAVE_DEVICE bool has(int r) const { return r < left; }
+    TILEWAVE_DEVICE static std::int32_t row(int r) { return r; }
+  };
+  /// The same of B: neighbours, or gates and ups.
+  struct RowsOfB {
+    const GemmArgs& args;
+    std::int32_t first, left;  // left: columns of C
+
+    TILEWAVE_DEVICE RowsOfB(const GemmArgs& a, const GemmTile& tile)
+        : args(a), first(gemm_row_of_b<S>(a, tile.first_column, 0)), left(a.n - tile.first_column) {}
+    TILEWAVE_DEVICE std::int32_t span() const {
+      return gemm_row_of_b<S>(args, min_of(left, gemm_tile_columns(S, P)) - 1, halves - 1) + 1;
+    }
+    TILEWAVE_DEVICE bool has(int r) const { return TileRows::column(r) < left; }
+    TILEWAVE_DEVICE std::int32_t row(int r) const {
+      return gemm_row_of_b<S>(args, TileRows::column(r), TileRows::half(r));
+    }
+  };
 
   TILEWAVE_DEVICE static void clear(AllSums& sums) {
     static_for<tiles_m * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA { sums[i / tiles_n][i % tiles_n] = {}; });
@@ -91,13 +122,13 @@ struct GemmWaveTile {
   /// Row after row of products: the next moves up, so that one row's code serves all.
   TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, AllSums& sums) {
     for (int i = 0; i < tiles_m; ++i) {
-      static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA {
-        if (P.splits > 1 && a.gemm.splits > 1) {
-          put_aside(a, place, i * tiles_n + j, sums[0][j]);
-        } else {
-          write(a, place.tile, i, j, sums[0][j]);
-        }
-      });
+      if (P.splits > 1 && a.gemm.splits > 1) {
+        static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA { put_aside(a, place, i * tiles_n + j, sums[0][j]); });
+      } else {
+        static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
+          write(a, place.tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
+        });
+      }
       static_for<(tiles_m - 1) * tiles_n>([&](auto at) TILEWAVE_INLINE_LAMBDA {
         sums[at / tiles_n][at % tiles_n] = sums[at / tiles_n + 1][at % tiles_n];
       });
@@ -119,14 +150,19 @@ struct GemmWaveTile {
     return sums;
   }
 
-  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int i, int j, const Sums& of_products) {
-    Vec<float, Map::sums> sums = as_floats(of_products);
+  /// Product j of C in row i of products; `of_half(half)`: its sums.
+  template <class OfHalf>
+  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int i, int j, const OfHalf& of_half) {
+    Vec<float, Map::sums> of_halves[halves];
+    TILEWAVE_UNROLL
+    for (int half = 0; half < halves; ++half) of_halves[half] = as_floats(of_half(half));
+    const Vec<float, Map::sums>& sums = of_halves[0];
     const int lane = B::lane_id();
-    const int row = first_row() + i * side + Map::row(lane), column = first_column() + j * side;
+    const int row = first_row() + i * side + Map::row(lane), column = first_column() / halves + j * side;
     struct InTile {
       int row, column;
     };
-    Epilogue::apply(a.gemm, a.epilogue, tile, sums, [&](int e) TILEWAVE_INLINE_LAMBDA {
+    Epilogue::apply(a.gemm, a.epilogue, tile, of_halves, [&](int e) TILEWAVE_INLINE_LAMBDA {
       return InTile{row, column + Map::kv_row(lane, e)};
     });
     const std::int32_t to_row = tile.first_row + row;
@@ -188,8 +224,11 @@ struct GemmCombineKernel {
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const typename W::Place place(a, B::block_id(), false);
     if (!place.any) return;
-    for (int product = 0; product < W::tiles_m * W::tiles_n; ++product) {
-      W::write(a, place.tile, product / W::tiles_n, product % W::tiles_n, W::gather(a, place, product));
+    for (int product = 0; product < W::tiles_m * W::tiles_c; ++product) {
+      const int i = product / W::tiles_c, j = product % W::tiles_c;
+      W::write(a, place.tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA {
+        return W::gather(a, place, i * W::tiles_n + j + half * W::tiles_c);
+      });
     }
   }
 };

@@ -42,7 +42,7 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
     p.splits = 16;
     all.add(p);
   };
-  few(16, blocks ? 128 : 64, 4);
+  few(16, blocks || s.gated ? 128 : 64, 4);
   if (preshuffled) {
     few(32, 128, 4);
     few(64, 128, 2);

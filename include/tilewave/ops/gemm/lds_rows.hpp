@@ -70,7 +70,7 @@ struct GemmLdsSlot {
   }
 };
 
-/// Rows whose k lie side by side in memory: those of a layer's matrix from `first_row` on, before `end`.
+/// Rows whose k lie side by side in memory: those of a tile, as W::RowsOfA or RowsOfB has them.
 template <class W, int rows>
 struct GemmLdsRows : GemmLdsSlot<W, rows, false> {
   using Slot = GemmLdsSlot<W, rows, false>;
@@ -79,22 +79,21 @@ struct GemmLdsRows : GemmLdsSlot<W, rows, false> {
 
   typename B::Source source;
   std::int64_t stride;
-  std::int32_t left;             // rows that there are
   int first;                     // in the slot, of this wave's first copy; in units
   std::uint32_t offset[copies];  // in the source, of this lane's units of the wave's copies
   Chunk held[W::policy.path == GemmPath::staged ? copies : 1];
 
-  TILEWAVE_DEVICE GemmLdsRows(const void* base, std::int64_t layer_offset, std::int64_t row_stride,
-                              std::int32_t first_row, std::int32_t end, std::int32_t k, int wave_row)
+  template <class RowsOf>
+  TILEWAVE_DEVICE GemmLdsRows(const void* base, std::int64_t layer_offset, std::int64_t row_stride, const RowsOf& of,
+                              std::int32_t k, int wave_row)
       : Slot(k, wave_row),
-        source(W::source(base, layer_offset, row_stride, first_row, end, rows, k)),
+        source(W::source(base, layer_offset, row_stride, of, k)),
         stride(row_stride * size_of(Slot::type)),
-        left(end - first_row),
         first(B::wave_id() * copies * B::facts.wave_lanes) {
     TILEWAVE_UNROLL
     for (int i = 0; i < copies; ++i) {
       const int r = row_of(i);
-      offset[i] = r < left ? static_cast<std::uint32_t>(r * stride + unit_of(i) * 16) : B::Source::nowhere;
+      offset[i] = of.has(r) ? static_cast<std::uint32_t>(of.row(r) * stride + unit_of(i) * 16) : B::Source::nowhere;
     }
   }
 

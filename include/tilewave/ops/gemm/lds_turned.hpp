@@ -24,13 +24,14 @@ struct GemmTurnedRows : GemmLdsSlot<W, rows, true> {
   std::uint32_t offset[copies];  // in a step's source, of this lane's k
   Chunk held[copies];
 
-  TILEWAVE_DEVICE GemmTurnedRows(const void* matrix, std::int64_t layer_offset, std::int64_t k_stride,
-                                 std::int32_t first_row, std::int32_t end, std::int32_t of_k, int wave_row)
+  template <class RowsOf>
+  TILEWAVE_DEVICE GemmTurnedRows(const void* matrix, std::int64_t layer_offset, std::int64_t k_stride, const RowsOf& of,
+                                 std::int32_t of_k, int wave_row)
       : Slot(of_k, wave_row),
-        base(static_cast<const char*>(matrix) + (layer_offset + first_row) * element),
+        base(static_cast<const char*>(matrix) + (layer_offset + of.first) * element),
         stride(k_stride * element),
         k(of_k),
-        width(align_up(max_of(min_of(end - first_row, rows), 0) * element, 16)) {
+        width(align_up(max_of(min_of(of.left, rows), 0) * element, 16)) {
     whole_bytes = bytes_of(step_k);
     // A wave's lanes are 8 x 8: eight of them load a line of 128 bytes.
     constexpr int across = rows / 64;

@@ -19,7 +19,7 @@ struct GemmProblem {
 
   const void* a = nullptr;  // [batch][M, K]; contiguous groups: [M, K] of all groups; masked: [groups][M, K]
   const void* b = nullptr;  // [batch or groups][N, K], or preshuffled
-  void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]
+  void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]; gated: N / 2 columns
 
   const float* a_scale = nullptr;  // tensor [1]; row [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
   const float* b_scale = nullptr;  // tensor [1]; row [batch or groups][N]; block [..][ceil(N / 128), ceil(K / 128)]
@@ -30,6 +30,9 @@ struct GemmProblem {
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
 
   float alpha = 1.0f;
+  // Of a gated spec.
+  bool interleaved = false;  // rows of B (their scales, bias): gate, up, gate, up; else all gates, then all ups
+  float swiglu_alpha = 1.702f, swiglu_limit = 7.0f;  // of swigluoai; the limit may be infinite
 
   std::int32_t m = 0, n = 0, k = 0;
   std::int32_t batch = 1;                // products of one shape, strides apart; 1 with groups
@@ -51,6 +54,8 @@ struct GemmProblem {
   std::int64_t workspace_bytes = 0;
 };
 
+/// Columns of out.
+constexpr std::int32_t gemm_out_columns(const GemmProblem& p) { return p.spec.gated ? p.n / 2 : p.n; }
 /// Products of a call, each with its B; and how many matrices A, out and residual are.
 constexpr std::int32_t gemm_layers(const GemmProblem& p) {
   return p.spec.groups == GemmGroups::one ? p.batch : p.groups;

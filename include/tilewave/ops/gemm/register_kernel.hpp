@@ -26,16 +26,18 @@ struct GemmRegisterRows {
   std::int32_t k_bytes;
   std::uint32_t offset[tiles];  // of the lane's first unit
 
-  TILEWAVE_DEVICE GemmRegisterRows(const typename B::Source& from, std::int32_t rows_left, std::int64_t row_stride,
+  template <class RowsOf>
+  TILEWAVE_DEVICE GemmRegisterRows(const typename B::Source& from, const RowsOf& of, std::int64_t row_stride,
                                    std::int32_t k, int first_row)
       : source(from), k_bytes(k * size_of(type)) {
     const int lane = B::lane_id(), unit = Map::unit(lane);
     TILEWAVE_UNROLL
     for (int i = 0; i < tiles; ++i) {
-      const int row = first_row + i * side + Map::row(lane);
+      const int in_tile = first_row + i * side + Map::row(lane);
+      const std::int32_t row = of.row(in_tile);
       const std::int64_t at =
           preshuffled ? row / 16 * (std::int64_t{k_bytes} * 16) + row % 16 * 16 : row * row_stride * size_of(type);
-      offset[i] = row < rows_left ? static_cast<std::uint32_t>(at) + unit * unit_bytes : B::Source::nowhere;
+      offset[i] = of.has(in_tile) ? static_cast<std::uint32_t>(at) + unit * unit_bytes : B::Source::nowhere;
     }
   }
 
@@ -115,10 +117,11 @@ struct GemmRegisterKernel {
     std::int32_t step = steps.first;
     const std::int32_t end = steps.end;
     const GemmArgs& g = a.gemm;
-    const RowsA of_a(
-        W::source(g.a, tile.a_layer * g.a_layer_stride, g.a_stride, tile.first_row, tile.row_end, P.rows, g.k),
-        tile.row_end - tile.first_row, g.a_stride, g.k, W::first_row());
-    const RowsB of_b(source_of_b(g, tile), g.n - tile.first_column, g.b_stride, g.k, W::first_column());
+    const typename W::RowsOfA rows_a(g, tile);
+    const typename W::RowsOfB rows_b(g, tile);
+    const RowsA of_a(W::source(g.a, tile.a_layer * g.a_layer_stride, g.a_stride, rows_a, g.k), rows_a, g.a_stride, g.k,
+                     W::first_row());
+    const RowsB of_b(source_of_b(g, tile, rows_b), rows_b, g.b_stride, g.k, W::first_column());
     Scales scales(a, tile, shared);
     const auto load = [&]<bool whole>(Stage& stage, std::int32_t s) TILEWAVE_INLINE_LAMBDA {
       stage.a = of_a.template load<whole>(s);
@@ -165,14 +168,14 @@ struct GemmRegisterKernel {
     }
   }
 
-  TILEWAVE_DEVICE static typename B::Source source_of_b(const GemmArgs& g, const GemmTile& tile) {
+  TILEWAVE_DEVICE static typename B::Source source_of_b(const GemmArgs& g, const GemmTile& tile,
+                                                        const typename W::RowsOfB& of) {
     const std::int64_t layer = tile.layer * g.b_layer_stride;
     if constexpr (!preshuffled) {
-      return W::source(g.b, layer, g.b_stride, tile.first_column, g.n, P.columns, g.k);
+      return W::source(g.b, layer, g.b_stride, of, g.k);
     } else {  // sixteen rows are one that is sixteen times as long
-      const std::int32_t blocks = ceil_div(min_of(g.n - tile.first_column, P.columns), 16);
-      const char* const at =
-          static_cast<const char*>(g.b) + (layer + std::int64_t{tile.first_column} * g.k) * size_of(S.a);
+      const std::int32_t blocks = ceil_div(of.span(), 16);
+      const char* const at = static_cast<const char*>(g.b) + (layer + std::int64_t{of.first} * g.k) * size_of(S.a);
       return {at, static_cast<std::uint32_t>(std::int64_t{blocks} * 16 * g.k * size_of(S.a))};
     }
   }

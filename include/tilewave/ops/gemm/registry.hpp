@@ -39,7 +39,7 @@ namespace detail {
 
 /// As many as shared memory holds beside boxes of output, scales and barriers.
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * p.rows * 128 : p.rows * align_up(p.columns, 64) * 2;
+  const int out = p.swapped ? p.waves() * p.rows * 128 : p.rows * align_up(gemm_tile_columns(s, p), 64) * 2;
   const bool block = s.scale == GemmScale::block;
   const int stage = (p.rows + p.columns) * p.depth + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
   return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row ? 2048 : 0)) / stage);
@@ -61,6 +61,15 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
     add({.rows = 128, .columns = 256});
     add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
+    return all;
+  }
+  if (s.gated) {  // a group has the gates and the ups of its columns
+    const int splits = s.groups == GemmGroups::one ? 8 : 1;
+    if (!block) add({.rows = 128, .columns = 256});
+    add({.rows = 128, .columns = 128, .splits = min_of(splits, 4)});
+    for (const int rows : {16, 64}) {
+      add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = splits});
+    }
     return all;
   }
   if (s.groups != GemmGroups::one) {

@@ -49,6 +49,8 @@ inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under Gem
 
 /// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n]; sums in f32.
 /// Scales, alpha, bias and residual are values of the Problem. Sums of i8 are exact, and then rounded to f32.
+/// Gated: rows of B are pairs of a gate and an up row, as GemmProblem::interleaved says, and out has half as many
+/// columns: out[m, c] = activation(gate) * up + residual[m, c], where gate and up are alpha * sum + bias of each.
 struct GemmSpec {
   DType a = DType::bf16, b = DType::bf16;  // both bf16, both f16, both the chip's fp8, or both i8
   DType out = DType::bf16;                 // bf16, f16 or f32
@@ -57,17 +59,19 @@ struct GemmSpec {
   GemmWeights weights = GemmWeights::row_major;
   GemmGroups groups = GemmGroups::one;
   ActivationKind activation = ActivationKind::none;
+  bool gated = false;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 };
 
-/// `fp8_e4m3fn.fp8_e4m3fn.bf16.row.nt`, and what else is not the default: `.preshuffled`, `.masked`, `.silu`.
+/// `fp8_e4m3fn.fp8_e4m3fn.bf16.row.nt`, and what else is not the default: `.preshuffled`, `.masked`, `.silu`, `.gated`.
 inline std::string name_of(const GemmSpec& s) {
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
                      "." + name_of(s.scale) + "." + name_of(s.layout);
   if (s.weights != GemmWeights::row_major) name += std::string(".") + name_of(s.weights);
   if (s.groups != GemmGroups::one) name += std::string(".") + name_of(s.groups);
   if (s.activation != ActivationKind::none) name += std::string(".") + name_of(s.activation);
+  if (s.gated) name += ".gated";
   return name;
 }
 

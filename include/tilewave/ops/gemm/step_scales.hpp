@@ -26,13 +26,13 @@ template <class W, bool copied>
 requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
   using B = typename W::Backend;
   struct OfStep {
-    float a[W::tiles_m] = {}, b = 0;
+    float a[W::tiles_m] = {}, b[W::halves] = {};
   };
   static constexpr int lanes = B::facts.wave_lanes;
   struct Nothing {};
   template <int slots>
   struct Places {
-    float scales[slots][W::waves][2][lanes];  // of A's rows; of B's, the same in all places
+    float scales[slots][W::waves][2][lanes];  // of A's rows; of B's, each half in its share of the places
   };
   template <int slots>
   using InLds = std::conditional_t<copied, Places<slots>, Nothing>;
@@ -45,12 +45,19 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
     const GemmArgs& g = args.gemm;
     const std::int32_t last = tile.row_end - 1, first = tile.first_row + W::first_row();
     a_ = g.a_scale + tile.a_layer * g.a_scale_layer_stride;
-    b_ = g.b_scale + tile.layer * g.b_scale_layer_stride +
-         min_of(tile.first_column + W::first_column(), g.n - 1) / gemm_scale_block * g.b_scale_stride;
+    const std::int32_t column = min_of(tile.first_column + W::first_column() / W::halves, g.n - 1);
+    TILEWAVE_UNROLL
+    for (int half = 0; half < W::halves; ++half) {
+      const std::int32_t block = gemm_row_of_b<W::spec>(g, column, half) / gemm_scale_block;
+      b_[half] = g.b_scale + tile.layer * g.b_scale_layer_stride + block * g.b_scale_stride;
+    }
     TILEWAVE_UNROLL
     for (int i = 0; i < rows; ++i) {
       const int row = copied ? B::lane_id() : i * W::side + W::Map::row(B::lane_id());
       row_[i] = min_of(first + row, last) * g.a_scale_stride;
+    }
+    if constexpr (W::halves > 1) {
+      b_reach_ = static_cast<std::uint32_t>(B::uniform(static_cast<std::int32_t>((b_[1] - b_[0]) * sizeof(float))));
     }
     a_k_stride_ = g.a_scale_k_stride;
     b_k_stride_ = g.b_scale_k_stride;
@@ -67,8 +74,8 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
       const typename B::Source source{a_ + at * a_k_stride_, B::Source::nowhere - 4};
       source.copy_word(to, static_cast<std::uint32_t>(row_[0] * sizeof(float)), 0);
     } else {
-      const typename B::Source source{b_ + at * b_k_stride_, sizeof(float)};
-      source.copy_word(to, 0, 0);
+      const typename B::Source source{b_[0] + at * b_k_stride_, b_reach_ + 4u};
+      source.copy_word(to, W::halves > 1 && B::lane_id() >= share ? b_reach_ : 0, 0);
     }
   }
   TILEWAVE_DEVICE OfStep load(std::int32_t step, int slot = 0) const {
@@ -81,10 +88,13 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
         scales.a[i] = B::load(a_ + row_[i] + step * a_k_stride_);
       }
     }
-    if constexpr (copied) {
-      scales.b = shared_[slot * W::waves][1][0];
-    } else {
-      scales.b = B::load(b_ + step * b_k_stride_);
+    TILEWAVE_UNROLL
+    for (int half = 0; half < W::halves; ++half) {
+      if constexpr (copied) {
+        scales.b[half] = shared_[slot * W::waves][1][half * share];
+      } else {
+        scales.b[half] = B::load(b_[half] + step * b_k_stride_);
+      }
     }
     return scales;
   }
@@ -92,9 +102,9 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
   TILEWAVE_DEVICE void fold(const OfStep& scales, typename W::AllSums& sums) {
     TILEWAVE_UNROLL
     for (int i = 0; i < W::tiles_m; ++i) {
-      const float scale = scales.a[i] * scales.b;
       TILEWAVE_UNROLL
       for (int j = 0; j < W::tiles_n; ++j) {
+        const float scale = scales.a[i] * scales.b[j / W::tiles_c];
         TILEWAVE_UNROLL
         for (int e = 0; e < W::Map::sums; ++e) sums[i][j][e] += part_[i][j][e] * scale;
         B::pin(sums[i][j]);
@@ -106,9 +116,11 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
 
  private:
   static constexpr int rows = copied ? 1 : W::tiles_m;
-  const float *a_, *b_;
+  const float *a_, *b_[W::halves];
   std::int64_t row_[rows], a_k_stride_, b_k_stride_;
   std::int32_t steps_;
+  static constexpr int share = lanes / W::halves;
+  std::uint32_t b_reach_ = 0;  // bytes from the first half's scales to the last's
   float (*shared_)[2][lanes] = nullptr;
   typename W::AllSums part_;
 };

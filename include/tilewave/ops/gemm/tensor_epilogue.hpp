@@ -23,15 +23,16 @@ struct GemmTensorOutput {
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * L::tiles; ++i) {
-        const InTile at = element(group, i / 2, 2 * (i % 2));
-        tall_scale_[i] =
-            P.swapped ? Epilogue::column_scale(a.gemm, tile, at.column) : Epilogue::row_scale(a.gemm, tile, at.row);
+        const InTile at = element(group, i / 2 % tiles_c, 2 * (i % 2));
+        tall_scale_[i] = P.swapped ? Epilogue::column_scale(a.gemm, tile, at.column, i / 2 / tiles_c)
+                                   : Epilogue::row_scale(a.gemm, tile, at.row);
       }
       TILEWAVE_UNROLL
       for (int r = 0; r < rounds; ++r) {
         const int wide = L::wide_row(group) + min_of(r * L::group_lanes + L::group_lane(), L::group_wide - 1);
-        wide_scale_[r] =
-            P.swapped ? Epilogue::row_scale(a.gemm, tile, wide) : Epilogue::column_scale(a.gemm, tile, wide);
+        using Rows = typename L::TileRows;
+        wide_scale_[r] = P.swapped ? Epilogue::row_scale(a.gemm, tile, wide)
+                                   : Epilogue::column_scale(a.gemm, tile, Rows::column(wide), Rows::half(wide));
       }
     }
   }
@@ -71,26 +72,33 @@ struct GemmTensorOutput {
     using Sum = typename L::Sum;
     Sum* const own = reinterpret_cast<Sum*>(shared.tall);
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
+    for (int half = 0; half < L::halves; ++half) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < Sums::size; ++i) own[place(element(group, t, i))] = sums[t][i];
+      for (int t = 0; t < tiles_c; ++t) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < wide_c / 2; ++i) own[place(element(group, t, i), half)] = sum_of(sums, half, t, i);
+      }
     }
     accompany_partials();
-    constexpr int width = 4, lanes = L::groups * L::group_lanes, pieces = P.rows * P.columns / width;
+    constexpr int width = 4, lanes = L::groups * L::group_lanes, pieces = P.rows * columns / width;
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < pieces; i += splits * lanes) {
-      const InTile first{i / (P.columns / width), i % (P.columns / width) * width};
-      Vec<Sum, width> all{};
-      for (int r = 0; r < splits; ++r) {
-        const auto part = *reinterpret_cast<const Vec<Sum, width>*>(B::remote(own + place(first), r));
-        TILEWAVE_UNROLL
-        for (int e = 0; e < width; ++e) all[e] += part[e];
+      const InTile first{i / (columns / width), i % (columns / width) * width};
+      Vec<float, width> values[L::halves];
+      TILEWAVE_UNROLL
+      for (int half = 0; half < L::halves; ++half) {
+        Vec<Sum, width> all{};
+        for (int r = 0; r < splits; ++r) {
+          const auto part = *reinterpret_cast<const Vec<Sum, width>*>(B::remote(own + place(first, half), r));
+          TILEWAVE_UNROLL
+          for (int e = 0; e < width; ++e) all[e] += part[e];
+        }
+        values[half] = as_floats(all);
       }
-      Vec<float, width> values = as_floats(all);
       const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
       Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
       TILEWAVE_UNROLL
-      for (int e = 0; e < width; ++e) store(a, tile, at(e), values[e]);
+      for (int e = 0; e < width; ++e) store(a, tile, at(e), values[0][e]);
     }
   }
   /// What the other waves of a block that merges do meanwhile.
@@ -103,16 +111,26 @@ struct GemmTensorOutput {
   struct InTile {
     int row, column;  // of C
   };
+  // Of a gated spec tiles (swapped) or elements are those of gates, then those of their ups.
+  static constexpr int columns = gemm_tile_columns(S, P);
+  static constexpr int tiles_c = P.swapped ? L::tiles / L::halves : L::tiles;
+  static constexpr int wide_c = P.swapped ? L::group_wide : L::group_wide / L::halves;
+  TILEWAVE_DEVICE static int first_tall(int group) { return L::tall_row(group) / (P.swapped ? L::halves : 1); }
+  TILEWAVE_DEVICE static int first_wide(int group) { return L::wide_row(group) / (P.swapped ? 1 : L::halves); }
+  TILEWAVE_DEVICE static typename L::Sum sum_of(const Sums (&sums)[L::tiles], int half, int t, int i) {
+    return P.swapped ? sums[t + half * tiles_c][i] : sums[t][i + half * wide_c / 2];
+  }
+
   /// Where element i of tile t of this lane is.
   TILEWAVE_DEVICE static InTile element(int group, int t, int i) {
     const int lane = B::lane_id(), wave = L::group_wave();
-    const int tall = L::tall_row(group) + 64 * t + 16 * wave + lane / 4 + 8 * (i / 2 % 2);
-    const int wide = L::wide_row(group) + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
+    const int tall = first_tall(group) + 64 * t + 16 * wave + lane / 4 + 8 * (i / 2 % 2);
+    const int wide = first_wide(group) + 8 * (i / 4) + 2 * (lane % 4) + i % 2;
     return P.swapped ? InTile{wide, tall} : InTile{tall, wide};
   }
   /// Sums of a tile as rows of C, so that columns are written side by side; a little apart for the sake of the banks.
   static constexpr int partial_stride = P.columns + 4;
-  TILEWAVE_DEVICE static int place(InTile e) { return e.row * partial_stride + e.column; }
+  TILEWAVE_DEVICE static int place(InTile e, int half) { return e.row * partial_stride + half * columns + e.column; }
   TILEWAVE_DEVICE static void accompany_products() { B::barrier(); }  // all products are done with the ring
   TILEWAVE_DEVICE static void accompany_partials() {
     B::cluster_arrive();
@@ -121,19 +139,19 @@ struct GemmTensorOutput {
 
   /// What one box holds: 64 columns of C, of a wave's rows or (swapped) of all of a group's. Values are worked out part
   /// by part: of a whole tile they would need more registers than sums leave.
-  static constexpr int part_wide = P.swapped ? L::group_wide : 64;
+  static constexpr int part_wide = P.swapped ? wide_c : 64;
 
   template <bool any>
   TILEWAVE_DEVICE void write_parts(const Args& a, const GemmTile& tile, int group, Shared& shared,
                                    Sums (&sums)[L::tiles]) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
+    for (int t = 0; t < tiles_c; ++t) {
       TILEWAVE_UNROLL
-      for (int from = 0; from < L::group_wide; from += part_wide) {
-        if (from + part_wide <= L::group_wide) {
-          write_part<any, part_wide>(a, tile, group, shared, sums[t], t, from);
+      for (int from = 0; from < wide_c; from += part_wide) {
+        if (from + part_wide <= wide_c) {
+          write_part<any, part_wide>(a, tile, group, shared, sums, t, from);
         } else {
-          write_part<any, L::group_wide % part_wide>(a, tile, group, shared, sums[t], t, from);
+          write_part<any, wide_c % part_wide>(a, tile, group, shared, sums, t, from);
         }
       }
     }
@@ -141,20 +159,25 @@ struct GemmTensorOutput {
 
   /// `wide` rows of the wide side, from `from` on, of tile t. `any`: with bias, residual or rows that are not aligned.
   template <bool any, int wide>
-  TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int group, Shared& shared, const Sums& sums,
-                                  int t, int from) {
+  TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int group, Shared& shared,
+                                  const Sums (&sums)[L::tiles], int t, int from) {
     if constexpr (wide > 0) {
-      Vec<float, wide / 2> part;
+      Vec<float, wide / 2> parts[L::halves];
       TILEWAVE_UNROLL
-      for (int i = 0; i < wide / 2; ++i) part[i] = static_cast<float>(sums[from / 2 + i]);
+      for (int half = 0; half < L::halves; ++half) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < wide / 2; ++i) parts[half][i] = static_cast<float>(sum_of(sums, half, t, from / 2 + i));
+      }
+      const Vec<float, wide / 2>& part = parts[0];
       const auto at = [&](int i) TILEWAVE_INLINE_LAMBDA { return element(group, t, from / 2 + i); };
       const float* const wide_scale =
           shared.wide_scale[row_scales ? group : 0] + (row_scales ? from + 2 * (B::lane_id() % 4) : 0);
-      const auto scale_of = [&](int i) TILEWAVE_INLINE_LAMBDA {
+      const auto scale_of = [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
         if constexpr (!row_scales) return factor_;
-        return tall_scale_[2 * t + i / 2 % 2] * wide_scale[8 * (i / 4) + i % 2];
+        const int of_tall = 2 * (P.swapped ? t + half * tiles_c : t) + i / 2 % 2;
+        return tall_scale_[of_tall] * wide_scale[8 * (i / 4) + i % 2 + (P.swapped ? 0 : half * wide_c)];
       };
-      Epilogue::template apply<any>(a.gemm, a.epilogue, tile, part, at, scale_of);
+      Epilogue::template apply<any>(a.gemm, a.epilogue, tile, parts, at, scale_of);
       if (boxes && (!any || a.wide_stores)) {
         if constexpr (boxes) write_box<wide>(a, tile, group, shared, part, t, from);
       } else {
@@ -202,8 +225,7 @@ struct GemmTensorOutput {
     L::team_barrier();
     const std::int32_t row =
         tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t + 16 * wave);
-    const std::int32_t column =
-        tile.first_column + (P.swapped ? L::tall_row(group) + 64 * t : L::wide_row(group) + from);
+    const std::int32_t column = tile.first_column + (P.swapped ? first_tall(group) + 64 * t : first_wide(group) + from);
     // A group's rows end where the next group's begin, and the last box of a tile may be narrower.
     const bool whole_rows = S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end;
     const bool whole_units = a.gemm.n % 8 == 0 || column + 64 <= a.gemm.n;  // as the engine writes them

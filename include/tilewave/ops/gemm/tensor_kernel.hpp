@@ -30,7 +30,7 @@ struct GemmTensorKernel {
     if (B::wave_id() == 0) shared.ring.begin();
     if (group == L::groups && B::lane_id() == 0) {
       B::prefetch_map(a.a);
-      B::prefetch_map(a.b);
+      for (const auto& map : a.b) B::prefetch_map(map);
     }
     if (a.clustered()) {
       B::cluster_arrive();

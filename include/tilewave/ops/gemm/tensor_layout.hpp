@@ -18,6 +18,10 @@ struct GemmTensorLayout {
   static constexpr int tall_rows = P.swapped ? P.columns : P.rows, wide_rows = P.swapped ? P.rows : P.columns;
   static constexpr int group_tall = tall_rows / P.waves_rows, group_wide = wide_rows / P.waves_columns;
   static constexpr int tiles = group_tall / 64;
+  using TileRows = GemmTileRows<S, P.swapped ? group_tall : group_wide>;  // of B
+  static constexpr int halves = TileRows::halves;
+  static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B of a copy
+  static_assert(halves == 1 || (P.cluster == 1 && b_box % (P.swapped || S.scale == GemmScale::block ? 64 : 16) == 0));
   static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
   static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
   static constexpr int row_chunks = P.depth / 16;
@@ -41,7 +45,7 @@ struct GemmTensorLayout {
   /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's.
   static constexpr int out_rows = P.swapped ? group_wide : 16;
   /// A whole tile's: the engine writes them while the next tile's products are under way.
-  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide, 64);
+  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide / halves, 64);
   /// Who fills a box together: a group, or a wave alone.
   static constexpr int team_lanes = P.swapped ? group_lanes : B::facts.wave_lanes;
   TILEWAVE_DEVICE static int team_lane() { return B::block_lane_id() % team_lanes; }
@@ -55,7 +59,7 @@ struct GemmTensorLayout {
 
   struct Args {
     GemmArgs gemm;
-    typename B::TensorMap a, b, out;
+    typename B::TensorMap a, b[halves], out;
     std::int32_t blocks, clusters;
     FastDiv cluster;  // blocks of one
     std::int32_t k_steps;
@@ -138,13 +142,16 @@ struct GemmTensorLayout {
       B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
     }
     if constexpr (turned_b(S.layout)) {
-      copy_turned<P.columns>(of_b, a.b, k, tile.first_column, tile.layer, full);
+      copy_turned<P.columns>(of_b, a.b[0], k, tile.first_column, tile.layer, full);
     } else if constexpr (P.cluster == 1) {
-      B::copy_tensor(of_b, a.b, k, tile.first_column, tile.layer, full);
+      TILEWAVE_UNROLL
+      for (int row = 0; row < P.columns; row += b_box) {
+        B::copy_tensor(of_b + row * row_chunks, a.b[TileRows::half(row)], k, tile.first_column + TileRows::column(row),
+                       tile.layer, full);
+      }
     } else {
-      constexpr int share = P.columns / P.cluster;
       static_assert(P.columns % (8 * P.cluster) == 0);
-      B::copy_tensor(of_b + rank * share * row_chunks, a.b, k, tile.first_column + rank * share, tile.layer, full,
+      B::copy_tensor(of_b + rank * b_box * row_chunks, a.b[0], k, tile.first_column + rank * b_box, tile.layer, full,
                      (1u << P.cluster) - 1);
     }
   }
@@ -172,6 +179,13 @@ struct GemmTensorLayout {
     for (int t = 0; t < tiles; ++t) sums[t] = {};
   }
 
+  /// Where the scales of 64 rows of B are, from row r of the tile on.
+  TILEWAVE_DEVICE static const float* scales_of_b(const GemmArgs& a, const GemmTile& tile, int r) {
+    const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - 1);
+    const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
+    return a.b_scale + tile.layer * a.b_scale_layer_stride + row / gemm_scale_block * a.b_scale_stride;
+  }
+
   /// Block scales of one stage in a wave's registers, on their way from device to shared memory.
   struct FetchedScales {
     static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
@@ -186,9 +200,8 @@ struct GemmTensorLayout {
             min_of(tile.first_row + min_of(i * lanes + B::lane_id(), P.rows - 1), tile.row_end - 1);
         of_a[i] = B::load(from + max_of(row, 0) * a.a_scale_stride);
       }
-      const std::int32_t column = min_of(tile.first_column + 64 * min_of(B::lane_id(), P.columns / 64 - 1), a.n - 1);
-      of_b = B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + step * a.b_scale_k_stride +
-                     column / gemm_scale_block * a.b_scale_stride);
+      const int row = 64 * min_of(B::lane_id(), P.columns / 64 - 1);
+      of_b = B::load(scales_of_b(a, tile, row) + step * a.b_scale_k_stride);
     }
     TILEWAVE_DEVICE void store(Shared& shared, int slot) const {
       TILEWAVE_UNROLL
@@ -235,10 +248,7 @@ struct GemmTensorLayout {
         of_a[i] = a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(row, tile.row_end - 1) * a.a_scale_stride;
       }
       TILEWAVE_UNROLL
-      for (int i = 0; i < BlockScales::of_b; ++i) {
-        const std::int32_t column = min_of(tile.first_column + wide_row(group) + 64 * i, a.n - 1);
-        of_b[i] = a.b_scale + tile.layer * a.b_scale_layer_stride + column / gemm_scale_block * a.b_scale_stride;
-      }
+      for (int i = 0; i < BlockScales::of_b; ++i) of_b[i] = scales_of_b(a, tile, wide_row(group) + 64 * i);
       a_step = a.a_scale_k_stride;
       b_step = a.b_scale_k_stride;
     }
