@@ -2,6 +2,7 @@
 // bench_gemm: correctness and speed of matrix products, one row per config and policy. See docs/benchmarking.md.
 #include "entries/gemm.hpp"
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
 #include <set>
@@ -118,7 +119,7 @@ std::vector<GemmRow> chosen_rows(ArchId arch, const Options& o, const std::strin
     GemmCase start;
     start.arch = arch;
     start.seed = o.seed;
-    take(cases_of(o.shapes, start, column_names(GemmRow{start, {}, 0, "", ""}), gemm_model_cases), 0);
+    take(cases_of(o.shapes, start, column_names(row_facts(GemmRow{start, {}, 0, "", ""})), gemm_model_cases), 0);
     return rows;
   }
   for (const GemmSweep sweep : all_gemm_sweeps) {
@@ -140,9 +141,8 @@ int run(int argc, char** argv) {
   }
   const GoogleOptions google = initialize_google(app.remaining());
   const ArchId arch = choose_arch(o.arch, all_gemm_entries());
-  const std::string filter = benchmark::GetBenchmarkFilter();
-  const std::vector<GemmRow> rows = chosen_rows(arch, o, filter);
-  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  const std::vector<GemmRow> rows = chosen_rows(arch, o, google.filter);
+  if (rows.empty()) return fail("--benchmark_filter=" + google.filter + ": matches no row");
   RowLog log;
   GemmRunner runner(o.measure, std::ref(log));
   return run_rows(rows, arch, google, log, [&](const GemmRow& row) { return runner.run(row); });

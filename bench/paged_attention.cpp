@@ -2,6 +2,7 @@
 // bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See docs/benchmarking.md.
 #include "entries/paged_attention.hpp"
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
 #include <set>
@@ -115,7 +116,7 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
 std::vector<PagedAttentionCase> configs_of(const std::string& sweep, const PagedAttentionCase& start,
                                            const Options& o) {
   if (o.shapes.any()) {
-    return cases_of(o.shapes, start, column_names(Row{start, {}, 0, "", ""}), model_cases);
+    return cases_of(o.shapes, start, column_names(row_facts(Row{start, {}, 0, "", ""})), model_cases);
   }
   std::vector<PagedAttentionCase> cases = cases_of(*sweep_named(sweep), start.arch);
   for (PagedAttentionCase& c : cases) {
@@ -159,9 +160,8 @@ int run(int argc, char** argv) {
     return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
   }
   const ArchId arch = choose_arch(o.arch, all_paged_attention_entries());
-  const std::string filter = benchmark::GetBenchmarkFilter();
-  const std::vector<Row> rows = chosen_rows(arch, o, filter);
-  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  const std::vector<Row> rows = chosen_rows(arch, o, google.filter);
+  if (rows.empty()) return fail("--benchmark_filter=" + google.filter + ": matches no row");
   if (exporting && rows.size() > 1) {
     return fail("--export-bundle takes one row, --benchmark_filter leaves " + std::to_string(rows.size()));
   }

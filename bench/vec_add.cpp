@@ -20,8 +20,9 @@ std::vector<CeilingPlan> plans_of(ArchId arch, const ToolOptions& o, const Shape
   int config_id = 0;
   const CeilingCase start{.arch = arch, .seed = o.seed};
   const VecAddEntry any{};
-  std::vector<CeilingCase> cases = cases_of(shapes, start, column_names(CeilingPlan{start, nullptr, &any, 0, "", ""}),
-                                            [](ArchId, const ModelStep&) { return std::vector<CeilingCase>(); });
+  std::vector<CeilingCase> cases =
+      cases_of(shapes, start, column_names(row_facts(CeilingPlan{start, nullptr, &any, 0, "", ""})),
+               [](ArchId, const ModelStep&) { return std::vector<CeilingCase>(); });
   if (!shapes.any()) {
     cases = ceiling_sweep(arch);
     for (CeilingCase& c : cases) c.seed = o.seed;
@@ -48,24 +49,18 @@ std::vector<CeilingPlan> plans_of(ArchId arch, const ToolOptions& o, const Shape
 }
 
 int run(int argc, char** argv) {
-  ToolOptions o;
-  MeasureOptions measure;
-  CLI::App app("The speed of memory and of a launch: what other benchmarks divide by.", tool_name);
-  ShapeOptions shapes;
-  declare(app, o, measure);
-  declare(app, shapes);
-  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
-  measure.measure_ceilings = false;  // the rows are the measurement
-  const GoogleOptions google = initialize_google(app.remaining());
-  const ArchId arch = choose_arch(o.arch, all_traffic_entries());
-  const std::string filter = benchmark::GetBenchmarkFilter();
-  const auto wanted = row_filter(filter);
-  std::vector<CeilingPlan> rows = plans_of(arch, o, shapes);
+  CommandLine o;
+  const char* about = "The speed of memory and of a launch: what other benchmarks divide by.";
+  if (const std::optional<int> status = parse(about, argc, argv, o)) return *status;
+  o.measure.measure_ceilings = false;  // the rows are the measurement
+  const ArchId arch = choose_arch(o.tool.arch, all_traffic_entries());
+  const auto wanted = row_filter(o.google.filter);
+  std::vector<CeilingPlan> rows = plans_of(arch, o.tool, o.shapes);
   std::erase_if(rows, [&](const CeilingPlan& row) { return !wanted(row.name); });
-  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  if (rows.empty()) return fail("--benchmark_filter=" + o.google.filter + ": matches no row");
   RowLog log;
-  CeilingRunner runner(measure, std::ref(log));
-  return run_rows(rows, arch, google, log, [&](const CeilingPlan& row) { return runner.run(row); });
+  CeilingRunner runner(o.measure, std::ref(log));
+  return run_rows(rows, arch, o.google, log, [&](const CeilingPlan& row) { return runner.run(row); });
 }
 
 }  // namespace

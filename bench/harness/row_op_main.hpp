@@ -25,7 +25,7 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
   start.arch = arch;
   start.seed = o.seed;
   std::vector<typename Op::Case> cases =
-      cases_of(shapes, start, column_names(RowOpPlan<Op>{start, nullptr, 0, "", ""}), Op::model_cases);
+      cases_of(shapes, start, column_names(row_facts(RowOpPlan<Op>{start, nullptr, 0, "", ""})), Op::model_cases);
   if (!shapes.any()) {
     cases = Op::default_sweep(arch);
     for (typename Op::Case& c : cases) c.seed = o.seed;
@@ -64,23 +64,16 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
 /// main of the benchmark of a row operation.
 template <class Op>
 int row_op_main(const char* about, int argc, char** argv) {
-  ToolOptions o;
-  MeasureOptions measure;
-  CLI::App app(about, tool_name);
-  ShapeOptions shapes;
-  declare(app, o, measure);
-  declare(app, shapes);
-  if (const std::optional<int> status = parse(app, argc, argv)) return *status;
-  const GoogleOptions google = initialize_google(app.remaining());
-  const ArchId arch = choose_arch(o.arch, Op::entries());
-  const std::string filter = benchmark::GetBenchmarkFilter();
-  const auto wanted = row_filter(filter);
-  std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o, shapes);
+  CommandLine o;
+  if (const std::optional<int> status = parse(about, argc, argv, o)) return *status;
+  const ArchId arch = choose_arch(o.tool.arch, Op::entries());
+  const auto wanted = row_filter(o.google.filter);
+  std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o.tool, o.shapes);
   std::erase_if(rows, [&](const RowOpPlan<Op>& row) { return !wanted(row.name); });
-  if (rows.empty()) return fail("--benchmark_filter=" + filter + ": matches no row");
+  if (rows.empty()) return fail("--benchmark_filter=" + o.google.filter + ": matches no row");
   RowLog log;
-  RowOpRunner<Op> runner(measure, std::ref(log));
-  return run_rows(rows, arch, google, log, [&](const RowOpPlan<Op>& row) { return runner.run(row); });
+  RowOpRunner<Op> runner(o.measure, std::ref(log));
+  return run_rows(rows, arch, o.google, log, [&](const RowOpPlan<Op>& row) { return runner.run(row); });
 }
 
 }  // namespace tilewave::bench

@@ -6,13 +6,16 @@
 // model_cases(arch, what) are an op's calls in one decode step of a model.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "bench/harness/models.hpp"
 #include "bench/harness/words.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace tilewave::bench {
 
@@ -30,28 +33,7 @@ struct ModelStep {
   std::vector<int> batch, context;
 };
 
-inline void declare(CLI::App& app, ShapeOptions& o) {
-  std::string names;
-  for (const Model& m : models) names += (names.empty() ? "" : ", ") + std::string(m.name);
-  auto* shapes =
-      app.add_option("--shapes", o.shapes, "CSV or JSON file of configs to run, columns named as in the output");
-  auto* config =
-      app.add_option("--config", o.config, "one config: the parts of a row's name, or column=value, between /");
-  auto* model = app.add_option("--model", o.model, "configs of a decode step: " + names);
-  shapes->excludes(config)->excludes(model);
-  config->excludes(model);
-  app.add_option("--tp", o.tp, "with --model: GPUs that share it (default: 1)")
-      ->needs(model)
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--batch", o.batch, "with --model: comma list of sequences of a step (default: 1)")
-      ->needs(model)
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--context", o.context, "with --model: comma list of tokens of a sequence (default: 8192)")
-      ->needs(model)
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 24));
-}
+void declare(CLI::App& app, ShapeOptions& o);
 
 /// The configs that the options ask for, in their order. `start`: architecture, seed, and what users need not say.
 /// `others`: columns of a row that are none of its config. Throws std::invalid_argument, with the place, for a bad one.

@@ -1,28 +1,19 @@
 // SPDX-License-Identifier: MIT
-// What the command lines of all benchmarks share: options, Google Benchmark's set-up, rows, exit statuses.
+// What the command lines of all benchmarks share: options, Google Benchmark's set-up, rows, exit statuses. Compiled once, in
+// tool.cpp and what it includes; a benchmark's program holds what knows its op.
 #pragma once
 
-#include <benchmark/benchmark.h>
-
-#include <CLI/CLI.hpp>
-#include <cmath>
-#include <csignal>
-#include <cstdlib>
-#include <exception>
-#include <filesystem>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <iostream>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "bench/harness/google_options.hpp"
 #include "bench/harness/measurement.hpp"
-#include "bench/harness/progress.hpp"
-#include "bench/harness/report.hpp"
+#include "bench/harness/shapes.hpp"
 
 namespace tilewave::bench {
 
@@ -31,225 +22,81 @@ inline constexpr int exit_wrong = 1, exit_usage = 2, exit_signal = 128;  // plus
 /// Of this process, for its messages.
 inline std::string tool_name;
 
-inline int fail(const std::string& message) {
-  std::cerr << tool_name << ": " << message << "\n";
-  return exit_usage;
-}
+/// The message on stderr, and the status to exit with.
+int fail(const std::string& message);
 
 /// What a benchmark with two names was called by.
-inline std::string called(const char* path) { return std::filesystem::path(path).filename().string(); }
+std::string called(const char* path);
 
 /// main of a benchmark: body(), with an exception turned into a message.
-inline int run_tool(const char* name, const std::function<int()>& body) {
-  tool_name = name;
-  std::signal(SIGPIPE, SIG_IGN);  // a pipe that nobody reads is a file that cannot be written,
-  std::signal(SIGXFSZ, SIG_IGN);  // as is one that may grow no more
-  try {
-    return body();
-  } catch (const std::exception& error) {
-    return fail(error.what());
-  }
-}
+int run_tool(const char* name, const std::function<int()>& body);
 
 struct ToolOptions {
   std::string arch;
   std::string policies = "selected";
   std::uint64_t seed = 123;
 };
-
-/// CLI::Range lets NaN pass.
-inline std::string is_a_number(const std::string& text) {
-  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is not a number" : "";
-}
-
-inline void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
-  app.add_option("--arch", o.arch, "gfx942, gfx950 or sm90: what the emulated device impersonates (default: gfx950)")
-      ->check(CLI::IsMember({"gfx942", "gfx950", "sm90"}));
-  app.add_option("--policies", o.policies, "selected: the library's choice; all: every entry that serves the config")
-      ->check(CLI::IsMember({"selected", "all"}));
-  app.add_option("--seed", o.seed, "of the inputs (default: 123)")->check(CLI::Range(0, 999999));
-  app.add_option("--max-seconds", measure.max_seconds, "time cap of a row's cold samples (default: 0.3)")
-      ->check(is_a_number)
-      ->check(CLI::Range(0.0, 3600.0));
-  app.add_option("--threads", measure.threads, "of input generator and reference (default: one per core)")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--ceiling-gbps", measure.ceiling_gbps,
-                 "what reading, copying and writing may reach, instead of measuring it")
-      ->check(is_a_number)
-      ->check(CLI::Range(1.0, 1e9));
-  auto* model =
-      app.add_flag("--model-time", model_time.on,
-                   "model what gfx942 or gfx950 would take, on the host, in columns of their own; run nothing");
-  app.add_option("--model-chip", model_time.chip, "MI300X, MI308X, MI325X, MI350X or MI355X (default: MI300X, MI355X)")
-      ->needs(model);
-  app.add_option("--model-instructions", model_time.instructions,
-                 "wave instructions of a launch that are timed, the rest is extrapolated (default: 4000000)")
-      ->needs(model)
-      ->check(CLI::Range(10'000, 1'000'000'000));
-  app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
-  app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
-}
+void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure);
 
 /// Parse what was declared; the rest stays in app.remaining(). An exit status if that was all there is to do.
-inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
-  app.allow_extras();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& error) {
-    return fail(error.what());
-  }
-  return std::nullopt;
-}
+std::optional<int> parse(CLI::App& app, int argc, char** argv);
 
 /// Hand the remaining arguments to Google Benchmark; returns those that the harness answers itself.
-inline GoogleOptions initialize_google(std::vector<std::string> rest) {
-  check_google_options(rest);
-  const GoogleOptions google(rest);
-  rest.insert(rest.begin(), tool_name);
-  static std::vector<std::string> arguments;  // Google Benchmark keeps a pointer to the first
-  arguments = std::move(rest);
-  std::vector<char*> pointers;
-  for (std::string& argument : arguments) pointers.push_back(argument.data());
-  pointers.push_back(nullptr);
-  int count = static_cast<int>(arguments.size());
-  benchmark::Initialize(&count, pointers.data(), [] {  // called for a bad value, in place of exit(0)
-    std::exit(fail("a --benchmark_ option has a value that Google Benchmark refuses"));
-  });
-  if (count > 1) throw std::invalid_argument(std::string("unknown option ") + pointers[1]);
-  return google;
-}
+GoogleOptions initialize_google(std::vector<std::string> rest);
 
-/// The architecture to run. `entries`: of this build; one for a GPU holds those of one architecture.
-template <class Entries>
-ArchId architecture_of(const std::string& wanted, const Entries& entries) {
-  check_device_options();
-  int devices = 0;
-  if (hipGetDeviceCount(&devices) != hipSuccess || devices == 0) {
-    throw std::invalid_argument("no GPU of the kind this build is for");
-  }
-  const ArchId built_for = emulated_device ? ArchId::gfx950 : entries.front()->arch;
-  if (wanted.empty() || wanted == name_of(built_for)) return built_for;
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
-    if (emulated_device && wanted == name_of(arch)) return arch;
-  }
-  throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));
-}
+/// The command line of a benchmark without options of its own.
+struct CommandLine {
+  ToolOptions tool;
+  MeasureOptions measure;
+  ShapeOptions shapes;
+  GoogleOptions google;
+};
+std::optional<int> parse(const char* about, int argc, char** argv, CommandLine& o);
 
-/// The same; throws as well if times are to be modelled and it has no model.
+/// The architecture to run, of which a build for a GPU has one, `built_for`. Throws if there is no such device, and if
+/// times are to be modelled and there is no model.
+ArchId choose_arch(const std::string& wanted, ArchId built_for);
+/// `entries`: of this build.
 template <class Entries>
 ArchId choose_arch(const std::string& wanted, const Entries& entries) {
-  const ArchId arch = architecture_of(wanted, entries);
-  if (model_time.on) (void)model_clock(arch);
-  return arch;
+  return choose_arch(wanted, emulated_device ? ArchId::gfx950 : entries.front()->arch);
 }
+
+class Progress;
 
 /// Writes "<row>: text" to stderr; `row` is the tool before the first one.
 struct RowLog {
   std::string row = tool_name;
   const Progress* progress = nullptr;  // drawn on the same terminal
 
-  void operator()(const std::string& text) const {
-    if (progress != nullptr) progress->clear();
-    std::cerr << row << ": " << text << "\n";
-    if (progress != nullptr) progress->draw();
-  }
+  void operator()(const std::string& text) const;
 };
 
-/// The rows' names, or their identities in the format asked for, and nothing run.
+/// A row as it is reported, measured or not.
+struct RowFacts {
+  std::string name;
+  Columns identity;  // what tells it from others
+  int config_id;
+  std::string entry_name, refusal;
+};
 template <class Row>
-int list_rows(const std::vector<Row>& rows, const std::string& format) {
-  const auto named = [](const Row& row) {
-    Columns columns{{"name", row.name}};
-    const Columns identity = row.identity();
-    columns.insert(columns.end(), identity.begin(), identity.end());
-    return columns;
-  };
-  if (format == "csv") std::cout << csv_header(named(rows.front()));
-  for (const Row& row : rows) {
-    if (format == "csv") {
-      std::cout << csv_line(named(row));
-    } else if (format == "json") {
-      std::cout << json_of(named(row)) << "\n";
-    } else {
-      std::cout << row.name << "\n";
-    }
-  }
-  write_whole(std::cout, "", "stdout");
-  return 0;
-}
-
-/// All columns of a row: its name, what tells it from others, what was measured, where it comes from.
-template <class Row>
-Columns columns_of(const Row& row, const Measurement& measured) {
-  ColumnWriter visit{{{"name", row.name}}};
-  std::string policy;
-  for (const Columns& part : {row.identity(), measured.columns()}) {
-    for (const Column& column : part)
-      if (column.policy) policy += (policy.empty() ? "" : " ") + column.name;
-    visit.columns.insert(visit.columns.end(), part.begin(), part.end());
-  }
-  visit("entry", row.entry_name());
-  visit("config_id", row.config_id);
-  visit("emulated", emulated_device);
-  visit("schema_version", schema_version);
-  visit("policy_columns", policy);
-  return visit.columns;
+RowFacts row_facts(const Row& row) {
+  return {row.name, row.identity(), row.config_id, row.entry_name(), row.refusal};
 }
 
 /// Of all columns of such a row.
-template <class Row>
-std::set<std::string> column_names(const Row& row) {
-  std::set<std::string> names;
-  for (const Column& column : columns_of(row, {})) names.insert(column.name);
-  return names;
-}
+std::set<std::string> column_names(const RowFacts& row);
 
-/// Run the rows in order and report them in the format asked for. A row has a name, identity() columns, a config_id, an
-/// entry_name() and a refusal; run(row) is its Measurement. Returns the exit status.
+/// Run rows 0 .. count - 1 in order and report them in the format asked for. Returns the exit status.
+int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row, ArchId arch,
+             const GoogleOptions& google, RowLog& log, const std::function<Measurement(std::size_t)>& run);
+/// A row has a name, identity() columns, a config_id, an entry_name() and a refusal; run(row) is its Measurement.
 template <class Row, class Run>
 int run_rows(const std::vector<Row>& rows, ArchId arch, const GoogleOptions& google, RowLog& log, const Run& run) {
   check_identities(rows);
-  if (google.list) return list_rows(rows, google.format);
-  if (!google.out.empty() && !writable(google.out)) return fail("--benchmark_out=" + google.out + ": cannot write");
-  benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
-  Report report{columns_of(rows.front(), {}), {}};
-  Progress progress(rows.size());
-  log.progress = &progress;
-  bool all_ok = true;
-  const auto run_row = [&](const Row& row, benchmark::State& state) {
-    if (&row == rows.data() && google.format != "json") ConsoleReporter::print_context();
-    report.row.clear();
-    if (Interrupt::received() != 0) return state.SkipWithError("interrupted");  // left out, as all behind it
-    log.row = row.name;
-    progress.begin(row.name);
-    if (!row.refusal.empty()) log(row.refusal);
-    const Measurement measured = run(row);
-    all_ok = all_ok && !measured.failed();
-    report.row = columns_of(row, measured);
-    for (auto _ : state) state.SetIterationTime(measured.timing.cold.median * 1e-6);
-    for (const auto& [name, value] : measured.console()) state.counters[name] = value;
-    state.SetLabel(row.entry_name());
-    progress.end();
-  };
-  for (const Row& row : rows) {
-    benchmark::RegisterBenchmark(row.name.c_str(), [&](benchmark::State& state) { run_row(row, state); })
-        ->UseManualTime()
-        ->Iterations(1)
-        ->Unit(benchmark::kMicrosecond);
-  }
-  const auto display = reporter_for(google.format, report, "stdout");
-  const auto file = reporter_for(google.out_format, report, "--benchmark_out=" + google.out);
-  Interrupt::watch();
-  benchmark::RunSpecifiedBenchmarks(display.get(), google.out.empty() ? nullptr : file.get(), ".");  // filtered already
-  log.progress = nullptr;
-  if (const int signal = Interrupt::received(); signal != 0) {
-    std::cerr << tool_name << ": interrupted, " << progress.done() << " of " << rows.size() << " rows are done\n";
-    return exit_signal + signal;
-  }
-  return all_ok ? 0 : exit_wrong;
+  return run_rows(
+      rows.size(), [&](std::size_t i) { return row_facts(rows[i]); }, arch, google, log,
+      [&](std::size_t i) { return run(rows[i]); });
 }
 
 }  // namespace tilewave::bench

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Builds what test/isa looks at:
 #   tilewave_code_objects   code objects in ${objects}, with entries.json: one per kernel, and of row operations one per some specs
+#   tilewave_full_code_objects   those as well which only tests labelled full look at (row_objects.hpp)
 #   isa_cases               kernels that the gate must refuse, in ${cases}
 set(flags -x hip --cuda-device-only --no-gpu-bundle-output ${tilewave_hip_flags_debian} -std=c++20 -O3 -Wall -Wextra
           -I${PROJECT_SOURCE_DIR}/include)
@@ -36,12 +37,17 @@ function(compile name source arch)
             OPTIONS -Xclang -include-pch -Xclang ${backend} ${ARGN} -o ${output})
   set(outputs ${outputs} ${output} PARENT_SCOPE)
 endfunction()
+function(compile_full)
+  set(outputs ${full_outputs})
+  compile(${ARGV})
+  set(full_outputs ${outputs} PARENT_SCOPE)
+endfunction()
 
 # Row operations are those whose tests have an isa_claims.hpp; list_kernels.cpp tells the code objects of all ops.
 set(includes)
 set(claims)
 set(row_lists)
-set(lists_from list_kernels.cpp ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
+set(lists_from list_kernels.cpp row_objects.hpp ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
     ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/feature_specs.hpp)
 foreach(op IN LISTS TILEWAVE_OPS)
   if(EXISTS ${PROJECT_SOURCE_DIR}/test/ops/${op}/isa_claims.hpp)
@@ -61,13 +67,12 @@ set(generated ${CMAKE_CURRENT_BINARY_DIR}/generated)
 file(CONFIGURE OUTPUT ${generated}/isa/row_lists.hpp CONTENT
 "#pragma once
 ${includes}#define ROW_LISTS(LIST)${row_lists}
-inline constexpr int row_group = 4;  // specs of one code object
 ")
 file(CONFIGURE OUTPUT ${generated}/isa/row_claims.hpp CONTENT "#pragma once\n#include \"isa/row_lists.hpp\"\n${claims}")
 
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lists_from})
 set(list_kernels ${CMAKE_CURRENT_BINARY_DIR}/list_kernels)
-execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -I${generated} -I${PROJECT_SOURCE_DIR}/include
+execute_process(COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -I${generated} -I${PROJECT_SOURCE_DIR} -I${PROJECT_SOURCE_DIR}/include
                         ${CMAKE_CURRENT_SOURCE_DIR}/list_kernels.cpp -o ${list_kernels} COMMAND_ERROR_IS_FATAL ANY)
 execute_process(COMMAND ${list_kernels} OUTPUT_FILE ${list_kernels}.cmake COMMAND_ERROR_IS_FATAL ANY)
 set(folder ${objects})
@@ -90,6 +95,8 @@ target_link_libraries(write_isa_entries PRIVATE nlohmann_json::nlohmann_json)
 add_custom_command(OUTPUT ${objects}/entries.json COMMAND write_isa_entries ${objects}/entries.json
                    DEPENDS write_isa_entries VERBATIM)
 add_custom_target(tilewave_code_objects DEPENDS ${outputs} ${objects}/entries.json)
+add_custom_target(tilewave_full_code_objects DEPENDS ${full_outputs})
+add_dependencies(tilewave_full_code_objects tilewave_code_objects)
 
 # Kernels that the gate must refuse, and one source with both rooms' kernels compiled for both architectures in one call.
 set(outputs)

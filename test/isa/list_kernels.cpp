@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Prints every AMD code object that test/isa builds, as a call of CMake: `compile(NAME SOURCE ARCH definitions...)`. It runs when
-// CMake configures, so it includes registries alone. write_entries.cpp says what each must hold.
+// Prints every AMD code object that test/isa builds, as a call of CMake: `compile(NAME SOURCE ARCH definitions...)`, or compile_full
+// where the label full alone asks for it. It runs when CMake configures, so it includes registries alone. write_entries.cpp
+// says what each must hold.
 #include <cstdio>
 
 #include "isa/row_lists.hpp"
+#include "test/isa/row_objects.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {
@@ -22,10 +24,11 @@ void combine(const char* arch, int head_size, const char* out) {
 
 [[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, const char* arch,
                            std::size_t count) {
-  for (std::size_t first = 0; first < count; first += row_group)
-    std::printf(
-        "compile(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DCOUNT=%d)\n", list,
-        arch, first / row_group, arch, list, op, name, header, first, row_group);
+  const std::size_t objects = row_objects(count);
+  for (std::size_t i = 0; i < objects; ++i)
+    std::printf("%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu)\n",
+                in_slice(list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header, i,
+                objects);
 }
 
 void list(ArchId id) {

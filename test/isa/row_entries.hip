@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Every row kernel of some neighbouring specs in one code object, since a code object of one would be mostly headers;
+// Every row kernel of some specs in one code object, since a code object of one would be mostly headers;
 // each can be told by its name, which ends in the indices of its spec and its policy. Compiled with
 //   ROOM             gfx942 or gfx950
 //   LIST, OP, NAME, HEADER   norm_wide, norm, Norm, wide_specs: ops/<OP>/<HEADER>.hpp with <LIST>_specs and <OP>_policies, and
 //                    the kernel <NAME>
-//   FIRST, COUNT     the specs: index of the first in the architecture's, and how many there are if so many are left
+//   FIRST, STEP      the specs: every STEP-th of the architecture's from FIRST on
 
 #define STRING_OF(x) #x
 #define JOINED(a, b) a##b
@@ -35,8 +35,8 @@ constexpr auto of_spec(std::index_sequence<p...>) {
 }
 template <std::size_t... s>
 constexpr auto of_specs(std::index_sequence<s...>) {
-  return std::tuple{of_spec<FIRST + s>(std::make_index_sequence<policies<FIRST + s>.count>{})...};
+  return std::tuple{of_spec<FIRST + s * STEP>(std::make_index_sequence<policies<FIRST + s * STEP>.count>{})...};
 }
-extern const auto all = of_specs(std::make_index_sequence<min_of<int>(COUNT, specs.size() - FIRST)>{});
+extern const auto all = of_specs(std::make_index_sequence<(specs.size() - FIRST + STEP - 1) / STEP>{});
 
 }  // namespace tilewave::ROOM

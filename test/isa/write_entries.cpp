@@ -10,6 +10,7 @@
 
 #include "isa/row_claims.hpp"
 #include "test/isa/row_claims.hpp"
+#include "test/isa/row_objects.hpp"
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/gemm/gated_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
@@ -95,18 +96,19 @@ ordered_json balanced_combine_claims(int index) {
           {"mfma", nullptr}};
 }
 
-/// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<s, i>, in the code
-/// object of its row_group specs.
+/// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<s, i>.
 template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
   const std::string name(name_of(arch));
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const auto policies = policies_of(arch, specs[s]);
-    const std::string code_object = list + "_" + name + "_" + std::to_string(s / row_group) + ".co";
+    const std::size_t object = s % row_objects(specs.size());
+    const std::string code_object = list + "_" + name + "_" + std::to_string(object) + ".co";
     for (int i = 0; i < policies.count; ++i) {
       const auto& policy = policies.list[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
       file["entries"].push_back({{"code_object", code_object},
+                                 {"full", !in_slice(list, op, object)},
                                  {"symbol", "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE"},
                                  {"arch", name},
                                  {"kernel", op},

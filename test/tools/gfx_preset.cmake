@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_pa ..." -P gfx_preset.cmake
+# cmake -D SOURCE=... -D SCRATCH=... -D PRESET=... -D GENERATOR=... -D TARGETS="bench_X ..." -P gfx_preset.cmake
 # The preset of an AMD room configures, compiles and links; without an AMD GPU its programs say so in one line and exit.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(TARGETS)
@@ -22,11 +22,14 @@ cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
 run(${CMAKE_COMMAND} --preset ${PRESET} -B ${SCRATCH} -G ${GENERATOR})
 run(${CMAKE_COMMAND} --build ${SCRATCH} --parallel ${cores} --target ${TARGETS})
 
-says(2 "host preset" ${SCRATCH}/bench/bench_pa --export-bundle=${SCRATCH}/bundle)
+list(GET TARGETS 0 benchmark)
+if(benchmark STREQUAL "bench_pa")
+  says(2 "host preset" ${SCRATCH}/bench/bench_pa --export-bundle=${SCRATCH}/bundle)
+endif()
 if(EXISTS /dev/kfd)
   message(STATUS "an AMD GPU may be here: not checking what happens without one")
 else()
-  says(2 "GPU|device" ${SCRATCH}/bench/bench_pa --benchmark_format=csv)
+  says(2 "GPU|device" ${SCRATCH}/bench/${benchmark} --benchmark_format=csv)
   if("tilewave_tests" IN_LIST TARGETS)
     says(77 "GPU|device" ${SCRATCH}/test/test_arch_room)
   endif()

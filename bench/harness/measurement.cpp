@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "bench/harness/measurement.hpp"
+
+#include <exception>
+
+namespace tilewave::bench {
+
+std::vector<std::pair<const char*, double>> Measurement::console() const {
+  const double us = timing.cold.median;
+  if (timing.modelled.known()) return {{"err", 0}, {"model_us", timing.modelled.us}};
+  return {{"err", !ok},
+          {"max_rel_err", max_rel_err},
+          {"gbps", static_cast<double>(work.bytes) / us * 1e-3},
+          {"roof_pct", ceilings.seconds(work) * 1e8 / us}};
+}
+
+Columns Measurement::columns() const {
+  const double us = timing.cold.median, roof_us = ceilings.seconds(work) * 1e6;
+  ColumnWriter visit;
+  visit("ok", ok);
+  visit("err", failed());
+  visit("max_abs_err", max_abs_err);
+  visit("max_rel_err", max_rel_err);
+  visit("us", us);
+  visit("us_min", timing.cold.min);
+  visit("us_q1", timing.cold.q1);
+  visit("us_q3", timing.cold.q3);
+  visit("us_cold", us);
+  visit("us_hot", timing.hot.median);
+  visit("cv_pct", timing.cold.noise * 100);
+  visit("samples", timing.cold.count);
+  visit("gbps", static_cast<double>(work.bytes) / us * 1e-3);
+  visit("tflops", static_cast<double>(work.flops) / us * 1e-6);
+  visit("bytes_ideal", work.bytes);
+  visit("flops", work.flops);
+  visit("roof_us", roof_us);
+  visit("roof_pct", roof_us / us * 100);
+  visit("model_us", timing.modelled.us);
+  visit("model_bound", timing.modelled.bound);
+  visit("model_chip", timing.modelled.chip);
+  return visit.columns;
+}
+
+Meter::Meter(const MeasureOptions& options, Log log) : options_(options), log_(std::move(log)) {
+  check_hip(hipStreamCreate(&stream_), "creating a stream");
+}
+
+Meter::~Meter() { (void)hipStreamDestroy(stream_); }
+
+Measurement Meter::fill(ArchId arch, const std::function<void(Measurement&)>& body) {
+  Measurement row;
+  try {
+    row.ceilings = ceilings(arch);
+    body(row);
+  } catch (const std::exception& error) {
+    row.ok = false;
+    log_(error.what());
+  }
+  return row;
+}
+
+bool Meter::run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing) {
+  const auto on_stream = [&]() -> Status { return launch(stream_); };
+  if (model_time.on) {
+    if (!clock_) clock_ = model_clock(arch);
+    timing.modelled = clock_->time(on_stream);
+    return false;
+  }
+  const Status status = emulated_device ? on_stream() : sampler(arch).measure(on_stream, timing);
+  if (!status.ok()) {
+    log_(std::string(name_of(status.code)) + ": " + status.reason);
+    return false;
+  }
+  check_hip(hipStreamSynchronize(stream_), "running the kernels");
+  return true;
+}
+
+const Ceilings& Meter::ceilings(ArchId arch) {
+  if (!ceilings_) {
+    const bool measure = !emulated_device && options_.measure_ceilings && !options_.ceiling_gbps;
+    ceilings_ = measure ? measured_ceilings(arch, stream_)
+                        : Ceilings::all(options_.ceiling_gbps ? *options_.ceiling_gbps * 1e9
+                                                              : facts_of(arch).hbm_bytes_per_second);
+    const auto gbps = [](double bytes_per_second) { return std::to_string(bytes_per_second * 1e-9); };
+    log_("ceilings in GB/s: read " + gbps(ceilings_->read) + ", copy " + gbps(ceilings_->copy) + ", write " +
+         gbps(ceilings_->write) +
+         (measure                 ? " (measured)"
+          : options_.ceiling_gbps ? " (given)"
+                                  : " (data sheet)"));
+  }
+  return *ceilings_;
+}
+
+Sampler& Meter::sampler(ArchId arch) {
+  if (!sampler_) sampler_.emplace(facts_of(arch), StopRule{.max_seconds = options_.max_seconds}, stream_);
+  return *sampler_;
+}
+
+}  // namespace tilewave::bench
