@@ -86,7 +86,7 @@ class RowOpRunner {
     }
 
     const auto on_host = Op::problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.host(); });
-    const std::vector<std::int32_t> rows = verified_rows(c.rows, c.columns);
+    const std::vector<std::int32_t> rows = verified_rows(c.rows, row_elements(c));
     std::vector<RowErrors> found(rows.size());
     reference::parallel_for(std::ssize(rows), options_.threads,
                             [&](std::int64_t i) { Op::verify_row(on_host, rows[i], found[i]); });

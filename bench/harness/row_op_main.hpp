@@ -34,7 +34,7 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
     // The library chooses for the whole config. It looks at shapes and at where tensors are, far apart, not at them.
     std::uintptr_t place = 0;
     const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
-    c.rows = launched_rows(c.config_rows, c.columns);
+    c.rows = launched_rows(c.config_rows, row_elements(c));
     std::vector<const Entry*> chosen;
     std::string refusal;
     const auto select = [&](std::span<const Entry* const> candidates) {

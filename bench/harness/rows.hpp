@@ -29,14 +29,23 @@ inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
 inline constexpr std::int64_t verified_elements = std::int64_t{1} << 22;
 
 /// Rows launched of a config: all, but on the emulated device as many as fit emulated_elements, at least three.
-inline std::int32_t launched_rows(std::int32_t rows, std::int32_t columns) {
+inline std::int32_t launched_rows(std::int32_t rows, std::int64_t columns) {
   if (!cuts_configs()) return rows;
   return static_cast<std::int32_t>(
       std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
 }
+/// What a row of a config counts for there: its columns, or what the config says.
+template <class Case>
+std::int64_t row_elements(const Case& c) {
+  if constexpr (requires { c.row_elements(); }) {
+    return c.row_elements();
+  } else {
+    return c.columns;
+  }
+}
 
 /// The rows to verify: all, or as many as verified_elements takes (at least three), spread evenly from first to last.
-inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int32_t columns) {
+inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int64_t columns) {
   const std::int64_t most = std::max<std::int64_t>(3, verified_elements / columns);
   std::vector<std::int32_t> some(static_cast<std::size_t>(std::min<std::int64_t>(rows, most)));
   const auto last = static_cast<std::int64_t>(some.size()) - 1;

@@ -24,6 +24,7 @@
 #include "tilewave/ops/kv_cache_write/registry.hpp"
 #include "tilewave/ops/moe_reduce/registry.hpp"
 #include "tilewave/ops/moe_sort/registry.hpp"
+#include "tilewave/ops/mqa_logits/registry.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 #include "tilewave/ops/quant/registry.hpp"

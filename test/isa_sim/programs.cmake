@@ -90,7 +90,7 @@ simulate(rows ops/norm/norm_test ops/quant/quant_test ops/sampling/sampling_test
          ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
 simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test isa_sim/head_entries)
 simulate(tiles ops/activation/activation_test ops/embedding/embedding_test ops/moe_reduce/moe_reduce_test
-         isa_sim/tile_entries)
+         ops/mqa_logits/mqa_logits_test isa_sim/tile_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)

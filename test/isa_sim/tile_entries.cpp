@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The entries of operations on tiles that their tests run as machine code in the simulator: a few specs of each that cover
-// types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942 or gfx950.
+// The entries of operations on tiles, and of an indexer's logits, that their tests run as machine code in the simulator: a
+// few specs of each that cover types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942 or
+// gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -11,6 +12,7 @@
 #include "entries/activation.hpp"
 #include "entries/embedding.hpp"
 #include "entries/moe_reduce.hpp"
+#include "entries/mqa_logits.hpp"
 #include "test/isa_sim/pointers_to.hpp"
 
 namespace tilewave {
@@ -39,6 +41,12 @@ std::span<const EmbeddingEntry* const> all_embedding_entries() {
 std::span<const MoeReduceEntry* const> all_moe_reduce_entries() {
   static const auto entries = pointers_to<MoeReduceEntry>(moe_reduce_entries<Room, MoeReduceSpec{DType::bf16}>,
                                                           moe_reduce_entries<Room, MoeReduceSpec{DType::f16}>);
+  return entries;
+}
+std::span<const MqaLogitsEntry* const> all_mqa_logits_entries() {
+  constexpr auto specs = mqa_logits_specs(Room::facts.id);
+  static const auto entries =
+      pointers_to<MqaLogitsEntry>(mqa_logits_entries<Room, specs[0]>, mqa_logits_entries<Room, specs[1]>);
   return entries;
 }
 

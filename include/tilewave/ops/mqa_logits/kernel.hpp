@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Logits of an indexer. Grid: sequences x groups of queries x chunks of columns, chunks fastest. The queries of a block
+// stay with it, and keys stream by: each team of waves takes every so-many-th tile of the chunk's keys straight to
+// registers, `stages` tiles ahead, multiplies them with all heads of the block's queries, and writes a logit of each.
+// Keys that nobody sees are not loaded, only their logits written. LDS plan: queries on sm90, else none. Bound: bytes
+// of keys for up to three queries of 64 heads, products beyond.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/mqa_logits/group_product.hpp"
+#include "tilewave/ops/mqa_logits/wave_product.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+struct MqaProductOf {
+  using type = MqaWaveProduct<B, S, P>;
+};
+template <GroupBackend B, MqaLogitsSpec S, MqaLogitsPolicy P>
+struct MqaProductOf<B, S, P> {
+  using type = MqaGroupProduct<B, S, P>;
+};
+
+}  // namespace detail
+
+template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+struct MqaLogits {
+  using Room = B;
+  using Args = MqaLogitsArgs;
+  using Product = typename detail::MqaProductOf<B, S, P>::type;
+  using Shared = typename Product::Shared;
+  static constexpr int block_threads = P.teams * Product::lanes, waves_per_simd = P.waves_per_simd;
+  static constexpr int lane_keys = Product::lane_keys, units = Product::units;
+  static constexpr bool paged = S.keys == MqaKeys::paged;
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const auto at = MqaLogitsPlace::of<B>(a, P.queries);
+    Reaches reach;
+    std::int32_t begin = at.end_column, end = at.first_column;  // columns that a query sees
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.queries; ++i) {
+      reach.of[i] = MqaLogitsReach::of<B, S.keys>(a, at, i);
+      if (reach.of[i].first >= reach.of[i].end) continue;
+      begin = min_of(begin, max_of(reach.of[i].first, at.first_column));
+      end = max_of(end, min_of(reach.of[i].end, at.end_column));
+    }
+    if (begin < end) {
+      begin = at.first_column + align_down(begin - at.first_column, Product::keys);
+    } else {
+      begin = end = at.end_column;
+    }
+    const std::int32_t tiles = ceil_div(end - begin, Product::keys);
+    fill(a, at, reach, at.first_column, begin);
+    fill(a, at, reach, begin + tiles * Product::keys, at.end_column);
+    if (tiles > 0) multiply(a, at, reach, begin, end, tiles, shared);
+  }
+
+ private:
+  struct Reaches {
+    MqaLogitsReach of[P.queries];
+  };
+  struct Tile {
+    Chunk key[lane_keys][units];
+    float scale[lane_keys];
+  };
+  using Pages = Vec<std::int32_t, lane_keys>;
+
+  /// Columns that no query of the block sees.
+  TILEWAVE_DEVICE static void fill(const Args& a, const MqaLogitsPlace& at, const Reaches& reach, std::int32_t from,
+                                   std::int32_t to) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.queries; ++i) {
+      if (i >= at.queries) return;
+      float* const row = a.logits + at.query(a, i) * a.logits_stride;
+      for (std::int32_t c = from + B::block_lane_id(); c < to; c += block_threads) B::store(row + c, reach.of[i].other);
+    }
+  }
+
+  TILEWAVE_DEVICE static void multiply(const Args& a, const MqaLogitsPlace& at, const Reaches& reach,
+                                       std::int32_t begin, std::int32_t end, std::int32_t tiles, Shared& shared) {
+    const Product product(a, at, shared);
+    const std::int32_t team = Product::team(), count = ceil_div(tiles - team, P.teams);
+    const auto column = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA {
+      return begin + (n * P.teams + team) * Product::keys + Product::key(i);
+    };
+    // Beyond the last key that is seen it is loaded again: there is no branch around a load.
+    const auto key = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return min_of(column(n, i), end - 1); };
+    const auto pages = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
+      Pages of{};
+      if constexpr (paged) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < lane_keys; ++i) {
+          of[i] = B::load(a.block_tables + at.sequence * a.table_stride + a.block_size.quotient(key(n, i)));
+        }
+      }
+      return of;
+    };
+    const auto load = [&](Tile& tile, const Pages& of, std::int32_t n) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < lane_keys; ++i) {
+        const std::int32_t k = key(n, i), in_page = paged ? a.block_size.remainder(k) : k;
+        const std::byte* const from = a.k + of[i] * a.k_page_stride + in_page * a.k_stride;
+        TILEWAVE_UNROLL
+        for (int c = 0; c < units; ++c) {
+          const Chunk* const chunk = reinterpret_cast<const Chunk*>(from) + Product::unit(c);
+          tile.key[i][c] = paged ? B::load_stream(chunk) : B::load(chunk);
+        }
+        tile.scale[i] = B::load(a.k_scale + of[i] * a.k_scale_page_stride + in_page);
+      }
+    };
+    if (count <= 0) return;
+    Tile tile[P.stages];
+    Pages next = pages(0);
+    B::sched_fence();  // loads come in the order in which they are waited for, in the loop as before it
+    static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+      const Pages after = pages(s + 1);
+      load(tile[s], next, s);
+      next = after;
+      B::sched_fence();
+    });
+    const auto products = [&](const Tile& of, std::int32_t n) TILEWAVE_INLINE_LAMBDA {
+      product.each(of.key, [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
+        write(
+            a, at, reach.of[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
+      });
+    };
+    std::int32_t n = 0;
+    for (; n + P.stages <= count; n += P.stages) {
+      static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+        products(tile[s], n + s);
+        B::sched_fence();  // else loads get registers of their own, and wait for a copy from there
+        const Pages after = pages(n + s + P.stages + 1);  // before the loads, or waiting for it waited for them
+        load(tile[s], next, n + s + P.stages);
+        next = after;
+        B::sched_fence();
+      });
+    }
+    static_for<P.stages - 1>([&](auto s) TILEWAVE_INLINE_LAMBDA {
+      if (n + s < count) products(tile[s], n + s);
+    });
+  }
+
+  template <class Column>
+  TILEWAVE_DEVICE static void write(const Args& a, const MqaLogitsPlace& at, const MqaLogitsReach& reach, int query,
+                                    const Column& column, const Vec<float, lane_keys>& sums, const Tile& tile) {
+    float* const row = a.logits + at.query(a, query) * a.logits_stride;
+    TILEWAVE_UNROLL
+    for (int j = 0; j < lane_keys; ++j) {
+      const std::int32_t c = column(j);
+      const float logit = c >= reach.first && c < reach.end ? sums[j] * tile.scale[j] : reach.other;
+      if (Product::writes() && query < at.queries && c < at.end_column) B::store(row + c, logit);
+    }
+  }
+};
+
+}  // namespace tilewave

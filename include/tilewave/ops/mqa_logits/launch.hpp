@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+#pragma once
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/mqa_logits/kernel.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+inline Status check_mqa_extents(const MqaLogitsProblem& p, const ArchFacts& facts) {
+  const MqaLogitsSpec& s = p.spec;
+  if (s.type != facts.fp8) return {StatusCode::unsupported_dtype, "q and k must be of the chip's fp8"};
+  if (s.keys != MqaKeys::paged && s.keys != MqaKeys::ranges) return {StatusCode::bad_value, "keys is none of MqaKeys"};
+  if (s.heads != 32 && s.heads != 64) return {StatusCode::unsupported_head_ratio, "heads must be 32 or 64"};
+  if (s.head_size != 128) return {StatusCode::unsupported_head_size, "head_size must be 128"};
+  if (p.sequences < 0 || p.queries < 0 || p.columns < 0) {
+    return {StatusCode::bad_extent, "sequences, queries or columns is negative"};
+  }
+  if (p.columns > 1 << 30) return {StatusCode::bad_extent, "columns must be 2^30 or less"};
+  if (std::int64_t{p.sequences} * p.queries > 1 << 30) return {StatusCode::bad_extent, "more than 2^30 queries"};
+  if (s.keys == MqaKeys::ranges) {
+    if (p.sequences > 1) return {StatusCode::bad_extent, "queries with ranges are of one sequence"};
+    if (p.pages != 0 || p.block_size != 0 || p.table_columns != 0) {
+      return {StatusCode::bad_value, "pages, block_size and table_columns are of paged keys"};
+    }
+    return {};
+  }
+  if (p.pages < 0 || p.table_columns < 0) return {StatusCode::bad_extent, "pages or table_columns is negative"};
+  if (p.block_size < 1) return {StatusCode::unsupported_block_size, "block_size must be positive"};
+  return {};
+}
+
+inline Status check_mqa_pointers(const MqaLogitsProblem& p) {
+  if (p.q == nullptr || p.k == nullptr) return {StatusCode::null_pointer, "q or k is null"};
+  if (p.weights == nullptr || p.k_scale == nullptr) return {StatusCode::null_pointer, "weights or k_scale is null"};
+  if (p.logits == nullptr) return {StatusCode::null_pointer, "logits is null"};
+  const bool paged = p.spec.keys == MqaKeys::paged;
+  if (paged && (p.block_tables == nullptr || p.context_lengths == nullptr)) {
+    return {StatusCode::null_pointer, "block_tables or context_lengths is null"};
+  }
+  if (!paged && (p.starts == nullptr || p.ends == nullptr)) return {StatusCode::null_pointer, "starts or ends is null"};
+  if (paged ? p.starts != nullptr || p.ends != nullptr : p.block_tables != nullptr || p.context_lengths != nullptr) {
+    return {StatusCode::bad_value, "starts and ends are of ranges, block_tables and context_lengths of paged keys"};
+  }
+  for (const void* wide : {p.q, p.k, static_cast<const void*>(p.weights)}) {
+    if (reinterpret_cast<std::uintptr_t>(wide) % 16 != 0) {
+      return {StatusCode::misaligned, "q, k and weights need 16-byte alignment"};
+    }
+  }
+  for (const void* words : {static_cast<const void*>(p.k_scale), static_cast<const void*>(p.logits),
+                            static_cast<const void*>(p.block_tables), static_cast<const void*>(p.context_lengths),
+                            static_cast<const void*>(p.starts), static_cast<const void*>(p.ends)}) {
+    if (!element_aligned(words, DType::f32)) {
+      return {StatusCode::misaligned, "k_scale, logits, tables, lengths and ranges need 4-byte alignment"};
+    }
+  }
+  return {};
+}
+
+inline Status check_mqa_regions(const MqaLogitsProblem& p) {
+  const MqaLogitsSpec& s = p.spec;
+  const bool paged = s.keys == MqaKeys::paged;
+  const std::int64_t queries = std::int64_t{p.sequences} * p.queries;
+  const Region q(p.q, size_of(s.type), s.head_size, {{queries, p.q_stride}, {s.heads, p.q_head_stride}});
+  const Region weights(p.weights, sizeof(float), s.heads, {{queries, p.weights_stride}});
+  const std::int64_t keys = paged ? p.block_size : p.columns, pages = paged ? p.pages : 1;
+  const Region k(p.k, size_of(s.type), s.head_size, {{pages, p.k_page_stride}, {keys, p.k_stride}});
+  const Region scales(p.k_scale, sizeof(float), keys, {{pages, p.k_scale_page_stride}});
+  const Region tables(p.block_tables, sizeof(std::int32_t), p.table_columns, {{p.sequences, p.table_stride}});
+  const auto list = [](const std::int32_t* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
+  const Region logits(p.logits, sizeof(float), p.columns, {{queries, p.logits_stride}});
+  for (const Status& status :
+       {check_read(q, "a stride of q is 0"), check_read(weights, "weights_stride is 0"),
+        check_read(k, "a stride of k is 0"), check_read(scales, "k_scale_page_stride is 0"),
+        check_read(tables, "table_stride is 0"), check_written(logits, "rows of logits overlap")}) {
+    if (!status.ok()) return status;
+  }
+  if (!clear_of(logits, {q, weights, k, scales, tables, list(p.context_lengths, p.sequences), list(p.starts, p.queries),
+                         list(p.ends, p.queries)})) {
+    return {StatusCode::bad_value, "logits overlap an input"};
+  }
+  const auto wide = [](std::int64_t count, std::int64_t stride, int unit) { return count <= 1 || stride % unit == 0; };
+  if (!wide(queries, p.q_stride, 16) || !wide(s.heads, p.q_head_stride, 16) || !wide(pages, p.k_page_stride, 16) ||
+      !wide(keys, p.k_stride, 16) || !wide(queries, p.weights_stride, 4)) {
+    return {StatusCode::bad_stride, "strides of q, k and weights must be multiples of 16 bytes"};
+  }
+  return {};
+}
+
+}  // namespace detail
+
+/// Every rule a problem must satisfy. Lengths, ranges and tables live on the device and are not read: see
+/// MqaLogitsProblem.
+inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts) {
+  if (Status s = detail::check_mqa_extents(p, facts); !s.ok()) return s;
+  if (p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};  // nothing to read or write
+  if (Status s = detail::check_mqa_pointers(p); !s.ok()) return s;
+  return detail::check_mqa_regions(p);
+}
+
+/// Columns of a block of so many queries, whole tiles of its teams: as many as leave eight blocks to a compute unit,
+/// but no more than 4096, so that the last ones end together.
+constexpr std::int32_t mqa_logits_chunk(const MqaLogitsProblem& p, const MqaLogitsPolicy& policy,
+                                        const ArchFacts& facts) {
+  const std::int32_t unit = policy.teams * (facts.wave_lanes == 64 ? 32 : 64);
+  const std::int64_t groups = std::int64_t{p.sequences} * ceil_div(p.queries, policy.queries);
+  const std::int64_t share = ceil_div(groups * p.columns, std::int64_t{8} * facts.compute_units);
+  return static_cast<std::int32_t>(
+      align_up<std::int64_t>(min_of<std::int64_t>(max_of<std::int64_t>(share, 1), 4096), unit));
+}
+
+/// What the kernels take.
+inline MqaLogitsArgs mqa_logits_args(const MqaLogitsProblem& p, const MqaLogitsPolicy& policy, const ArchFacts& facts) {
+  const std::int32_t chunk = mqa_logits_chunk(p, policy, facts);
+  const int size = size_of(p.spec.type);
+  const std::int64_t most = std::int64_t{p.table_columns} * p.block_size;
+  return {.q = static_cast<const std::byte*>(p.q),
+          .weights = p.weights,
+          .k = static_cast<const std::byte*>(p.k),
+          .k_scale = p.k_scale,
+          .logits = p.logits,
+          .block_tables = p.block_tables,
+          .context_lengths = p.context_lengths,
+          .starts = p.starts,
+          .ends = p.ends,
+          .q_stride = p.q_stride * size,
+          .q_head_stride = p.q_head_stride * size,
+          .weights_stride = p.weights_stride,
+          .k_page_stride = p.k_page_stride * size,
+          .k_stride = p.k_stride * size,
+          .k_scale_page_stride = p.k_scale_page_stride,
+          .logits_stride = p.logits_stride,
+          .table_stride = p.table_stride,
+          .chunks = FastDiv::by(ceil_div(p.columns, chunk)),
+          .groups = FastDiv::by(ceil_div(p.queries, policy.queries)),
+          .block_size = FastDiv::by(max_of(p.block_size, 1)),
+          .queries = p.queries,
+          .columns = p.columns,
+          .chunk_columns = chunk,
+          .most_length = static_cast<std::int32_t>(min_of<std::int64_t>(p.columns, most))};
+}
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// mqa_logits_check; no_matching_entry if the entry is of another spec; bad_extent for more blocks than a grid has;
+/// launch_failed with the runtime's reason.
+template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+Status mqa_logits_launch(const MqaLogitsProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = mqa_logits_check(p, B::facts); !s.ok()) return s;
+  if (p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};
+  using Kernel = MqaLogits<B, S, P>;
+  const MqaLogitsArgs args = mqa_logits_args(p, P, B::facts);
+  const std::int64_t blocks = std::int64_t{args.chunks.divisor} * args.groups.divisor * p.sequences;
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+}
+
+}  // namespace tilewave

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// How an indexer's logits are computed: changes the speed only.
+#pragma once
+
+#include <array>
+#include <string>
+
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/ops/mqa_logits/spec.hpp"
+
+namespace tilewave {
+
+/// A team is what multiplies together: a wave of CDNA, with 32 keys at a time, or a group of four of sm90, with 64.
+struct MqaLogitsPolicy {
+  int queries = 1;  // of a block, each of which meets every key that is loaded
+  int teams = 1;    // of a block, each with keys of its own
+  int stages = 2;   // tiles of keys of a team, loaded ahead
+  int waves_per_simd = 2;
+
+  friend constexpr bool operator==(const MqaLogitsPolicy&, const MqaLogitsPolicy&) = default;
+
+  constexpr int block_threads() const { return teams * 64; }  // of CDNA
+};
+
+/// `t4.q2.s2`: teams, queries, stages.
+inline std::string name_of(const MqaLogitsPolicy& p) {
+  return "t" + std::to_string(p.teams) + ".q" + std::to_string(p.queries) + ".s" + std::to_string(p.stages);
+}
+
+struct MqaLogitsPolicies {
+  std::array<MqaLogitsPolicy, 2> list{};
+  int count = 0;
+  constexpr const MqaLogitsPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr std::size_t size() const { return count; }
+};
+
+/// One query a block where there are no more, to read keys at the speed of memory; else as many as registers hold
+/// (CDNA) or as it takes until products, not L2, are the bound (sm90).
+constexpr MqaLogitsPolicies mqa_logits_policies(ArchId arch, const MqaLogitsSpec&) {
+  if (arch == ArchId::sm90) return {{{{1, 1, 3, 4}, {4, 1, 2, 3}}}, 2};
+  return {{{{1, 4, 2, 4}, {2, 4, 2, 2}}}, 2};
+}
+
+}  // namespace tilewave

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// One call of an indexer's logits: raw pointers, extents, int64 element strides.
+#pragma once
+
+#include <cstdint>
+
+#include "tilewave/core/status.hpp"
+#include "tilewave/ops/mqa_logits/spec.hpp"
+
+namespace tilewave {
+
+/// Paged: query n of sequence b is number b * queries + n and sees keys t <= context_lengths[b] - queries + n: its last
+/// one is its own key. Ranges: there is one sequence, and query n sees keys starts[n] <= t < ends[n].
+///
+/// Every logit is written: those of keys that a query does not see are -infinity. Lengths and ranges live on the
+/// device; a length outside [0, columns] or beyond the block table, or a range that is not empty and leaves
+/// [0, columns), makes all logits of its queries NaN. Of tables, keys and scales nothing is read behind the last key
+/// that a query sees: entries and pages from there on need not exist. Logits overlap nothing else.
+struct MqaLogitsProblem {
+  MqaLogitsSpec spec{};
+
+  // tensors on the device
+  const void* q = nullptr;         // [sequences * queries, heads, head_size]
+  const float* weights = nullptr;  // [sequences * queries, heads]: all scales but those of keys are part of them
+  const void* k = nullptr;         // paged [pages, block_size, head_size], else [columns, head_size]
+  const float* k_scale = nullptr;  // paged [pages, block_size], else [columns]
+  float* logits = nullptr;         // [sequences * queries, columns]
+  const std::int32_t* block_tables = nullptr;     // paged: [sequences, table_columns], of pages
+  const std::int32_t* context_lengths = nullptr;  // paged: [sequences], with the queries' own keys
+  const std::int32_t* starts = nullptr;           // ranges: [queries]
+  const std::int32_t* ends = nullptr;             // ranges: [queries]
+
+  std::int32_t sequences = 0;  // ranges: 1
+  std::int32_t queries = 0;    // of a sequence
+  std::int32_t columns = 0;    // paged: the most keys of a sequence, else all keys
+  // paged only
+  std::int32_t pages = 0;
+  std::int32_t block_size = 0;  // any
+  std::int32_t table_columns = 0;
+
+  std::int64_t q_stride = 0, q_head_stride = 0;  // from a query, a head to the next
+  std::int64_t weights_stride = 0;               // from a query to the next
+  std::int64_t k_page_stride = 0, k_stride = 0;  // from a page, a key to the next
+  std::int64_t k_scale_page_stride = 0;          // from a page to the next; scales of a page lie side by side
+  std::int64_t logits_stride = 0;                // from a query to the next
+  std::int64_t table_stride = 0;                 // from a sequence to the next
+};
+
+}  // namespace tilewave

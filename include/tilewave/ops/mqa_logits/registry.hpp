@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include "tilewave/ops/mqa_logits/launch.hpp"
+#include "tilewave/ops/mqa_logits/policy.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// The specs every architecture serves: the indexer of DeepSeek-V3.2, decode and prefill.
+constexpr std::array<MqaLogitsSpec, 2> mqa_logits_specs(ArchId arch) {
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{fp8, MqaKeys::paged}, {fp8, MqaKeys::ranges}}};
+}
+
+struct MqaLogitsRegistry {
+  using Spec = MqaLogitsSpec;
+  using Problem = MqaLogitsProblem;
+  using Policy = MqaLogitsPolicy;
+  static constexpr auto check = mqa_logits_check;
+  static constexpr auto policies = mqa_logits_policies;
+
+  static Status takes(const Policy&, const Problem&, const ArchFacts&) { return {}; }
+  /// Many queries of a block, unless there is one: keys are then loaded once for them.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
+    return p.queries > 1 ? a.queries > b.queries : a.queries < b.queries;
+  }
+  template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+  static constexpr auto launch() {
+    return &mqa_logits_launch<B, S, P>;
+  }
+  template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+  static constexpr int lds_bytes() {
+    return sizeof(typename MqaLogits<B, S, P>::Shared);
+  }
+};
+
+using MqaLogitsEntry = OpEntry<MqaLogitsRegistry>;
+
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+template <class B, MqaLogitsSpec S>
+inline constexpr auto& mqa_logits_entries = op_entries<MqaLogitsRegistry, B, S>;
+inline constexpr auto mqa_logits_select = select_entry<MqaLogitsRegistry>;
+template <class B, MqaLogitsSpec S>
+inline constexpr auto mqa_logits_plan = plan_entry<MqaLogitsRegistry, B, S>;
+
+}  // namespace tilewave

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// Heads of queries times keys by a wave of CDNA. Heads are the side whose sums a lane holds in registers, keys the side
+// that lanes share out: of a product of 32 heads and 32 keys a lane has 16 heads of one key, and adds them up by
+// itself; only the two lanes of a key remain to be added. Queries and weights stay in registers.
+#pragma once
+
+#include "tilewave/arch/lds.hpp"
+#include "tilewave/ops/mqa_logits/args.hpp"
+
+namespace tilewave {
+
+template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+class MqaWaveProduct {
+  static constexpr int side = 32, tiles = S.heads / side;
+  using Map = ProductMap<side>;
+  using Sums = Vec<float, Map::sums>;
+
+ public:
+  static constexpr int lanes = B::facts.wave_lanes, keys = side;  // of a team
+  static constexpr int lane_keys = 1, units = S.head_size * size_of(S.type) / 16 / Map::units;
+  struct Shared {
+    float none;
+  };
+
+  TILEWAVE_DEVICE static int team() { return B::wave_id(); }
+  /// Key `i` of this lane in a tile, and which 16 bytes of it are its chunk c.
+  TILEWAVE_DEVICE static int key(int) { return Map::row(B::lane_id()); }
+  TILEWAVE_DEVICE static int unit(int c) { return Map::units * c + Map::unit(B::lane_id()); }
+  /// Whether this lane is the one that writes its keys' logits.
+  TILEWAVE_DEVICE static bool writes() { return B::lane_id() < side; }
+
+  TILEWAVE_DEVICE MqaWaveProduct(const MqaLogitsArgs& a, const MqaLogitsPlace& at, Shared&) {
+    const int lane = B::lane_id();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.queries; ++i) {
+      TILEWAVE_UNROLL
+      for (int t = 0; t < tiles; ++t) {
+        const std::byte* const q = a.q + at.query(a, i) * a.q_stride + (t * side + Map::row(lane)) * a.q_head_stride;
+        TILEWAVE_UNROLL
+        for (int c = 0; c < units; ++c) q_[i][t][c] = B::load(reinterpret_cast<const Chunk*>(q) + unit(c));
+        const float* const weights = a.weights + at.query(a, i) * a.weights_stride + t * side;
+        TILEWAVE_UNROLL
+        for (int run = 0; run < Map::sums / 4; ++run) {
+          using Four = Vec<float, 4>;
+          const Four four = B::load(reinterpret_cast<const Four*>(weights + Map::kv_row(lane, 4 * run)));
+          TILEWAVE_UNROLL
+          for (int e = 0; e < 4; ++e) weights_[i][t][4 * run + e] = four[e];
+        }
+      }
+    }
+  }
+
+  /// Calls f(query, sums over heads of this lane's keys) for every query.
+  template <class F>
+  TILEWAVE_DEVICE void each(const Chunk (&key)[lane_keys][units], const F& f) const {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.queries; ++i) {
+      float total = 0;
+      TILEWAVE_UNROLL
+      for (int t = 0; t < tiles; ++t) {
+        Sums sums = {};
+        constexpr int chunks = B::template product_chunks<S.type>;
+        TILEWAVE_UNROLL
+        for (int piece = 0; piece < units; piece += chunks) {
+          Chunk heads[chunks], keys_of[chunks];
+          TILEWAVE_UNROLL
+          for (int c = 0; c < chunks; ++c) {
+            heads[c] = q_[i][t][piece + c];
+            keys_of[c] = key[0][piece + c];
+          }
+          B::template multiply<S.type, side>(heads, keys_of, sums);
+        }
+        TILEWAVE_UNROLL
+        for (int e = 0; e < Map::sums; ++e) total = fused(weights_[i][t][e], positive(sums[e]), total);
+      }
+      f(i, Vec<float, lane_keys>{{total + B::shuffle_xor(total, side)}});
+    }
+  }
+
+ private:
+  Chunk q_[P.queries][tiles][units];
+  Sums weights_[P.queries][tiles];
+};
+
+}  // namespace tilewave

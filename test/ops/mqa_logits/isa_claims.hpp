@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// What the compiled code of an indexer's logits must hold, for the gate of test/isa.
+#pragma once
+
+#include "test/isa/row_claims.hpp"
+#include "tilewave/ops/mqa_logits/registry.hpp"
+
+namespace tilewave::test {
+
+/// Queries, weights and keys come in whole chunks; lanes exchange one sum a query and tile, and keep nothing in LDS.
+template <ArchId arch>
+ordered_json row_claims(const MqaLogitsSpec& s, const MqaLogitsPolicy& p) {
+  const int key = s.head_size * size_of(s.type) / 16 / 2;  // chunks of a lane
+  const int query = s.heads / 32 * (key + 4);              // with its weights
+  const int passes = 2 * p.stages - 1;                     // products in the code: the loop's and those behind it
+  const int words = 2 * p.stages + (s.keys == MqaKeys::paged ? 2 * p.stages + 1 : 0);  // scales and pages
+  return {{"vector", true},
+          {"bytes_in_flight", 0},
+          {"wide_loads", 2 * p.stages * key + p.queries * query},
+          {"wide_stores", 0},
+          {"narrow_load_bytes", 4 * words},
+          {"narrow_store_bytes", 4 * p.queries * (passes + 10)},  // unseen logits: two loops, unrolled by clang
+          {"dpp", 0},
+          {"exchanges", p.queries * passes},
+          {"barriers", 0},
+          {"lds_bytes", 4}};
+}
+
+}  // namespace tilewave::test

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Every entry against the reference: pages in any order and of any size, queries that see a part of the keys, and what
+// no query sees.
+#include <algorithm>
+
+#include "test/ops/mqa_logits/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+using Ranges = std::vector<std::pair<std::int32_t, std::int32_t>>;
+
+void each_entry_on(MqaKeys keys, const std::vector<MqaShape>& shapes) {
+  for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+    if (e->spec.keys != keys) continue;
+    int number = 0;
+    for (const MqaShape& s : shapes) {
+      INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ", shape " << number++);
+      CHECK(MqaCall(e->spec, s).run(*e) == "");
+    }
+  }
+}
+
+TEST_CASE("mqa_logits: keys of pages, as many as sequences have, for their last tokens") {
+  each_entry_on(MqaKeys::paged, {{.lengths = {300, 0, 1, 129}, .columns = 301},
+                                 {.lengths = {64, 65, 3}, .queries = 2, .columns = 130, .fused = true},
+                                 {.lengths = {200}, .queries = 5, .columns = 1000, .block_size = 7},
+                                 {.lengths = {33, 32, 31}, .queries = 4, .columns = 33, .block_size = 1},
+                                 {.lengths = {1}, .columns = 1, .block_size = 256, .fused = true}});
+}
+
+TEST_CASE("mqa_logits: keys of ranges, none of which need begin or end with a tile") {
+  each_entry_on(MqaKeys::ranges, {{.ranges = {{0, 300}, {17, 18}, {299, 300}, {64, 128}, {5, 5}}, .columns = 300},
+                                  {.ranges = {{70, 75}}, .columns = 129},
+                                  {.ranges = {{130, 140}, {1, 2}, {9, 3}, {0, 0}, {0, 1}, {31, 65}}, .columns = 201}});
+}
+
+TEST_CASE("mqa_logits: blocks of several tiles share long keys") {
+  // Eight blocks to a compute unit are 2432 on gfx942: more columns than that many tiles take.
+  Ranges some(40, {1000, 1700});
+  some[7] = {0, 20001};
+  for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+    if (e->spec.keys != MqaKeys::ranges) continue;
+    INFO(name_of(e->arch) << "/" << name_of(e->policy));
+    MqaCall call(e->spec, {.ranges = some, .columns = 20001});
+    CHECK(mqa_logits_chunk(call.p, e->policy, facts_of(e->arch)) > mqa_logits_chunk({}, e->policy, facts_of(e->arch)));
+    CHECK(call.run(*e) == "");
+  }
+}
+
+TEST_CASE("mqa_logits: lengths and ranges outside the cache make NaN of their queries alone") {
+  each_entry_on(MqaKeys::paged, {{.lengths = {-1, 40, 101, 1 << 30, 100}, .queries = 2, .columns = 100}});
+  each_entry_on(MqaKeys::ranges,
+                {{.ranges = {{-1, 3}, {0, 101}, {90, 100}, {1 << 30, 2}, {7, 1 << 30}}, .columns = 100}});
+}
+
+TEST_CASE("mqa_logits: a length beyond the block table is outside the cache, too") {
+  for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+    if (e->spec.keys != MqaKeys::paged) continue;
+    MqaCall call(e->spec, {.lengths = {65, 64}, .columns = 90, .block_size = 32});
+    call.p.table_columns = call.host.table_columns = 2;
+    CHECK(call.run(*e) == "");
+  }
+}
+
+TEST_CASE("mqa_logits: the same bits from run to run, under every schedule, and of every entry of a chip") {
+  for (const MqaKeys keys : {MqaKeys::paged, MqaKeys::ranges}) {
+    std::vector<std::pair<ArchId, std::vector<float>>> seen;
+    for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+      if (e->spec.keys != keys) continue;
+      each_schedule([&] {
+        MqaShape s{.lengths = {140}, .queries = 3, .columns = 150};
+        if (keys == MqaKeys::ranges) s.ranges = {{0, 140}, {3, 149}, {60, 70}};
+        MqaCall call(e->spec, s);
+        REQUIRE(call.run(*e) == "");
+        const auto of_arch = [&](const auto& run) { return run.first == e->arch; };
+        const auto before = std::find_if(seen.begin(), seen.end(), of_arch);
+        if (before == seen.end()) {
+          seen.emplace_back(e->arch, call.logits());
+        } else {
+          CHECK(before->second == call.logits());
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("mqa_logits: as many queries a block as a sequence has are chosen") {
+  for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+    MqaShape s{.lengths = {40}, .queries = e->policy.queries, .columns = 40};
+    s.ranges.assign(s.queries, {0, 40});
+    const MqaCall call(e->spec, s);
+    const MqaLogitsEntry* chosen = nullptr;
+    REQUIRE(mqa_logits_select(call.p, all_mqa_logits_entries(), facts_of(e->arch), chosen).ok());
+    CHECK(name_of(chosen->policy) == name_of(e->policy));
+  }
+}
+
+}  // namespace
+}  // namespace tilewave::test
