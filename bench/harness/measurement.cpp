@@ -36,6 +36,7 @@ Columns Measurement::columns() const {
   visit("roof_us", roof_us);
   visit("roof_pct", roof_us / us * 100);
   visit("model_us", timing.modelled.us);
+  visit("model_error_pct", timing.modelled.error * 100);
   visit("model_bound", timing.modelled.bound);
   visit("model_chip", timing.modelled.chip);
   return visit.columns;

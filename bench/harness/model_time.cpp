@@ -110,7 +110,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   }
 
   ModelledTime time(const std::function<Status()>& call) override {
-    total_ = {.us = 0, .bound = "none", .chip = options_.chip};
+    total_ = {.us = 0, .error = 0, .bound = "none", .chip = options_.chip};
     longest_ = 0;
     watching = this;
     const Status status = call();
@@ -155,6 +155,8 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
       memory.map_in_place("a tensor", first, static_cast<std::uint64_t>((std::uint8_t*)pages.end() - first), true);
     }
     const isa_sim::ClockReport report = isa_sim::time_launch(object, launch, memory, options_);
+    // The share of the error in the sum.
+    total_.error = (total_.error * total_.us + report.spread * report.us) / (total_.us + report.us);
     total_.us += report.us;
     if (report.us > longest_) longest_ = report.us, total_.bound = report.bound;
   }

@@ -22,32 +22,55 @@ std::uint64_t mixed(std::uint64_t x) {
 Cache::Cache(int bytes, int ways, int line)
     : sets_(static_cast<std::size_t>(bytes / line / ways)),
       ways_(static_cast<std::size_t>(ways)),
-      entries_(sets_ * ways_) {}
+      lines_(sets_ * ways_, ~std::uint64_t{0}),
+      used_(lines_.size()),
+      ready_(lines_.size()) {}
 
 double* Cache::find(std::uint64_t line) {
-  Entry* const set = set_of(line);
-  for (std::size_t i = 0; i < ways_; ++i)
-    if (set[i].line == line) return set[i].used = ++tick_, &set[i].ready;
-  return nullptr;
+  const std::size_t at = place_of(lines_, line, line);
+  if (at == lines_.size()) return nullptr;
+  used_[at] = ++tick_;
+  return &ready_[at];
 }
 
 void Cache::insert(std::uint64_t line, double ready) {
-  Entry* const set = set_of(line);
-  Entry* const oldest =
-      std::min_element(set, set + ways_, [](const Entry& a, const Entry& b) { return a.used < b.used; });
-  *oldest = {line, ++tick_, ready};
+  const std::uint64_t* const set = &used_[set_of(line)];
+  std::uint64_t oldest = set[0];
+  for (std::size_t i = 1; i < ways_; ++i) oldest = std::min(oldest, set[i]);
+  const std::size_t at = place_of(used_, line, oldest);
+  lines_[at] = line, used_[at] = ++tick_, ready_[at] = ready;
 }
 
-XcdMemory::XcdMemory(const Chip& chip, double mhz, std::map<std::uint64_t, double> first, const Memory& memory)
-    : first_(std::move(first)),
-      memory_(memory),
+/// Without an early end, so that the compiler compares many at once.
+std::size_t Cache::place_of(const std::vector<std::uint64_t>& values, std::uint64_t line, std::uint64_t value) const {
+  const std::uint64_t* const set = &values[set_of(line)];
+  std::uint64_t found = ways_;
+  for (std::uint64_t i = 0; i < ways_; ++i) found = set[i] == value ? i : found;
+  return found == ways_ ? values.size() : set_of(line) + found;
+}
+
+XcdMemory::XcdMemory(const Chip& chip, double mhz, const std::map<std::uint64_t, double>& first, const Memory& memory)
+    : memory_(memory),
       mall_rate_(chip.hbm_tbs * chip.mall_ratio * 1e6 / mhz / chip.xcds),
       hbm_rate_(chip.hbm_tbs * 1e6 / mhz / chip.xcds),
       l1_(static_cast<std::size_t>(chip.cus), Cache(k.l1_bytes, k.l1_ways, k.line)),
       l2_(k.l2_bytes, k.l2_ways, k.line),
       channel_free_(static_cast<std::size_t>(k.l2_channels)),
       tags_free_(static_cast<std::size_t>(chip.cus)),
-      waiting_(static_cast<std::size_t>(chip.cus)) {}
+      arrivals_(static_cast<std::size_t>(chip.cus)),
+      known_(memory.count()) {
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    const auto share = first.find(memory.regions()[i].base);
+    if (share != first.end()) known_[i].first = share->second;
+  }
+}
+
+std::map<std::uint64_t, double> XcdMemory::touched_bytes() const {
+  std::map<std::uint64_t, double> touched;
+  for (std::size_t i = 0; i < known_.size(); ++i)
+    if (known_[i].touched > 0) touched[memory_.regions()[i].base] = known_[i].touched;
+  return touched;
+}
 
 const Region* XcdMemory::region_of(std::uint64_t address) const {
   if (last_ && last_->holds(address, 1)) return last_;
@@ -62,11 +85,14 @@ std::uint64_t XcdMemory::line_of(std::uint64_t address) const {
 }
 
 double XcdMemory::beyond_l2(double t, std::uint64_t line, const Region* region) {
-  bool cold = seen_.insert(line).second;
-  if (cold && region) {
-    touched_[region->base] += k.line;
-    const auto share = first_.find(region->base);
-    if (share != first_.end()) cold = static_cast<double>(mixed(line) >> 11) * 0x1p-53 < share->second;
+  bool cold = true;
+  if (region) {
+    Known& known = known_[static_cast<std::size_t>(region - memory_.regions().data())];
+    if (known.lines.empty()) known.lines.resize(region->size / static_cast<std::uint64_t>(k.line) + 2);
+    auto seen = known.lines[line - region->place / static_cast<std::uint64_t>(k.line)];
+    cold = !seen && (known.first >= 1 || static_cast<double>(mixed(line) >> 11) * 0x1p-53 < known.first);
+    if (!seen) known.touched += k.line;
+    seen = true;
   }
   mall_free_ = std::max(mall_free_, t) + k.line / mall_rate_;
   traffic_.mall += k.line;
@@ -116,7 +142,7 @@ double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, bo
     } else {
       ready = through_l2(tags, first, 0, region);
       l1_[static_cast<std::size_t>(cu)].insert(first, ready);
-      waiting_[static_cast<std::size_t>(cu)].push_back(ready);
+      arrivals_[static_cast<std::size_t>(cu)].push(ready);
     }
     done = std::max(done, ready);
   }
@@ -128,11 +154,11 @@ double XcdMemory::scalar(double t, std::uint64_t address) {
   return through_l2(t, line, 0, last_);
 }
 
-int XcdMemory::outstanding(int cu, double t) {
-  auto& lines = waiting_[static_cast<std::size_t>(cu)];
-  if (static_cast<int>(lines.size()) > k.outstanding_lines / 2)
-    lines.erase(std::remove_if(lines.begin(), lines.end(), [t](double ready) { return ready <= t; }), lines.end());
-  return static_cast<int>(lines.size());
+double XcdMemory::room(int cu, double t) {
+  Arrivals& lines = arrivals_[static_cast<std::size_t>(cu)];
+  if (static_cast<int>(lines.size()) < k.outstanding_lines) return t;
+  while (!lines.empty() && lines.top() <= t) lines.pop();
+  return static_cast<int>(lines.size()) < k.outstanding_lines ? t : lines.top();
 }
 
 }  // namespace isa_sim

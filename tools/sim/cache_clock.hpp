@@ -4,8 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
-#include <unordered_set>
+#include <queue>
 #include <vector>
 
 #include "chip.hpp"
@@ -22,15 +23,13 @@ class Cache {
   void insert(std::uint64_t line, double ready);
 
  private:
-  struct Entry {
-    std::uint64_t line = ~std::uint64_t{0};
-    std::uint64_t used = 0;
-    double ready = 0;
-  };
-  Entry* set_of(std::uint64_t line) { return &entries_[line % sets_ * ways_]; }
+  std::size_t set_of(std::uint64_t line) const { return line % sets_ * ways_; }
+  /// Where in the set of `line` a value is, or the number of values.
+  std::size_t place_of(const std::vector<std::uint64_t>& values, std::uint64_t line, std::uint64_t value) const;
   std::size_t sets_, ways_;
   std::uint64_t tick_ = 0;
-  std::vector<Entry> entries_;
+  std::vector<std::uint64_t> lines_, used_;  // apart: a set is searched at every access
+  std::vector<double> ready_;
 };
 
 struct Traffic {
@@ -41,28 +40,34 @@ class XcdMemory {
  public:
   /// `mhz` turns bytes a second into bytes a clk; `first` is the share of a region's L2 misses that no other XCD has
   /// fetched before (by region base; 1 if absent).
-  XcdMemory(const Chip& chip, double mhz, std::map<std::uint64_t, double> first, const Memory& memory);
+  XcdMemory(const Chip& chip, double mhz, const std::map<std::uint64_t, double>& first, const Memory& memory);
 
   /// When the data of an access by CU `cu` at time `t` is there; `touched` are its lanes' addresses.
   double access(int cu, double t, const std::vector<Touch>& touched, bool store);
   /// The same for a scalar load or an instruction line: through L2, not L1.
   double scalar(double t, std::uint64_t address);
-  /// Lines a CU still waits for at `t`.
-  int outstanding(int cu, double t);
+  /// The time from which CU `cu` may ask for more lines: `t`, or when the next of too many has arrived.
+  double room(int cu, double t);
   const Traffic& traffic() const { return traffic_; }
   /// Bytes of each region (by base) that this XCD has touched.
-  const std::map<std::uint64_t, double>& touched_bytes() const { return touched_; }
+  std::map<std::uint64_t, double> touched_bytes() const;
   double l2_busy() const { return l2_busy_; }
   double hbm_busy() const { return hbm_busy_; }
 
  private:
+  /// Lines arriving at a CU, the next one first.
+  using Arrivals = std::priority_queue<double, std::vector<double>, std::greater<>>;
+  /// Which lines of a region this XCD has asked for, and `first` of it.
+  struct Known {
+    std::vector<bool> lines;
+    double touched = 0, first = 1;
+  };
   double through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region);
   double beyond_l2(double t, std::uint64_t line, const Region* region);
   const Region* region_of(std::uint64_t address) const;
   /// By the region's place, not where this machine has it.
   std::uint64_t line_of(std::uint64_t address) const;
 
-  std::map<std::uint64_t, double> first_;
   const Memory& memory_;
   double mall_rate_, hbm_rate_;  // bytes a clk of this XCD
   std::vector<Cache> l1_;
@@ -70,9 +75,8 @@ class XcdMemory {
   std::vector<double> channel_free_;
   double mall_free_ = 0, hbm_free_ = 0, l2_busy_ = 0, hbm_busy_ = 0;
   std::vector<double> tags_free_;
-  std::vector<std::vector<double>> waiting_;  // of each CU: when its lines arrive
-  std::unordered_set<std::uint64_t> seen_;
-  std::map<std::uint64_t, double> touched_;
+  std::vector<Arrivals> arrivals_;  // of each CU
+  std::vector<Known> known_;        // of each region
   mutable const Region* last_ = nullptr;
   Traffic traffic_;
 };

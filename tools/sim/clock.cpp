@@ -71,7 +71,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   // blocks wait for each other every XCD is timed, to its end if it can be.
   report.mhz = options.mhz > 0 ? options.mhz : chip.mhz;
   PassOptions how{
-      .mhz = report.mhz, .budget = std::max<std::uint64_t>(options.instructions / 4, 1), .resident = fits.blocks};
+      .mhz = report.mhz, .budget = std::max<std::uint64_t>(options.instructions / 8, 1), .resident = fits.blocks};
   Pass pass;
   const auto run = [&] {
     try {

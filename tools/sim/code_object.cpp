@@ -13,6 +13,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "hazards.hpp"
 #include "memory.hpp"
 
 namespace isa_sim {
@@ -265,6 +266,7 @@ CodeObject load_code_object(const std::string& path, const std::string& objdump)
   CodeObject object;
   read_elf(path, object);
   disassemble(path, objdump, object);
+  object.hazards = find_hazards(object);
   return object;
 }
 

@@ -41,12 +41,20 @@ struct Program {
   std::size_t at(std::uint64_t address) const;
 };
 
+/// Two instructions that come too close: wait states that gfx942 and gfx950 do not keep by themselves.
+struct Hazard {
+  std::size_t from, to;  // ops
+  int needed, found;     // wait states
+  std::string_view why;
+};
+
 struct CodeObject {
   Arch arch = Arch::gfx950;
   std::vector<std::uint8_t> image;                               // virtual addresses 0 .. size
   std::map<std::string, KernelDescriptor> kernels;               // by descriptor symbol, `name.kd`
   std::map<std::string, std::vector<KernelArgument>> arguments;  // by descriptor symbol
   Program program;
+  std::vector<Hazard> hazards;  // of all kernels, by `to`
 };
 
 /// Read and disassemble a code object; `objdump` is the llvm-objdump to run. Lines that cannot be decoded become ops

@@ -92,7 +92,10 @@ double ComputeUnit::earliest(TimedBlock&, TimedWave& w, double t) {
       until(ta_free_ - k.vmem_queue, Stall::vmem);
       drop_done(w.vm, t);
       if (w.vm.size() >= 63) until(w.vm.front(), Stall::vmem);
-      if (at <= t && launch_.memory.outstanding(number_, t) >= k.outstanding_lines) until(t + 16, Stall::vmem);
+      if (at <= t) {
+        const double room = launch_.memory.room(number_, t);
+        if (room > t) until(std::max(room, t + 16), Stall::vmem);
+      }
       break;
     case Unit::lds:
       if (w.after_valu) until(w.ready + k.valu_to_memory, Stall::valu);

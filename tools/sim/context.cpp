@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "hazards.hpp"
+
 namespace isa_sim {
 namespace {
 
@@ -60,11 +62,23 @@ void set_up_wave(const Context& c, Block& block, Wave& w, int id) {
   w.counts.waves = 1;
 }
 
-/// Registers beyond the kernel's allocation would belong to another wave.
-void check_registers(const Context& c) {
+/// Where the next kernel of the code object begins.
+std::uint64_t end_of_kernel(const Context& c) {
   std::uint64_t end = ~std::uint64_t{0};
   for (const auto& [name, kernel] : c.object.kernels)
     if (kernel.entry > c.kernel.entry) end = std::min(end, kernel.entry);
+  return end;
+}
+
+void check_hazards(const Context& c) {
+  const std::uint64_t end = end_of_kernel(c);
+  for (const Hazard& hazard : c.object.hazards)
+    if (hazard.to >= c.entry && c.object.program.ops[hazard.to].address < end) throw Error(text_of(hazard, c.object));
+}
+
+/// Registers beyond the kernel's allocation would belong to another wave.
+void check_registers(const Context& c) {
+  const std::uint64_t end = end_of_kernel(c);
   for (std::size_t i = c.entry; i < c.object.program.ops.size() && c.object.program.ops[i].address < end; ++i) {
     const Op& op = c.object.program.ops[i];
     for (int a = 0; a < op.operands; ++a) {
@@ -112,7 +126,7 @@ Context::Context(const CodeObject& code, const Launch& what, Memory& where, cons
 
   // Preloaded kernel arguments: hardware that does it enters 256 bytes later, past the code that loads them by hand.
   entry = object.program.at(kernel.entry + (kernel.preload_words ? 256 : 0));
-  if (options.checks) check_registers(*this);
+  if (options.checks) check_registers(*this), check_hazards(*this);
   image_ = object.image, kernarg_ = launch.kernarg, packet_ = dispatch_packet_of(launch);
   load_base = where.map("the code object", image_.data(), image_.size(), false);
   kernarg = where.map("the kernel arguments", kernarg_.data(), kernarg_.size(), false);

@@ -2,6 +2,7 @@
 // tilewave-sim DIR: execute a repro bundle's AMD machine code on the CPU and compare with its expected outputs.
 // tilewave-sim --launch FILE.json, or --kernel NAME FILE: execute any kernel of a code object, fat binary or executable.
 // tilewave-sim --decode FILE: list what in it the simulator does not know. --list FILE: its kernels and their arguments.
+// --hazards FILE: instructions in it that come too close, for want of s_nop.
 // Exit status: 0 all outputs inside the tolerance, 1 outside, 2 the bundle or the machine code is at fault.
 #include <CLI/CLI.hpp>
 #include <cstdio>
@@ -13,6 +14,7 @@
 
 #include "bundle.hpp"
 #include "clock.hpp"
+#include "hazards.hpp"
 #include "launch_file.hpp"
 #include "wave_trace.hpp"
 
@@ -50,6 +52,14 @@ int list_unknown(const std::string& path, const std::string& objdump) {
   for (const std::string& text : unknown) std::printf("%s\n", text.c_str());
   std::printf("%s: %zu instructions, %zu not simulated\n", path.c_str(), object.program.ops.size(), unknown.size());
   return unknown.empty() ? 0 : 1;
+}
+
+/// Exit status 1 if there are any.
+int list_hazards(const std::string& path, const std::string& arch, const std::string& objdump) {
+  const isa_sim::CodeObject object = isa_sim::load_any_object(path, arch, objdump);
+  for (const isa_sim::Hazard& hazard : object.hazards) std::printf("%s\n", isa_sim::text_of(hazard, object).c_str());
+  std::printf("%s: %zu instructions, %zu hazards\n", path.c_str(), object.program.ops.size(), object.hazards.size());
+  return object.hazards.empty() ? 0 : 1;
 }
 
 struct Command {
@@ -128,9 +138,10 @@ int main(int argc, char** argv) {
   CLI::App app("Executes AMD machine code on the CPU: repro bundles, or any kernel of a file.");
   Command c;
   auto& machine = c.options.machine;
-  bool only_decode = false, only_list = false;
+  bool only_decode = false, only_list = false, only_hazards = false;
   app.add_option("path", c.path, "a repro bundle, or with another mode a code object, fat binary or executable");
   app.add_flag("--decode", only_decode, "run nothing: list the instructions of the file that are not simulated");
+  app.add_flag("--hazards", only_hazards, "run nothing: list instructions of the file that need s_nop between them");
   app.add_flag("--list", only_list, "run nothing: list the kernels of the file and their arguments");
   app.add_option("--launch", c.launch_file, "JSON with file, kernel, grid, block, dynamic_lds, buffers, args");
   auto* kernel = app.add_option("--kernel", c.kernel, "run this kernel of the file");
@@ -167,6 +178,7 @@ int main(int argc, char** argv) {
   try {
     if (c.path.empty() && c.launch_file.empty()) throw isa_sim::Error("nothing to run: give a path or --launch");
     if (only_decode) return list_unknown(c.path, c.options.objdump);
+    if (only_hazards) return list_hazards(c.path, c.arch, c.options.objdump);
     if (only_list) {
       std::cout << isa_sim::list_kernels(isa_sim::load_any_object(c.path, c.arch, c.options.objdump));
       return 0;

@@ -11,6 +11,11 @@ namespace isa_sim {
 namespace {
 
 constexpr const CommonClock& k = common_clock;
+// A pass ends before its budget where a longer one would say the same: from this share of it on, once every slot has
+// seen a whole block, the rate holds. Of few rounds the last, which is not full, counts too much to be left out.
+constexpr std::size_t budget_marks = 256, enough_marks = 48;
+constexpr double steady_spread = 0.01;
+constexpr std::uint64_t many_rounds = 4;
 
 struct Xcd {
   Xcd(const Context& c, const std::vector<Pace>& paces, std::vector<OpClock>& ops, const Chip& chip,
@@ -43,6 +48,27 @@ struct Xcd {
   std::uint64_t next, step;  // of its blocks, which go round robin over XCDs
 };
 
+/// How far a pass is: time and instructions.
+struct Mark {
+  double t;
+  std::uint64_t instructions;
+};
+
+double rate(const Mark& from, const Mark& to) {
+  return to.t > from.t ? static_cast<double>(to.instructions - from.instructions) / (to.t - from.t) : 0;
+}
+
+/// The rate of the second half of what was timed, and by how much of it the two halves of that differ.
+struct Steady {
+  explicit Steady(const std::vector<Mark>& marks) {
+    const Mark &half = marks[marks.size() / 2], &later = marks[marks.size() * 3 / 4], &end = marks.back();
+    const double a = isa_sim::rate(half, later), b = isa_sim::rate(later, end);
+    rate = isa_sim::rate(half, end);
+    spread = std::fabs(a - b) / std::max(a + b, 1e-9) * 2;
+  }
+  double rate, spread;
+};
+
 }  // namespace
 
 Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
@@ -64,11 +90,13 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     for (std::size_t i = 0; i < cus; ++i)
       if (all[x]->units[i].blocks()) events.emplace(all[x]->units[i].next(), x * cus + i);
   }
-  std::vector<std::pair<double, std::uint64_t>> marks;  // time, instructions
+  std::vector<Mark> marks;
   std::vector<std::unique_ptr<TimedBlock>> finished;
   std::uint64_t block_instructions = 0;
   double t = 0;
-  while (!events.empty() && pass.instructions < o.budget) {
+  const auto slots = static_cast<std::uint64_t>(cus) * static_cast<std::uint64_t>(o.resident) * timed;
+  const bool sampled = pass.blocks_all % slots == 0 || pass.blocks_all >= many_rounds * slots;
+  for (bool steady = false; !events.empty() && pass.instructions < o.budget && !steady;) {
     const auto [time, i] = events.top();
     events.pop();
     t = std::max(t, time);
@@ -84,20 +112,17 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
     finished.clear();
     if (unit.next() < never) events.emplace(unit.next(), i);
-    if (marks.empty() || pass.instructions >= marks.back().second + o.budget / 256)
-      marks.emplace_back(t, pass.instructions);
+    if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks) {
+      marks.push_back({t, pass.instructions});
+      steady =
+          sampled && pass.blocks_done >= slots && marks.size() > enough_marks && Steady(marks).spread < steady_spread;
+    }
   }
   pass.cycles = t;
   if (pass.blocks_done) pass.block_instructions = block_instructions / pass.blocks_done;
-  const std::size_t half = marks.size() / 2, quarter = marks.size() * 3 / 4;
-  const auto rate = [&](std::size_t from, std::size_t to) {
-    const double clk = marks[to].first - marks[from].first;
-    return clk > 0 ? static_cast<double>(marks[to].second - marks[from].second) / clk : 0;
-  };
   if (marks.size() > 8) {
-    pass.steady_rate = rate(half, marks.size() - 1);
-    const double a = rate(half, quarter), b = rate(quarter, marks.size() - 1);
-    pass.spread = std::fabs(a - b) / std::max(a + b, 1e-9) * 2;
+    const Steady steady(marks);
+    pass.steady_rate = steady.rate, pass.spread = steady.spread;
   } else {
     pass.steady_rate = static_cast<double>(pass.instructions) / std::max(t, 1.0);
   }

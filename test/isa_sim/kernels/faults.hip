@@ -166,3 +166,14 @@ __global__ void register_beyond(const int*, int* out) {
   asm volatile(".long 0x7e0202ff, 1\n .long 0x7ffe0301\n");  // v_mov_b32 v1, 1; v_mov_b32 v255, v1: not declared
   out[lane()] = 0;
 }
+// A lane is read right after the VALU has written the register, or one wait state later.
+__global__ void lane_read_at_once(const int* in, int* out) {
+  int x, y;
+  asm volatile("v_mov_b32 %1, %2\n v_readfirstlane_b32 %0, %1" : "=s"(x), "=&v"(y) : "v"(in[lane()]));
+  out[lane()] = x;
+}
+__global__ void lane_read_later(const int* in, int* out) {
+  int x, y;
+  asm volatile("v_mov_b32 %1, %2\n s_nop 0\n v_readfirstlane_b32 %0, %1\n s_nop 1" : "=s"(x), "=&v"(y) : "v"(in[lane()]));
+  out[lane()] = x;
+}

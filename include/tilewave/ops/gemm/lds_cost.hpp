@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a GEMM is expected to cost on CDNA: it ranks policies, no more. Nothing of it is fitted to measurements yet.
+// What a GEMM is expected to take on CDNA: it ranks policies, no more.
 #pragma once
 
 #include <cmath>
@@ -10,29 +10,42 @@
 
 namespace tilewave {
 
-/// Seconds, with m rows in each layer.
+/// Fitted to modelled times, not to measured ones: those of the simulator's clock for MI300X and MI355X (docs/clock.md,
+/// "Choices").
+struct GemmLdsCosts {
+  double few, small, large;  // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
+  double small_beside;       // more of it where two blocks share a unit,
+  double large_beside;       // and where all units multiply, which lowers the clock
+  double l2, memory;         // bytes a us: operands by tiles, operands and output once
+  double start, aside, aside_split, aside_memory;  // us; us of sums put aside, and of each; bytes a us
+};
+constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
+  if (arch == ArchId::gfx950) return {0.44, 0.55, 1.02, 0.27, 0.85, 19.7e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
+  return {0.53, 0.90, 2.22, 0.77, 1.23, 11.6e6, 4.0e6, 1.6, 3.9, 1.45, 6.1e6};
+}
+
+/// Microseconds, with m rows in each layer.
 inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                             const ArchFacts& facts) {
-  const int size = size_of(p.spec.a);
-  const double flops = size == 1 ? facts.fp8_flops : facts.bf16_flops;
-  const double layers = p.spec.groups == GemmGroups::one ? p.batch : p.groups;
-  const double row_tiles = ceil_div(m, policy.rows), column_tiles = ceil_div(p.n, policy.columns);
-  const double blocks = row_tiles * column_tiles * layers * splits;
-  const double at_a_time = double{1} * facts.compute_units * policy.waves_per_simd;
-  const double rounds = std::ceil(blocks / at_a_time);
-  // Matrix time of a block, alone on its unit; tiles in registers load operands as often as waves need them.
-  const double k = double{1} * p.k / splits, tile = double{1} * policy.rows * policy.columns;
-  const double share = policy.path == GemmPath::weights_in_registers ? 0.4 : tile >= 256 * 256 ? 0.8 : 0.6;
-  const double matrix = rounds * policy.waves_per_simd * 2 * tile * k / (share * flops / facts.compute_units);
-  // Weights come from memory once for each row of tiles that is not in L2 at the same time: bounded below by once.
-  const double bytes = layers * (double{1} * p.n * p.k + double{1} * m * p.k) * size + layers * 2.0 * m * p.n;
-  const double busy = min_of(1.0, blocks / facts.compute_units);
-  const double memory = bytes / (0.8 * facts.hbm_bytes_per_second * busy);
-  // Sums put aside are written, read, and wait for a launch of their own.
-  const double aside = splits > 1 ? 5e-6 + 2.0 * splits * layers * row_tiles * column_tiles * tile * sizeof(float) /
-                                               facts.hbm_bytes_per_second
-                                  : 0;
-  return max_of(matrix, memory) + aside + 3e-6;
+  const GemmLdsCosts c = gemm_lds_costs(facts.id);
+  const double size = size_of(p.spec.a), layers = p.spec.groups == GemmGroups::one ? p.batch : p.groups;
+  const double tiles = layers * ceil_div(m, policy.rows) * ceil_div(p.n, policy.columns), blocks = tiles * splits;
+  const double units = facts.compute_units, at_a_time = units * policy.waves_per_simd;
+  const double beside = blocks > units ? policy.waves_per_simd - 1 : 0;
+  const double few = c.few * policy.columns / 64 * std::sqrt(policy.rows / 16.0);
+  const double step = policy.path == GemmPath::weights_in_registers ? few
+                      : policy.rows * policy.columns <= 128 * 128
+                          ? c.small * (1 + c.small_beside * beside)
+                          : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
+  const double steps = std::ceil(p.k * size / policy.depth / splits);
+  const double computing = std::ceil(blocks / at_a_time) * steps * step;
+  const double by_tiles = tiles * (policy.rows + policy.columns) * p.k * size / c.l2;
+  const double once = layers * ((double{1} * p.n * p.k + double{1} * m * p.k) * size + 2.0 * m * p.n) / c.memory;
+  // Sums put aside are written, read in turn, and wait for a launch of their own.
+  const double sums = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
+  const double aside = splits > 1 ? c.aside + c.aside_split * splits + sums / c.aside_memory : 0;
+  const double squares = computing * computing + by_tiles * by_tiles + once * once;
+  return c.start + std::sqrt(squares) + aside;
 }
 
 }  // namespace tilewave
