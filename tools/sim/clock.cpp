@@ -70,8 +70,9 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   // A short pass tells how much of what this XCD misses others have fetched, and about how busy the matrix units are. Where
   // blocks wait for each other every XCD is timed, to its end if it can be.
   report.mhz = options.mhz > 0 ? options.mhz : chip.mhz;
-  PassOptions how{
-      .mhz = report.mhz, .budget = std::max<std::uint64_t>(options.instructions / 8, 1), .resident = fits.blocks};
+  constexpr std::uint64_t shows_waits = 20'000;  // instructions
+  const std::uint64_t short_budget = std::max(options.instructions / 8, std::min(options.instructions, shows_waits));
+  PassOptions how{.mhz = report.mhz, .budget = short_budget, .resident = fits.blocks};
   Pass pass;
   const auto run = [&] {
     try {
