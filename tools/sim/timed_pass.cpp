@@ -12,10 +12,10 @@ namespace {
 
 constexpr const CommonClock& k = common_clock;
 // A pass ends before its budget where a longer one would say the same: from this share of it on, once every slot has
-// seen a whole block, the rate holds. Of few rounds the last, which is not full, counts too much to be left out.
+// seen several whole blocks, the rate holds. Of few rounds the start and the end of blocks weigh too much.
 constexpr std::size_t budget_marks = 256, enough_marks = 48;
 constexpr double steady_spread = 0.01;
-constexpr std::uint64_t many_rounds = 4;
+constexpr std::uint64_t many_rounds = 6, enough_rounds = 3;
 
 struct Xcd {
   Xcd(const Context& c, const std::vector<Pace>& paces, std::vector<OpClock>& ops, const Chip& chip,
@@ -95,7 +95,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   std::uint64_t block_instructions = 0;
   double t = 0;
   const auto slots = static_cast<std::uint64_t>(cus) * static_cast<std::uint64_t>(o.resident) * timed;
-  const bool sampled = pass.blocks_all % slots == 0 || pass.blocks_all >= many_rounds * slots;
+  const bool sampled = pass.blocks_all >= many_rounds * slots;
   for (bool steady = false; !events.empty() && pass.instructions < o.budget && !steady;) {
     const auto [time, i] = events.top();
     events.pop();
