@@ -102,10 +102,10 @@ struct MqaLogits {
       for (int i = 0; i < lane_keys; ++i) {
         const std::int32_t k = key(n, i), in_page = paged ? a.block_size.remainder(k) : k;
         const std::byte* const from = a.k + of[i] * a.k_page_stride + in_page * a.k_stride;
+        // Not as a stream: a key's line comes in several accesses.
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) {
-          const Chunk* const chunk = reinterpret_cast<const Chunk*>(from) + Product::unit(c);
-          tile.key[i][c] = paged ? B::load_stream(chunk) : B::load(chunk);
+          tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(from) + Product::unit(c));
         }
         tile.scale[i] = B::load(a.k_scale + of[i] * a.k_scale_page_stride + in_page);
       }

@@ -101,13 +101,13 @@ inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts
   return detail::check_mqa_regions(p);
 }
 
-/// Columns of a block of so many queries, whole tiles of its teams: as many as leave eight blocks to a compute unit,
-/// but no more than 4096, so that the last ones end together.
+/// Columns of a block of so many queries, whole tiles of its teams: as many as leave four blocks to a compute unit,
+/// which hold them at a time, but no more than 4096, so that the last ones end together.
 constexpr std::int32_t mqa_logits_chunk(const MqaLogitsProblem& p, const MqaLogitsPolicy& policy,
                                         const ArchFacts& facts) {
   const std::int32_t unit = policy.teams * (facts.wave_lanes == 64 ? 32 : 64);
   const std::int64_t groups = std::int64_t{p.sequences} * ceil_div(p.queries, policy.queries);
-  const std::int64_t share = ceil_div(groups * p.columns, std::int64_t{8} * facts.compute_units);
+  const std::int64_t share = ceil_div(groups * p.columns, std::int64_t{4} * facts.compute_units);
   return static_cast<std::int32_t>(
       align_up<std::int64_t>(min_of<std::int64_t>(max_of<std::int64_t>(share, 1), 4096), unit));
 }
