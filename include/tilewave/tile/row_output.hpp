@@ -2,30 +2,10 @@
 // The end of every row operation: values of a row in f32 become elements of the output, quantised or not.
 #pragma once
 
+#include "tilewave/tile/quant_scale.hpp"
 #include "tilewave/tile/row.hpp"
 
 namespace tilewave {
-
-/// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
-/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is below
-/// smallest_amax).
-enum class ScaleMode : int { none, per_tensor, per_token, per_group };
-
-inline constexpr int scale_group = 128;  // columns of one per_group scale
-/// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
-inline constexpr float smallest_amax = 0x1p-117f;
-
-constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::per_group; }
-
-constexpr const char* name_of(ScaleMode m) {
-  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group"};
-  return is_scale_mode(m) ? names[static_cast<int>(m)] : "unknown";
-}
-
-/// The largest magnitude that a quantised type holds.
-TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
-  return t == DType::i8 ? 127.0f : t == DType::fp8_e4m3fnuz ? 240.0f : 448.0f;
-}
 
 struct RowOutputArgs {
   void* out;
@@ -87,8 +67,8 @@ struct RowOutput {
         }
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
-      inverse = inverse_scale(largest);
-      if (at.leader) B::store(a.scale + at.row, scale_of(largest));
+      inverse = quant_factor(type, largest);
+      if (at.leader) B::store(a.scale + at.row, quant_scale(type, largest));
     }
     each([&](int from) {
       const Window out = Tile::template window<type>(row, at, from, extent.columns);
@@ -109,9 +89,9 @@ struct RowOutput {
           TILEWAVE_UNROLL
           for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
           largest = B::template reduce<group_lanes>(largest, Max{});
-          inverse = inverse_scale(largest);
+          inverse = quant_factor(type, largest);
           if (at.active && first < extent.columns && at.lane % group_lanes == 0) {
-            B::store(a.scale + at.row * a.scale_stride + first / scale_group, scale_of(largest));
+            B::store(a.scale + at.row * a.scale_stride + first / scale_group, quant_scale(type, largest));
           }
         }
         store(out, Tile::column(at.lane, c), inverse, values);
@@ -125,15 +105,8 @@ struct RowOutput {
     for (int e = 0; e < unit; ++e) values[e] = abs_of(values[e]);
     return Max{}(largest, fold(values, Max{}));
   }
-  TILEWAVE_DEVICE static float scale_of(float largest) {
-    return largest >= smallest_amax ? largest / largest_code(type) : 1.0f;
-  }
 
  private:
-  TILEWAVE_DEVICE static float inverse_scale(float largest) {
-    return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
-  }
-
   TILEWAVE_DEVICE static void store(const Window& out, int first, float inverse,
                                     const Vec<float, unit> (&values)[P.span]) {
     constexpr int joined_bytes = joined * unit * size_of(type);

@@ -151,7 +151,7 @@ struct QuantScale {
     TILEWAVE_UNROLL
     for (int c = 0; c < chunks; ++c) largest = Output::amax(largest, x.values(c));
     largest = Tile::template reduce<0>(shared, at, largest, Max{});
-    if (at.leader) B::store(a.scale, Output::scale_of(largest));
+    if (at.leader) B::store(a.scale, quant_scale(Output::type, largest));
   }
 };
 
