@@ -42,6 +42,10 @@ struct GemmCase {
   bool preshuffled() const { return spec.weights == GemmWeights::preshuffled; }
   bool has(GemmScale scale) const { return spec.scale == scale; }
   std::int32_t out_columns() const { return spec.gated ? n / 2 : n; }
+  /// Scales of out for each of its rows, found by the product.
+  std::int32_t out_scales() const {
+    return spec.out_scale == ScaleMode::per_group ? ceil_div(out_columns(), scale_group) : 0;
+  }
   /// Products of the launch, each with its B; and matrices of A and out.
   std::int32_t layers() const { return grouped() ? groups : batch; }
   std::int32_t a_layers() const { return contiguous() ? 1 : layers(); }
@@ -78,6 +82,7 @@ struct GemmCase {
     visit("weights", c.spec.weights);
     visit("activation", c.spec.activation);
     visit("gated", c.spec.gated);
+    visit("out_scale", c.spec.out_scale);
     visit("bias", c.bias);
     visit("group_kind", c.spec.groups);
     visit.chosen("group_rows", c.group_rows);
@@ -119,6 +124,7 @@ inline void GemmCase::imply(Words& words) {
                          : names(GemmWeights{}) ? "weights"
                          : names(GemmScale{})   ? "scale"
                          : word == "gated"      ? "gated"
+                         : names(ScaleMode{})   ? "out_scale"
                                                 : "activation";
     if (!words.values.emplace(column, word == "gated" ? "1" : word).second)
       words.refuse("says " + std::string(column) + " twice");
@@ -129,7 +135,7 @@ inline void GemmCase::imply(Words& words) {
 inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
-  if (spec.out == DType::i8) return "i8 is no type of out";
+  if (spec.out == DType::i8) return "i8 is no type of out here";
   if (spec.b != spec.a) return "b_dtype differs from a_dtype";
   if (spec.gated && n % 2 != 0) return "config_n of gates and ups is odd";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
@@ -190,8 +196,9 @@ inline std::string name_of(const GemmCase& c) {
   if (c.preshuffled()) name += ".preshuffled";
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   if (c.spec.gated) name += ".gated";
-  name += "/" + std::string(name_of(c.spec.out)) + "/" + extent("m", c.m, c.config_m) + "/" +
-          extent("n", c.n, c.config_n) + "/" + extent("k", c.k, c.config_k);
+  if (c.spec.out_scale != ScaleMode::none) name += std::string(".") + name_of(c.spec.out_scale);
+  name += "/" + short_name(c.spec.out) + "/" + extent("m", c.m, c.config_m) + "/" + extent("n", c.n, c.config_n) + "/" +
+          extent("k", c.k, c.config_k);
   if (c.config_batch > 1) name += "/" + extent("batch", c.batch, c.config_batch);
   if (c.grouped())
     name += "/" + extent(name_of(c.spec.groups), c.groups, c.config_groups) +
@@ -212,14 +219,16 @@ inline Work work_of(const GemmCase& c) {
       layers += of_group > 0;
     }
   }
-  const std::int64_t columns = layers * c.n, written = rows * c.out_columns() * size_of(c.spec.out);
+  const std::int64_t columns = layers * c.n,
+                     written = rows * (c.out_columns() * size_of(c.spec.out) + 4 * c.out_scales());
   std::int64_t scales = 0;
   if (c.has(GemmScale::tensor)) scales = 2;
   if (c.has(GemmScale::row)) scales = rows + columns;
   if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
+  if (c.spec.out_scale == ScaleMode::per_tensor) ++scales;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
   return {.bytes = (rows * size_of(c.spec.a) + columns * size_of(c.spec.b)) * c.k + 4 * (scales + table) +
-                   (c.bias ? columns * size_of(c.spec.out) : 0) + written,
+                   (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
           .written = written,
           .flops = 2 * rows * c.n * c.k,
           .flops_per_second = matrix_flops(facts_of(c.arch), c.spec.a)};

@@ -107,6 +107,7 @@ class GemmRunner {
     const auto launch = [&](hipStream_t stream) { return row.plan.entry->launch(p, row.plan.splits, stream); };
     if (!meter_.run(c.arch, launch, measured.timing)) return;
     tensors.out.download();
+    if (c.out_scales() > 0) tensors.out_scale.download();
     const GemmProblem host = on_host(c, tensors);
     if (prepared_->wanted.empty()) prepared_->wanted = wanted_rows(host, options_.threads);
     if (options_.inject_error) damage(c, host);

@@ -45,7 +45,7 @@ class NormalElements {
 };
 
 struct GemmTensors {
-  TwinBuffer a, b, out, a_scale, b_scale, bias, table;
+  TwinBuffer a, b, out, a_scale, b_scale, out_scale, bias, table;
 };
 
 /// Of the operands: 1, or where quantisation leaves it if the largest of a row becomes a large code.
@@ -100,9 +100,14 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
     t.b_scale =
         filled_scales(c, 't', std::int64_t{c.layers()} * ceil_div(c.n, gemm_scale_block), c.k_blocks(), threads);
   }
+  if (c.spec.out_scale == ScaleMode::per_tensor) {  // gate x up is of the order of k
+    t.out_scale = filled(DType::f32, 1, 1, threads, [&](std::int64_t, std::int64_t) { return c.k / 16.0f; });
+  } else if (c.out_scales() > 0) {
+    t.out_scale = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_scales() * 4));
+  }
   if (c.bias) {
     const float large = std::sqrt(static_cast<float>(c.k));
-    t.bias = filled(c.spec.out, c.layers(), c.n, threads,
+    t.bias = filled(c.spec.extra(), c.layers(), c.n, threads,
                     [&](std::int64_t r, std::int64_t column) { return large * drawn(c.seed, 'i', r, column); });
   }
   const std::vector<std::int32_t> table = group_table(c);
@@ -114,6 +119,10 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
 inline void poison_output(const GemmCase& c, const GemmTensors& t) {
   if (t.out.bytes() > 0 && fills(t.out.bytes())) std::memset(t.out.host(), poison_byte(c.spec.out), t.out.bytes());
   t.out.upload();
+  if (c.out_scales() == 0) return;
+  if (t.out_scale.bytes() > 0 && fills(t.out_scale.bytes()))
+    std::memset(t.out_scale.host(), poison_byte(DType::f32), t.out_scale.bytes());
+  t.out_scale.upload();
 }
 
 /// address(buffer): where it lies, on the device or on the host. Block scales of A are [K / 128, M].
@@ -129,6 +138,8 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
     p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_scale = static_cast<const float*>(address(t.b_scale));
   }
+  if (c.spec.out_scale != ScaleMode::none) p.out_scale = static_cast<float*>(address(t.out_scale));
+  if (c.out_scales() > 0) p.out_scale_stride = c.out_scales(), p.out_scale_batch_stride = c.out_scales() * c.m;
   if (c.bias) p.bias = address(t.bias);
   const auto* const table = static_cast<const std::int32_t*>(address(t.table));
   if (c.grouped()) (c.contiguous() ? p.group_offsets : p.group_rows) = table;

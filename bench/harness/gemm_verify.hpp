@@ -25,6 +25,11 @@ struct GemmTolerance {
   double sums, row;
 };
 inline GemmTolerance tolerance_of(const GemmCase& c) {
+  if (c.spec.out_scale != ScaleMode::none) {  // 3 bits of a code's fraction
+    GemmCase plain = c;
+    plain.spec.out_scale = ScaleMode::none;
+    return {tolerance_of(plain).sums, 0.05};
+  }
   if (c.spec.a == DType::i8) return {8 * 0x1p-24, 0x1p-8};  // exact sums
   const double f32_sums = (4 * std::sqrt(double(c.k)) + 4) * 0x1p-24;
   if (emulated_device || c.arch != ArchId::sm90 || !is_fp8(c.spec.a)) return {f32_sums, 0x1p-8};
@@ -122,8 +127,15 @@ inline std::vector<GemmWanted> wanted_rows(const GemmProblem& p, int threads) {
 /// What is wrong with out: one RowErrors for each sampled row, then one for each row of out.
 inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<GemmWanted>& wanted,
                                      const GemmTolerance& tolerance, int threads) {
+  const bool scaled = p.spec.out_scale != ScaleMode::none, per_group = p.spec.out_scale == ScaleMode::per_group;
+  const auto unit_of = [&](std::int32_t a_layer, std::int32_t row, std::int32_t column) -> double {
+    if (!scaled) return 1;
+    return p.out_scale[per_group ? a_layer * p.out_scale_batch_stride + row * p.out_scale_stride + column / scale_group
+                                 : 0];
+  };
   const auto out = [&](std::int32_t a_layer, std::int32_t row, std::int32_t column) {
-    return reference::element(p.spec.out, p.out, a_layer * p.out_batch_stride + row * p.out_stride + column);
+    return unit_of(a_layer, row, column) *
+           reference::element(p.spec.out, p.out, a_layer * p.out_batch_stride + row * p.out_stride + column);
   };
   std::vector<std::pair<const GemmWanted*, std::size_t>> sampled;
   for (const GemmWanted& of : wanted)
@@ -137,9 +149,18 @@ inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<Gem
     const std::int64_t of_all = std::int64_t{of->a_layer} * p.m + row;
     for (std::int32_t column = 0; column < n; ++column) {
       const reference::GemmValue& want = of->values[in_layer][column];
-      const double got = out(of->a_layer, row, column);
-      const double slack = 1.01 * half_step(p.spec.out, want.value) + 1.2 * tolerance.sums * want.magnitude;
-      found[i].out(std::abs(got - want.value) <= slack, of_all, column, got, want.value);
+      const double got = out(of->a_layer, row, column), unit = unit_of(of->a_layer, row, column);
+      const double most = scaled ? unit * largest_code(p.spec.out) : std::abs(want.value);
+      const double value = std::clamp(want.value, -most, most);
+      const double slack = 1.01 * unit * half_step(p.spec.out, value / unit) + 1.2 * tolerance.sums * want.magnitude;
+      found[i].out(std::abs(got - value) <= slack, of_all, column, got, value);
+      if (per_group && column % scale_group == 0) {
+        double amax = 0;
+        for (std::int32_t c = column; c < std::min(column + scale_group, n); ++c)
+          amax = std::max(amax, std::abs(of->values[in_layer][c].value));
+        const double right = reference::scale_of(amax, p.spec.out);
+        found[i].expect(std::abs(unit - right) <= 0.01 * right, "a scale", of_all, column, unit, right);
+      }
     }
     const double error = found[i].relative();
     found[i].expect(error <= tolerance.row, "the error of the row", of_all, 0, error, tolerance.row);

@@ -208,6 +208,12 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
     for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)})
       for (const std::int32_t m : {16, 128, 4096}) all.add(gated(spec), m, s.n, s.k);
   }
+  for (const ScaleMode mode : {ScaleMode::per_tensor, ScaleMode::per_group}) {  // quantised for the second half
+    GemmSpec spec = gated(mode == ScaleMode::per_tensor ? all.fp8(GemmScale::row) : all.bf16());
+    spec.out = facts_of(arch).fp8;
+    spec.out_scale = mode;
+    for (const std::int32_t m : {16, 4096}) all.add(spec, m, 28672, 4096);
+  }
   for (const std::int32_t groups : {8, 256}) {
     const std::int32_t rows = 32768 / groups;
     all.add_groups(gated(all.fp8(GemmScale::block)), GemmGroups::contiguous, groups, rows, 4096, 7168);

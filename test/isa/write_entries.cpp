@@ -183,8 +183,8 @@ void add_gemms(ordered_json& file) {
     add_gemm<arch, features[f], gemm_feature_policies(arch, features[f])>(file, "gemm_feature", f);
   });
   static constexpr auto gated = gemm_gated_specs(arch);
-  static_for<2>([&](auto i) {
-    constexpr int g = i + 1;
+  static_for<3>([&](auto i) {
+    constexpr int g = i < 2 ? i + 1 : 4;
     add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g);
   });
 }

@@ -34,7 +34,8 @@ std::span<const GemmEntry* const> all_gemm_feature_entries() {
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_gated_entries() {
-  static const auto entries = pointers_to<GemmEntry>(gemm_gated_entries<Room, gated[2]>);
+  static const auto entries =
+      pointers_to<GemmEntry>(gemm_gated_entries<Room, gated[2]>, gemm_gated_entries<Room, gated[4]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

@@ -79,7 +79,7 @@ class Gemm {
     }
     if (p_.residual == nullptr) return v;
     const double residual =
-        element(s.out, p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
+        element(s.extra(), p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
     return {v.value + residual, v.magnitude + std::abs(residual)};
   }
 
@@ -122,7 +122,7 @@ class Gemm {
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
     if (p_.bias == nullptr) return sum;
-    const double bias = element(s.out, p_.bias, layer * p_.bias_batch_stride + column);
+    const double bias = element(s.extra(), p_.bias, layer * p_.bias_batch_stride + column);
     return {sum.value + bias, sum.magnitude + std::abs(bias)};
   }
 

@@ -62,10 +62,12 @@ class GemmCall {
         a_(spec.a, a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
         b_(spec.b, layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
         out_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
-        residual_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
-        bias_(spec.out, layers_, s.n, 1, {s.n + s.gap, 0}),
+        residual_(spec.extra(), a_layers_ * s.m, columns_, s.m, output_),
+        bias_(spec.extra(), layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
-        b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}) {
+        b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}),
+        out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
+    if (spec.out_scale == ScaleMode::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
       const bool turned = turned_a(spec.layout);
       return operand(spec.a, values('a', turned ? std::int64_t{r} / s.k * s.m + c : r, turned ? r % s.k : c));
@@ -121,14 +123,19 @@ class GemmCall {
     if (!status.ok()) return std::string(tilewave::name_of(status.code)) + ": " + status.reason;
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     out_.download();
+    if (per_group()) out_scale_.download();
     return wrong(facts_of(entry.arch), entry.emulated);
   }
 
   Tensor& out() { return out_; }
 
  private:
+  static constexpr float given_scale = 0.0625f;  // per tensor
+
   bool preshuffled() const { return spec_.weights == GemmWeights::preshuffled; }
   bool block() const { return spec_.scale == GemmScale::block; }
+  bool per_group() const { return spec_.out_scale == ScaleMode::per_group; }
+  std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }
   std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
   std::int32_t a_scales() const {
     return block() ? s_.m * k_blocks() : spec_.scale == GemmScale::row ? std::max(s_.m, 1) : 1;
@@ -159,6 +166,12 @@ class GemmCall {
       p.a_scale = static_cast<const float*>(data(a_scale_));
       p.b_scale = static_cast<const float*>(data(b_scale_));
     }
+    if (spec_.out_scale != ScaleMode::none)
+      p.out_scale = static_cast<float*>(const_cast<void*>(static_cast<const void*>(data(out_scale_))));
+    if (per_group()) {
+      p.out_scale_stride = out_scales() + s_.gap;
+      p.out_scale_batch_stride = s_.m * p.out_scale_stride;
+    }
     if (s_.bias) p.bias = data(bias_);
     if (s_.residual) p.residual = data(residual_);
     p.alpha = s_.alpha;
@@ -184,6 +197,26 @@ class GemmCall {
     return p;
   }
 
+  /// What a code of out stands for is times this.
+  double unit_of(std::int32_t row, std::int32_t column) const {
+    return per_group()                          ? out_scale_.at(row, column / scale_group)
+           : spec_.out_scale == ScaleMode::none ? 1
+                                                : given_scale;
+  }
+  double largest() const {
+    return spec_.out_scale == ScaleMode::none ? std::numeric_limits<double>::infinity() : largest_code(spec_.out);
+  }
+  /// The scale of a group of columns, and what it may be off by.
+  std::pair<double, double> right_scale(const std::vector<reference::GemmValue>& values, std::int32_t first,
+                                        double sums) const {
+    double amax = 0, magnitude = 0;
+    for (std::int32_t c = first; c < std::min(first + scale_group, columns_); ++c) {
+      amax = std::max(amax, std::abs(values[c].value));
+      magnitude = std::max(magnitude, values[c].magnitude);
+    }
+    return {reference::scale_of(amax, spec_.out), 1e-6 * amax + 1.2 * sums * magnitude};
+  }
+
   std::string wrong(const ArchFacts& facts, bool emulated) const {
     GemmProblem p = problem([](const Tensor& t) { return t.host(); });
     p.group_offsets = p.group_rows = table_.data();
@@ -199,13 +232,22 @@ class GemmCall {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
         const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;
         written[of_all] = true;
+        std::vector<reference::GemmValue> values;
+        for (std::int32_t column = 0; column < columns_; ++column) values.push_back(wanted.at(layer, row, column));
         for (std::int32_t column = 0; column < columns_; ++column) {
-          const reference::GemmValue v = wanted.at(layer, row, column);
-          const double got = out_.at(of_all, column);
-          if (!(std::abs(got - v.value) <= 1.2 * sums * v.magnitude + 1.01 * half_step(spec_.out, v.value))) {
-            return "layer " + std::to_string(layer) + " row " + std::to_string(row) + " column " +
-                   std::to_string(column) + ": " + std::to_string(got) + ", not " + std::to_string(v.value);
+          const std::string where = "layer " + std::to_string(layer) + " row " + std::to_string(row) + " column " +
+                                    std::to_string(column) + ": ";
+          const double unit = unit_of(of_all, column);
+          if (per_group() && column % scale_group == 0) {
+            const auto [right, slack] = right_scale(values, column, sums);
+            if (!(std::abs(unit - right) <= slack))
+              return where + "scale " + std::to_string(unit) + ", not " + std::to_string(right);
           }
+          const double code = std::clamp(values[column].value / unit, -largest(), largest());
+          const double got = out_.at(of_all, column), slack = 1.2 * sums * values[column].magnitude / unit;
+          const double step = spec_.out == DType::i8 ? 1.0 : half_step(spec_.out, code);
+          if (!(std::abs(got - code) <= slack + 1.01 * step))
+            return where + std::to_string(got) + ", not " + std::to_string(code);
         }
       }
     }
@@ -223,7 +265,7 @@ class GemmCall {
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_;
-  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_;
+  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;
 };

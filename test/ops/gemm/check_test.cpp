@@ -28,7 +28,12 @@ const Wrong<P> any[] = {
     {"b of another type", C::unsupported_dtype,
      [](P& p) { p.spec.b = p.spec.a == DType::f16 ? DType::bf16 : DType::f16; }},
     {"operands of f32", C::unsupported_dtype, [](P& p) { p.spec.a = p.spec.b = DType::f32; }},
-    {"out of i8", C::unsupported_dtype, [](P& p) { p.spec.out = DType::i8; }},
+    {"scales of out 9", C::bad_value, [](P& p) { p.spec.out_scale = static_cast<ScaleMode>(9); }},
+    {"out of one scale a row", C::unsupported_quant_mode,
+     [](P& p) {
+       p.spec.out = DType::i8;
+       p.spec.out_scale = ScaleMode::per_token;
+     }},
     {"m -1", C::bad_extent, [](P& p) { p.m = -1; }},
     {"n -1", C::bad_extent, [](P& p) { p.n = -1; }},
     {"k -1", C::bad_extent, [](P& p) { p.k = -1; }},
@@ -41,7 +46,6 @@ const Wrong<P> any[] = {
     {"out null", C::null_pointer, [](P& p) { p.out = nullptr; }},
     {"a off by 8 bytes", C::misaligned, [](P& p) { p.a = moved(p.a, 8); }},
     {"b off by 8 bytes", C::misaligned, [](P& p) { p.b = moved(p.b, 8); }},
-    {"out off by a byte", C::misaligned, [](P& p) { p.out = moved(p.out, 1); }},
     {"residual off by a byte", C::misaligned, [](P& p) { p.residual = moved(p.residual, 1); }},
     {"bias off by a byte", C::misaligned, [](P& p) { p.bias = moved(p.bias, 1); }},
     {"rows of a not whole 16 bytes apart", C::bad_stride, [](P& p) { p.a_stride += 1; }},
@@ -161,6 +165,29 @@ const Wrong<P> gated[] = {
 const Wrong<P> gated_blocks[] = {
     {"ups that begin within a block of scales", C::bad_extent, [](P& p) { p.n -= 64; }},
 };
+const Wrong<P> not_quantised[] = {
+    {"out off by a byte", C::misaligned, [](P& p) { p.out = moved(p.out, 1); }},
+    {"i8 without scales", C::unsupported_quant_mode, [](P& p) { p.spec.out = DType::i8; }},
+    {"scales of no code", C::unsupported_quant_mode, [](P& p) { p.spec.out_scale = ScaleMode::per_tensor; }},
+    {"out_scale", C::bad_value, [](P& p) { p.out_scale = const_cast<float*>(floats(p.bias)); }},
+};
+const Wrong<P> quantised[] = {
+    {"codes without scales", C::unsupported_quant_mode, [](P& p) { p.spec.out_scale = ScaleMode::none; }},
+    {"out_scale null", C::null_pointer, [](P& p) { p.out_scale = nullptr; }},
+    {"out_scale off by a byte", C::misaligned, [](P& p) { p.out_scale = moved(p.out_scale, 1); }},
+    {"out is out_scale", C::bad_value, [](P& p) { p.out = p.out_scale; }},
+    {"workspace is out_scale", C::bad_value, [](P& p) { p.workspace = p.out_scale; }},
+    {"out of the other flavour", C::unsupported_dtype,
+     [](P& p) { p.spec.out = p.spec.out == DType::fp8_e4m3fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn; }},
+};
+const Wrong<P> per_tensor[] = {
+    {"out_scale_stride", C::bad_value, [](P& p) { p.out_scale_stride = 1; }},
+};
+const Wrong<P> per_group[] = {
+    {"out_scale is bias", C::bad_value, [](P& p) { p.out_scale = const_cast<float*>(floats(p.bias)); }},
+    {"scales of rows of out in one place", C::bad_stride, [](P& p) { p.out_scale_stride = 0; }},
+    {"scales of batches of out in one place", C::bad_stride, [](P& p) { p.out_scale_batch_stride = 0; }},
+};
 const Wrong<P> not_of_swigluoai[] = {
     {"swiglu_alpha 1", C::bad_value, [](P& p) { p.swiglu_alpha = 1; }},
     {"swiglu_limit 1", C::bad_value, [](P& p) { p.swiglu_limit = 1; }},
@@ -210,7 +237,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
     constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
     Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
-    Tensor residual(spec.out, layers * m * (n + 8)), bias(spec.out, layers * n), table(DType::f32, layers + 1);
+    Tensor residual(spec.extra(), layers * m * (n + 8)), bias(spec.extra(), layers * n), table(DType::f32, layers + 1);
+    Tensor out_scale(DType::f32, layers * m * 2);
     Tensor a_scale(DType::f32, layers * m * 3), b_scale(DType::f32, layers * n * 3), workspace(DType::f32, 16);
     P good;
     good.spec = spec;
@@ -231,6 +259,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     } else if (spec.scale == GemmScale::row) {
       good.a_scale_batch_stride = m, good.b_scale_batch_stride = n;
     }
+    if (spec.out_scale != ScaleMode::none) good.out_scale = static_cast<float*>(out_scale.device());
+    if (spec.out_scale == ScaleMode::per_group) good.out_scale_stride = 2, good.out_scale_batch_stride = 2 * m;
     const auto* const on_device = static_cast<const std::int32_t*>(table.device());
     if (spec.groups == GemmGroups::contiguous) good.group_offsets = on_device;
     if (spec.groups == GemmGroups::masked) good.group_rows = on_device;
@@ -249,6 +279,9 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     if (spec.scale == GemmScale::row) refused(of_rows);
     refused(spec.gated ? std::span<const Wrong<P>>(gated) : not_gated);
     if (spec.gated && block) refused(gated_blocks);
+    refused(spec.out_scale != ScaleMode::none ? std::span<const Wrong<P>>(quantised) : not_quantised);
+    if (spec.out_scale == ScaleMode::per_tensor) refused(per_tensor);
+    if (spec.out_scale == ScaleMode::per_group) refused(per_group);
     refused(spec.activation == ActivationKind::swigluoai ? std::span<const Wrong<P>>(of_swigluoai) : not_of_swigluoai);
 
     P nothing = good;
@@ -258,11 +291,11 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     CHECK_FALSE(e->launch(good, e->policy.splits + 1, {}).ok());
     P in_place = good;  // residual may be out itself
     in_place.residual = in_place.out;
-    CHECK(gemm_check(in_place, facts_of(e->arch)).ok());
+    CHECK(gemm_check(in_place, facts_of(e->arch)).ok() == (spec.extra() == spec.out));
     P other = good;
     other.spec.activation = spec.activation == ActivationKind::relu ? ActivationKind::silu : ActivationKind::relu;
     CHECK(e->launch(other, 1, {}).code == StatusCode::no_matching_entry);
-    for (Tensor* const untouched : {&out, &residual, &workspace}) {
+    for (Tensor* const untouched : {&out, &residual, &workspace, &out_scale}) {
       untouched->download();
       CHECK(untouched->gaps_kept(0, 0));
     }

@@ -46,9 +46,9 @@ Line gemm_line(const Csv& csv, std::size_t row) {
   line.spec = fmt::format(
       "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = GemmScale::{}, .layout = GemmLayout::{}, "
       ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
-      ".gated = {}}}",
+      ".gated = {}, .out_scale = ScaleMode::{}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
-      name("group_kind"), name("activation"), number("gated") != 0);
+      name("group_kind"), name("activation"), number("gated") != 0, name("out_scale"));
   line.policy = fmt::format(
       "{{.rows = {}, .columns = {}, .depth = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
       ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}}}",

@@ -13,6 +13,7 @@ struct GemmArgs {
   void* out;
   const float *a_scale, *b_scale;
   const void *bias, *residual;
+  float* out_scale;
   const std::int32_t* group_table;  // offsets or rows, as the spec says
   float alpha, swiglu_alpha, swiglu_limit;
   std::int32_t m, n, k;            // n: columns of C
@@ -22,7 +23,7 @@ struct GemmArgs {
   std::int64_t a_stride, b_stride, out_stride, residual_stride;
   std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
   std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
-  std::int64_t a_scale_layer_stride, b_scale_layer_stride;
+  std::int64_t a_scale_layer_stride, b_scale_layer_stride, out_scale_stride, out_scale_layer_stride;
   // Of specs without groups, see GemmTiles: how many tiles a layer and a band have, and how many rows of tiles a band,
   // the last one too.
   FastDiv of_layer, of_band, height, last_height;
@@ -43,6 +44,7 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .b_scale = p.b_scale,
           .bias = p.bias,
           .residual = p.residual,
+          .out_scale = p.out_scale,
           .group_table = p.spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets,
           .alpha = p.alpha,
           .swiglu_alpha = p.swiglu_alpha,
@@ -69,6 +71,8 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .b_scale_k_stride = p.b_scale_k_stride,
           .a_scale_layer_stride = p.a_scale_batch_stride,
           .b_scale_layer_stride = p.b_scale_batch_stride,
+          .out_scale_stride = p.out_scale_stride,
+          .out_scale_layer_stride = p.out_scale_batch_stride,
           .of_layer = FastDiv::by(tiles),
           .of_band = FastDiv::by(min_of(std::int64_t{band} * tiles_n, std::int64_t{0x7fffffff})),
           .height = FastDiv::by(band),

@@ -31,8 +31,13 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
   if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && s.a != DType::i8)
     return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8"};
-  if (s.out != DType::bf16 && s.out != DType::f16 && s.out != DType::f32)
-    return {StatusCode::unsupported_dtype, "out must be bf16, f16 or f32"};
+  if (!is_scale_mode(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
+  if (is_fp8(s.out) && s.out != facts.fp8)
+    return {StatusCode::unsupported_dtype, "fp8 flavour of out is not this architecture's"};
+  if ((size_of(s.out) == 1) != (s.out_scale != ScaleMode::none))
+    return {StatusCode::unsupported_quant_mode, "an out of fp8 or i8 is scaled, and no other"};
+  if (s.out_scale == ScaleMode::per_token)
+    return {StatusCode::unsupported_quant_mode, "no block has a whole row of out: scale per tensor or per group"};
   if (s.layout != GemmLayout::nt && size_of(s.a) != 2)
     return {StatusCode::unsupported_layout, "layouts other than nt are for 16-bit operands"};
   if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
@@ -71,7 +76,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
 
 /// Where the tensors of a call are; nowhere those that it has not.
 struct GemmRegions {
-  Region a, b, out, residual, bias, a_scale, b_scale, table, workspace;
+  Region a, b, out, residual, bias, a_scale, b_scale, out_scale, table, workspace;
 
   explicit GemmRegions(const GemmProblem& p) {
     const GemmSpec& s = p.spec;
@@ -88,8 +93,9 @@ struct GemmRegions {
             : operand(p.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
     const std::int32_t columns = gemm_out_columns(p);
     out = Region(p.out, element, columns, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
-    residual = Region(p.residual, element, columns, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
-    bias = Region(p.bias, element, p.n, {{layers, p.bias_batch_stride}});
+    const int extra = size_of(s.extra());
+    residual = Region(p.residual, extra, columns, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
+    bias = Region(p.bias, extra, p.n, {{layers, p.bias_batch_stride}});
     if (s.scale == GemmScale::tensor) {
       a_scale = vector_region(p.a_scale, DType::f32, 1);
       b_scale = vector_region(p.b_scale, DType::f32, 1);
@@ -102,6 +108,12 @@ struct GemmRegions {
                        {{p.m, p.a_scale_stride}, {blocks, p.a_scale_k_stride}, {a_layers, p.a_scale_batch_stride}});
       b_scale = Region(p.b_scale, sizeof(float), 1,
                        {{rows, p.b_scale_stride}, {blocks, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+    }
+    if (s.out_scale == ScaleMode::per_tensor) {
+      out_scale = vector_region(p.out_scale, DType::f32, 1);
+    } else if (s.out_scale == ScaleMode::per_group) {
+      out_scale = Region(p.out_scale, sizeof(float), ceil_div(columns, scale_group),
+                         {{p.m, p.out_scale_stride}, {a_layers, p.out_scale_batch_stride}});
     }
     table = Region(s.groups == GemmGroups::masked ? p.group_rows : p.group_offsets, sizeof(std::int32_t),
                    std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
@@ -126,9 +138,16 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
   if (p.k > 0 && (!aligned(p.a, 16) || !aligned(p.b, 16)))
     return {StatusCode::misaligned, "a and b need 16-byte alignment"};
   if (p.out == nullptr) return {StatusCode::null_pointer, "out is null"};
-  for (const void* tensor : {static_cast<const void*>(p.out), p.residual, p.bias})
-    if (!aligned(tensor, size_of(s.out)))
-      return {StatusCode::misaligned, "out, residual or bias is not aligned to its elements"};
+  if (!aligned(p.out, size_of(s.out)) || !aligned(p.residual, size_of(s.extra())) ||
+      !aligned(p.bias, size_of(s.extra()))) {
+    return {StatusCode::misaligned, "out, residual or bias is not aligned to its elements"};
+  }
+  if (s.out_scale == ScaleMode::none) {
+    if (p.out_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of out"};
+  } else if (p.out_scale == nullptr) {
+    return {StatusCode::null_pointer, "out_scale is null"};
+  }
+  if (!aligned(p.out_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (s.scale == GemmScale::none) {
     if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales"};
   } else if (p.a_scale == nullptr || p.b_scale == nullptr) {
@@ -149,6 +168,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
       (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 || p.b_scale_k_stride != 0)) {
     return {StatusCode::bad_value, "strides of scales within a product are for block scales"};
   }
+  if (s.out_scale != ScaleMode::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
+    return {StatusCode::bad_value, "strides of out_scale are for scales per group"};
   const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
@@ -165,19 +186,24 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
         check_written(r.residual, "rows or batches of residual overlap"),
         check_written(r.bias, "batches of bias overlap"),
         check_written(r.a_scale, "scales of a overlap: their strides must be given"),
-        check_written(r.b_scale, "scales of b overlap: their strides must be given")}) {
+        check_written(r.b_scale, "scales of b overlap: their strides must be given"),
+        check_written(r.out_scale, "scales of out overlap: their strides must be given")}) {
     if (!status.ok()) return status;
   }
   return {};
 }
 
 /// What is written shares no byte with anything else, but that residual may be out itself.
-inline Status check_gemm_overlap(const GemmRegions& r) {
-  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.table}))
-    return {StatusCode::bad_value, "out overlaps an input"};
+inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
+  if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
+    return {StatusCode::bad_value, "out overlaps an input or out_scale"};
+  if (p.spec.out_scale == ScaleMode::per_group &&
+      !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table})) {
+    return {StatusCode::bad_value, "out_scale overlaps an input"};
+  }
   if (!in_place_or_clear(r.out, r.residual))
     return {StatusCode::bad_value, "out overlaps residual, but is not the same tensor"};
-  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.table}))
+  if (!clear_of(r.workspace, {r.a, r.b, r.out, r.residual, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
     return {StatusCode::bad_value, "workspace overlaps another tensor"};
   return {};
 }
@@ -199,7 +225,7 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = detail::check_gemm_pointers(p); !status.ok()) return status;
   const detail::GemmRegions regions(p);
   if (Status status = detail::check_gemm_strides(p, regions); !status.ok()) return status;
-  return detail::check_gemm_overlap(regions);
+  return detail::check_gemm_overlap(p, regions);
 }
 
 }  // namespace tilewave

@@ -102,31 +102,49 @@ struct GemmEpilogue {
     return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }
 
+  /// What values are multiplied by before they are rounded, with one scale for the whole output.
+  TILEWAVE_DEVICE static float out_factor(const GemmArgs& a) {
+    if constexpr (S.out_scale == ScaleMode::per_tensor) return 1.0f / B::load(a.out_scale);
+    return 1.0f;
+  }
+  static constexpr bool per_group = S.out_scale == ScaleMode::per_group;
+  /// The larger of `largest` and a value's magnitude, if its column is there.
+  TILEWAVE_DEVICE static float amax(const GemmArgs& a, std::int32_t column, float largest, float value) {
+    return column < a.n ? Max{}(largest, abs_of(value)) : largest;
+  }
+  /// Keeps the scale of a group of columns of which `largest` is the largest magnitude.
+  TILEWAVE_DEVICE static void store_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row,
+                                          std::int32_t column, float largest) {
+    B::store(a.out_scale + tile.a_layer * a.out_scale_layer_stride + row * a.out_scale_stride + column / scale_group,
+             quant_scale(S.out, largest));
+  }
+
   /// Two neighbours of a row as a word of 16-bit elements.
   TILEWAVE_DEVICE static std::uint32_t pack(float low, float high) {
     static_assert(S.out == DType::bf16 || S.out == DType::f16);
     return S.out == DType::bf16 ? B::round_bf16(low, high) : B::pack_f16(low, high);
   }
+  /// n neighbours of a row, n of whose bytes are aligned.
+  template <int n>
   TILEWAVE_DEVICE static void store(const GemmArgs& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
-                                    float value) {
+                                    const Vec<float, n>& values) {
     const std::int64_t at = tile.a_layer * a.out_layer_stride + row * a.out_stride + column;
-    if constexpr (S.out == DType::f32) {
-      B::store(static_cast<float*>(a.out) + at, value);
-    } else {
-      B::store(static_cast<std::uint16_t*>(a.out) + at, static_cast<std::uint16_t>(pack(value, value)));
-    }
+    B::store(reinterpret_cast<Packed<S.out, n>*>(static_cast<Storage<S.out>*>(a.out) + at),
+             narrow<B, S.out, n>(values));
   }
 
  private:
+  static constexpr DType extra = S.extra();
+
   TILEWAVE_DEVICE static float gate_of(const GemmArgs& a, float gate, float up) {
     if constexpr (S.activation == ActivationKind::swigluoai)
       return ActivationOf<B>::swigluoai(gate, up, a.swiglu_alpha, a.swiglu_limit);
     return ActivationOf<B>::template apply<S.activation>(gate) * up;
   }
   TILEWAVE_DEVICE static float load_as_float(const void* from, std::int64_t at) {
-    if constexpr (S.out == DType::f32) return B::load(static_cast<const float*>(from) + at);
+    if constexpr (extra == DType::f32) return B::load(static_cast<const float*>(from) + at);
     const std::uint16_t bits = B::load(static_cast<const std::uint16_t*>(from) + at);
-    return S.out == DType::bf16 ? bf16_to_f32(bits) : B::widen_f16(bits)[0];
+    return extra == DType::bf16 ? bf16_to_f32(bits) : B::widen_f16(bits)[0];
   }
 };
 

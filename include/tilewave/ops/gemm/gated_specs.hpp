@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Specs of the first half of a feed-forward layer, silu(gate) * up, as its own list: dense, and of experts.
+// Specs of the first half of a feed-forward layer, silu(gate) * up, as its own list: dense, of experts, and quantised
+// for the second half.
 #pragma once
 
 #include "tilewave/ops/gemm/feature_specs.hpp"
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 3> gemm_gated_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 5> gemm_gated_specs(ArchId arch) {
   constexpr ActivationKind silu = ActivationKind::silu;
   const DType fp8 = facts_of(arch).fp8;
   return {{{.activation = silu, .gated = true},
@@ -16,7 +17,15 @@ constexpr std::array<GemmSpec, 3> gemm_gated_specs(ArchId arch) {
             .scale = GemmScale::block,
             .groups = GemmGroups::contiguous,
             .activation = silu,
-            .gated = true}}};
+            .gated = true},
+           {.a = fp8,
+            .b = fp8,
+            .out = fp8,
+            .scale = GemmScale::row,
+            .activation = silu,
+            .gated = true,
+            .out_scale = ScaleMode::per_tensor},
+           {.out = fp8, .activation = silu, .gated = true, .out_scale = ScaleMode::per_group}}};
 }
 
 constexpr GemmPolicies gemm_gated_policies(ArchId arch, const GemmSpec& s) { return gemm_feature_policies(arch, s); }

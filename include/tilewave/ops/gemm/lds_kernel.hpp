@@ -48,7 +48,8 @@ struct GemmLdsKernel {
     W::clear(sums);
     const auto steps = a.steps(place.split);
     if (steps.first < steps.end) Turns(a, place.tile, shared).multiply(steps.first, steps.end, sums);
-    W::finish(a, place, sums);
+    if constexpr (W::exchanges) B::lds_barrier();  // the rings are free
+    W::finish(a, place, reinterpret_cast<typename W::Exchange&>(shared.a), sums);
   }
 
  private:

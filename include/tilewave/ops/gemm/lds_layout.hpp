@@ -119,15 +119,20 @@ struct GemmWaveTile {
 
   // How sums leave.
 
+  /// Where lanes tell each other the largest of their values of a row, while two rows of products are under way.
+  static constexpr bool exchanges = S.out_scale == ScaleMode::per_group;
+  struct Exchange {
+    float largest[exchanges ? 2 : 1][exchanges ? waves : 1][exchanges ? B::facts.wave_lanes : 1];
+  };
+
   /// Row after row of products: the next moves up, so that one row's code serves all.
-  TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, AllSums& sums) {
+  TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, Exchange& exchange, AllSums& sums) {
     for (int i = 0; i < tiles_m; ++i) {
       if (P.splits > 1 && a.gemm.splits > 1) {
         static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA { put_aside(a, place, i * tiles_n + j, sums[0][j]); });
       } else {
-        static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
-          write(a, place.tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
-        });
+        write_row(a, place.tile, i, exchange,
+                  [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
       }
       static_for<(tiles_m - 1) * tiles_n>([&](auto at) TILEWAVE_INLINE_LAMBDA {
         sums[at / tiles_n][at % tiles_n] = sums[at / tiles_n + 1][at % tiles_n];
@@ -150,48 +155,88 @@ struct GemmWaveTile {
     return sums;
   }
 
-  /// Product j of C in row i of products; `of_half(half)`: its sums.
-  template <class OfHalf>
-  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int i, int j, const OfHalf& of_half) {
-    Vec<float, Map::sums> of_halves[halves];
-    TILEWAVE_UNROLL
-    for (int half = 0; half < halves; ++half) of_halves[half] = as_floats(of_half(half));
-    const Vec<float, Map::sums>& sums = of_halves[0];
-    const int lane = B::lane_id();
-    const int row = first_row() + i * side + Map::row(lane), column = first_column() / halves + j * side;
-    struct InTile {
-      int row, column;
-    };
-    Epilogue::apply(a.gemm, a.epilogue, tile, of_halves, [&](int e) TILEWAVE_INLINE_LAMBDA {
-      return InTile{row, column + Map::kv_row(lane, e)};
-    });
-    const std::int32_t to_row = tile.first_row + row;
-    if (to_row >= tile.row_end) return;
-    TILEWAVE_UNROLL
-    for (int run = 0; run < Map::sums / 4; ++run) {
-      const std::int32_t to_column = tile.first_column + column + Map::kv_row(lane, 4 * run);
-      const Four four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};
-      if (a.wide_rows && to_column + 4 <= a.gemm.n) {
-        const std::int64_t at = tile.a_layer * a.gemm.out_layer_stride + to_row * a.gemm.out_stride + to_column;
-        if constexpr (S.out == DType::f32) {
-          B::store(reinterpret_cast<Four*>(static_cast<float*>(a.gemm.out) + at), four);
-        } else {
-          const Two two{{Epilogue::pack(four[0], four[1]), Epilogue::pack(four[2], four[3])}};
-          B::store(reinterpret_cast<Two*>(static_cast<std::uint16_t*>(a.gemm.out) + at), two);
-        }
-      } else {
+  /// Row i of products of C; `of(j, half)`: the sums of product j.
+  template <class Of>
+  TILEWAVE_DEVICE static void write_row(const Args& a, const GemmTile& tile, int i, Exchange& exchange, const Of& of) {
+    if constexpr (!exchanges) {
+      const float factor = Epilogue::out_factor(a.gemm);
+      static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
+        const auto of_half = [&](int half) TILEWAVE_INLINE_LAMBDA { return of(j, half); };
+        store(a, tile, i, j, values_of(a, tile, i, j, of_half), factor);
+      });
+    } else {
+      // A group is the columns of neighbouring waves.
+      static_assert(gemm_tile_columns(S, P) % scale_group == 0 && scale_group % (tiles_c * side) == 0);
+      constexpr int group_waves = scale_group / (tiles_c * side);
+      Values values[tiles_c];
+      float largest = 0.0f;
+      static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
+        values[j] = values_of(a, tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA { return of(j, half); });
         TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e)
-          if (to_column + e < a.gemm.n) Epilogue::store(a.gemm, tile, to_row, to_column + e, four[e]);
+        for (int e = 0; e < Map::sums; ++e)
+          largest = Epilogue::amax(a.gemm, tile.first_column + column_of(j, e), largest, values[j][e]);
+      });
+      const int lane = B::lane_id(), wave = B::wave_id(), first = wave / group_waves * group_waves;
+      float(&told)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
+      told[wave][lane] = largest;
+      B::lds_barrier();
+      TILEWAVE_UNROLL
+      for (int w = 0; w < group_waves; ++w) {
+        TILEWAVE_UNROLL
+        for (int u = 0; u < Map::units; ++u) largest = Max{}(largest, told[first + w][Map::row(lane) + u * side]);
       }
+      const std::int32_t row = tile.first_row + row_of(i), column = tile.first_column + column_of(0, 0);
+      if (wave == first && Map::unit(lane) == 0 && row < tile.row_end && column < a.gemm.n)
+        Epilogue::store_scale(a.gemm, tile, row, column, largest);
+      const float factor = quant_factor(S.out, largest);
+      static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA { store(a, tile, i, j, values[j], factor); });
     }
   }
 
  private:
-  using Four = Vec<float, 4>;
   using FourSums = Vec<Sum, 4>;
-  using Two = Vec<std::uint32_t, 2>;
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
+  using Values = Vec<float, Map::sums>;
+
+  /// Of a lane's products in row i of C; of element e of its product j.
+  TILEWAVE_DEVICE static int row_of(int i) { return first_row() + i * side + Map::row(B::lane_id()); }
+  TILEWAVE_DEVICE static int column_of(int j, int e) {
+    return first_column() / halves + j * side + Map::kv_row(B::lane_id(), e);
+  }
+
+  template <class OfHalf>
+  TILEWAVE_DEVICE static Values values_of(const Args& a, const GemmTile& tile, int i, int j, const OfHalf& of_half) {
+    Values values[halves];
+    TILEWAVE_UNROLL
+    for (int half = 0; half < halves; ++half) values[half] = as_floats(of_half(half));
+    struct InTile {
+      int row, column;
+    };
+    Epilogue::apply(a.gemm, a.epilogue, tile, values, [&](int e) TILEWAVE_INLINE_LAMBDA {
+      return InTile{row_of(i), column_of(j, e)};
+    });
+    return values[0];
+  }
+  TILEWAVE_DEVICE static void store(const Args& a, const GemmTile& tile, int i, int j, const Values& values,
+                                    float factor) {
+    const std::int32_t row = tile.first_row + row_of(i);
+    if (row >= tile.row_end) return;
+    TILEWAVE_UNROLL
+    for (int run = 0; run < Map::sums / 4; ++run) {
+      const std::int32_t column = tile.first_column + column_of(j, 4 * run);
+      Vec<float, 4> four;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e)
+        four[e] = S.out_scale == ScaleMode::none ? values[4 * run + e] : values[4 * run + e] * factor;
+      if (a.wide_rows && column + 4 <= a.gemm.n) {
+        Epilogue::store(a.gemm, tile, row, column, four);
+      } else {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e)
+          if (column + e < a.gemm.n) Epilogue::store(a.gemm, tile, row, column + e, Vec<float, 1>{{four[e]}});
+      }
+    }
+  }
 
   /// Lanes side by side, so that a wave moves whole lines.
   TILEWAVE_DEVICE static float* aside(const Args& a, std::int32_t number, std::int32_t split, int product, int run) {
@@ -215,18 +260,15 @@ struct GemmCombineKernel {
   using Room = B;
   using W = GemmWaveTile<B, S, P, UserEpilogue>;
   using Args = typename W::Args;
-  struct Shared {
-    float none;
-  };
+  using Shared = typename W::Exchange;
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = 1;
 
-  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const typename W::Place place(a, B::block_id(), false);
     if (!place.any) return;
-    for (int product = 0; product < W::tiles_m * W::tiles_c; ++product) {
-      const int i = product / W::tiles_c, j = product % W::tiles_c;
-      W::write(a, place.tile, i, j, [&](int half) TILEWAVE_INLINE_LAMBDA {
+    for (int i = 0; i < W::tiles_m; ++i) {
+      W::write_row(a, place.tile, i, shared, [&](int j, int half) TILEWAVE_INLINE_LAMBDA {
         return W::gather(a, place, i * W::tiles_n + j + half * W::tiles_c);
       });
     }

@@ -19,6 +19,7 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   const bool direct = arch == ArchId::gfx950, blocks = s.scale == GemmScale::block;
   const bool turned = s.layout != GemmLayout::nt;  // in registers, on the way into LDS
   const GemmPath path = direct && !turned ? GemmPath::direct : GemmPath::staged;
+  const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   if (!preshuffled) {
     const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
@@ -32,7 +33,11 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
     small.splits = 16;
     small.waves_per_simd = 2;
     if (!blocks) all.add(tile(256, 256, stages, 2, 4));
-    all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
+    if (wide) {
+      all.add(tile(128, 256, direct && blocks ? 3 : stages, 2, 4));
+    } else {
+      all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
+    }
   }
   if (turned) return all;
   // Few rows: 16 columns of 16 rows of B a wave are 2 KiB in flight a step.
@@ -42,8 +47,9 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
     p.splits = 16;
     all.add(p);
   };
-  few(16, blocks || s.gated ? 128 : 64, 4);
-  if (preshuffled) {
+  const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
+  few(16, wide ? 256 : narrow ? 64 : 128, 4);
+  if (preshuffled && !wide) {
     few(32, 128, 4);
     few(64, 128, 2);
   }

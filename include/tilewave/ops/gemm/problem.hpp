@@ -23,8 +23,10 @@ struct GemmProblem {
 
   const float* a_scale = nullptr;  // tensor [1]; row [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
   const float* b_scale = nullptr;  // tensor [1]; row [batch or groups][N]; block [..][ceil(N / 128), ceil(K / 128)]
-  const void* bias = nullptr;      // optional [batch or groups][N], of out's type
-  const void* residual = nullptr;  // optional, as out
+  const void* bias = nullptr;      // optional [batch or groups][N], of out's type; bf16 where that is quantised
+  const void* residual = nullptr;  // optional, as out; bf16 where that is quantised
+  float* out_scale =
+      nullptr;  // of a quantised out; per_tensor: [1], read; per_group: [..][M, ceil(columns / 128)], written
 
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
@@ -47,6 +49,7 @@ struct GemmProblem {
   // M].
   std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0, b_scale_k_stride = 0;
   std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row and block scales
+  std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;    // per_group: from a row to the next, and of out's
 
   bool batch_invariant = false;  // a row's bits do not depend on M: K is never split, tiles are chosen by N and K alone
 

@@ -91,9 +91,7 @@ struct GemmRegisterKernel {
   using RowsB = GemmRegisterRows<W, W::tiles_n, preshuffled>;
   using Scales = GemmStepScales<W, false>;
   static_assert(P.depth == 128);
-  struct Shared {
-    float none;
-  };
+  using Shared = typename W::Exchange;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const typename W::Place place(a, B::block_id(), true);
@@ -102,7 +100,7 @@ struct GemmRegisterKernel {
     W::clear(sums);
     const auto steps = a.steps(place.split);
     if (steps.first < steps.end) multiply(a, place.tile, steps, shared, sums);
-    W::finish(a, place, sums);
+    W::finish(a, place, shared, sums);
   }
 
  private:

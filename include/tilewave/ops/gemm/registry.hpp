@@ -39,7 +39,8 @@ namespace detail {
 
 /// As many as shared memory holds beside boxes of output, scales and barriers.
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * p.rows * 128 : p.rows * align_up(gemm_tile_columns(s, p), 64) * 2;
+  const int out = p.swapped ? p.waves() * p.rows * 128
+                            : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == GemmScale::block;
   const int stage = (p.rows + p.columns) * p.depth + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
   return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row ? 2048 : 0)) / stage);
@@ -61,6 +62,14 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
     add({.rows = 128, .columns = 256});
     add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
+    return all;
+  }
+  if (s.out_scale ==
+      ScaleMode::per_group) {  // 128 columns of C in a lane's quarter; block scales leave no room for them
+    const int columns = s.gated ? 256 : 128, splits = s.groups == GemmGroups::one ? 8 : 1;
+    if (block && s.gated) return all;
+    add({.rows = 128, .columns = columns});
+    add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = splits});
     return all;
   }
   if (s.gated) {  // a group has the gates and the ups of its columns

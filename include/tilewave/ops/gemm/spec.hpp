@@ -6,6 +6,7 @@
 
 #include "tilewave/core/dtype.hpp"
 #include "tilewave/tile/activation.hpp"
+#include "tilewave/tile/quant_scale.hpp"
 
 namespace tilewave {
 
@@ -51,20 +52,27 @@ inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under Gem
 /// Scales, alpha, bias and residual are values of the Problem. Sums of i8 are exact, and then rounded to f32.
 /// Gated: rows of B are pairs of a gate and an up row, as GemmProblem::interleaved says, and out has half as many
 /// columns: out[m, c] = activation(gate) * up + residual[m, c], where gate and up are alpha * sum + bias of each.
+/// Quantised outputs are scaled as `out_scale` says: per_tensor, by a given number, or per_group, by one found for each
+/// 128 columns of a row. Per token would need rows that no block has as a whole.
 struct GemmSpec {
   DType a = DType::bf16, b = DType::bf16;  // both bf16, both f16, both the chip's fp8, or both i8
-  DType out = DType::bf16;                 // bf16, f16 or f32
+  DType out = DType::bf16;                 // bf16, f16 or f32; quantised: the chip's fp8 or i8
   GemmScale scale = GemmScale::none;
   GemmLayout layout = GemmLayout::nt;
   GemmWeights weights = GemmWeights::row_major;
   GemmGroups groups = GemmGroups::one;
   ActivationKind activation = ActivationKind::none;
   bool gated = false;
+  ScaleMode out_scale = ScaleMode::none;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
+
+  /// Of bias and residual.
+  constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }
 };
 
-/// `fp8_e4m3fn.fp8_e4m3fn.bf16.row.nt`, and what else is not the default: `.preshuffled`, `.masked`, `.silu`, `.gated`.
+/// `fp8_e4m3fn.fp8_e4m3fn.bf16.row.nt`, and what else is not the default: `.preshuffled`, `.masked`, `.silu`, `.gated`,
+/// `.per_group` (of out).
 inline std::string name_of(const GemmSpec& s) {
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
                      "." + name_of(s.scale) + "." + name_of(s.layout);
@@ -72,6 +80,7 @@ inline std::string name_of(const GemmSpec& s) {
   if (s.groups != GemmGroups::one) name += std::string(".") + name_of(s.groups);
   if (s.activation != ActivationKind::none) name += std::string(".") + name_of(s.activation);
   if (s.gated) name += ".gated";
+  if (s.out_scale != ScaleMode::none) name += std::string(".") + name_of(s.out_scale);
   return name;
 }
 

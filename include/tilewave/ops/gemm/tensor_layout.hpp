@@ -42,10 +42,11 @@ struct GemmTensorLayout {
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, group_wide / 2>;
 
-  /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's.
+  /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's. (f32 has none.)
+  static constexpr int box_columns = 128 / min_of(size_of(S.out), 2);
   static constexpr int out_rows = P.swapped ? group_wide : 16;
   /// A whole tile's: the engine writes them while the next tile's products are under way.
-  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide / halves, 64);
+  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide / halves, box_columns);
   /// Who fills a box together: a group, or a wave alone.
   static constexpr int team_lanes = P.swapped ? group_lanes : B::facts.wave_lanes;
   TILEWAVE_DEVICE static int team_lane() { return B::block_lane_id() % team_lanes; }

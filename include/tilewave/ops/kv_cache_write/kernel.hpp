@@ -190,8 +190,7 @@ struct KvCacheWrite {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) largest = Max{}(largest, Max{}(abs_of(h.low[e]), abs_of(h.high[e])));
       largest = B::template reduce<P.lanes>(largest, Max{});
-      const bool some = largest >= smallest_amax;
-      return {some ? largest / largest_code(S.kv) : 1.0f, some ? largest_code(S.kv) / largest : 1.0f};
+      return {quant_scale(S.kv, largest), quant_factor(S.kv, largest)};
     }
   }
 
