@@ -25,10 +25,10 @@ struct GemmTolerance {
   double sums, row;
 };
 inline GemmTolerance tolerance_of(const GemmCase& c) {
-  if (c.spec.out_scale != ScaleMode::none) {  // 3 bits of a code's fraction
+  if (c.spec.out_scale != ScaleMode::none) {  // half a step of a code, of 3 bits
     GemmCase plain = c;
     plain.spec.out_scale = ScaleMode::none;
-    return {tolerance_of(plain).sums, 0.05};
+    return {tolerance_of(plain).sums, 0x1p-4};
   }
   if (c.spec.a == DType::i8) return {8 * 0x1p-24, 0x1p-8};  // exact sums
   const double f32_sums = (4 * std::sqrt(double(c.k)) + 4) * 0x1p-24;

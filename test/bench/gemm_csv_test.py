@@ -16,7 +16,7 @@ waves_per_simd""".split()
 SWEEPS = "default square decode grouped batched preshuffled int8 gated".split()
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1}
 PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
-ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 4e-2, "fp8_e4m3fnuz": 4e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
+ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 6e-2, "fp8_e4m3fnuz": 6e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
 NAME = re.compile(
     r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8)(?:\.(?P<scale>tensor|row|block))?(?P<shuffled>\.preshuffled)?(?P<gated>\.silu\.gated)?(?:\.(?P<quant>per_tensor|per_group))?"
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
