@@ -60,10 +60,7 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${generated})
   tilewave_use_room(${target})
-  if(TILEWAVE_ROOM STREQUAL "host" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
-    # Thousands of kernels compile in a quarter less time than with -O2 and run a tenth slower.
-    target_compile_options(${target} PRIVATE -O1 -finline-functions -finline-small-functions)
-  endif()
+  tilewave_optimise_less(${target})
   set_property(GLOBAL APPEND PROPERTY tilewave_${op}_headers ${header})
   set_property(GLOBAL APPEND PROPERTY tilewave_${op}_lists ${list})
   if(NOT arg_TESTS)

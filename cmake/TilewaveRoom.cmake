@@ -30,6 +30,14 @@ function(tilewave_use_room target)
   endif()
 endfunction()
 
+# Thousands of kernels of the host room, and the tests around them, compile in a quarter less time than with -O2 and run a
+# tenth slower.
+function(tilewave_optimise_less target)
+  if(TILEWAVE_ROOM STREQUAL "host" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+    target_compile_options(${target} PRIVATE -O1 -finline-functions -finline-small-functions)
+  endif()
+endfunction()
+
 function(tilewave_unoptimised)
   if(TILEWAVE_ROOM STREQUAL "host")
     set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O0)
