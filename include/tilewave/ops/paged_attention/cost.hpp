@@ -9,6 +9,25 @@
 
 namespace tilewave {
 
+/// Microseconds of an entry straight to registers on CDNA: a block's tiles one after the other beside memory for all,
+/// and where the context is split a second launch that merges. Fitted to modelled times, not to measured ones: those of
+/// the simulator's clock for MI300X and MI355X (docs/clock.md, "Choices").
+inline double paged_attention_cdna_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                        const ArchFacts& facts, int splits, std::int64_t resident) {
+  constexpr double start = 6.3, merge = 4.2, merge_split = 0.06, achieved = 0.75;  // us; of the data sheet's bandwidth
+  const double head = 0.5 + 0.5 * p.spec.head_size / 128, rows = 0.72 + 0.28 * policy.block_rows() / 16;
+  const int block_tokens = policy.block_tokens(p.spec);
+  const double tile = (facts.id == ArchId::gfx950 ? 0.485 : 0.62) * block_tokens / 128 * head * rows;
+  const std::int64_t attended = paged_attention_attended(p), tiles = ceil_div<std::int64_t>(attended, block_tokens);
+  const double rounds = static_cast<double>(ceil_div(paged_attention_grid(p, policy, 1) * splits, resident));
+  const double computing = rounds * static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile;
+  const double bytes =
+      2.0 * p.spec.head_size * size_of(p.spec.kv) * static_cast<double>(attended) * p.batch * p.num_kv_heads;
+  const double reading = bytes / (achieved * facts.hbm_bytes_per_second) * 1e6;
+  return start + std::cbrt(computing * computing * computing + reading * reading * reading) +
+         (splits > 1 ? merge + merge_split * splits : 0.0);
+}
+
 /// Splits of a problem for an entry straight to registers. Batch-invariant: paged_attention_fixed_splits. Else those
 /// that keep the chip busy: the number that minimises modelled time. The unit is one block tile while memory is not
 /// yet the limit. A round of blocks costs its tiles, stretched once more than 90 % of the resident blocks compete for
@@ -29,8 +48,11 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
     const double rounds = static_cast<double>(ceil_div(base * splits, resident));
     const double busy = static_cast<double>(min_of(base * splits, resident)) / static_cast<double>(resident);
     const double tile_cost = max_of(1.0, busy / saturation);
-    const double cost = rounds * (static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile_cost + block_cost) +
-                        (splits > 1 ? combine_cost + combine_cost_per_split * splits : 0.0);
+    const double cost_sm90 =
+        rounds * (static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile_cost + block_cost) +
+        (splits > 1 ? combine_cost + combine_cost_per_split * splits : 0.0);
+    const double cost =
+        facts.id == ArchId::sm90 ? cost_sm90 : paged_attention_cdna_cost(p, policy, facts, splits, resident);
     if (cost < best_cost) {
       best_cost = cost;
       best = splits;
