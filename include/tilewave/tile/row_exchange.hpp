@@ -31,7 +31,7 @@ class RowExchange {
   TILEWAVE_DEVICE explicit RowExchange([[maybe_unused]] Shared& shared) : shared_(shared) {
     if constexpr (P.blocks > 1) B::template open<2>(shared.box);
   }
-  /// This lane's wave among those of the row.
+  /// This lane's wave among those of the row. By the whole wave.
   TILEWAVE_DEVICE static int wave() {
     if constexpr (waves == 1) {
       return 0;
@@ -45,14 +45,14 @@ class RowExchange {
     if constexpr (waves == 1) {
       own_ = words;
     } else {
-      const int place = round_ & 1, lane = B::lane_id();
+      const int place = round_ & 1, lane = B::lane_id(), own = wave();
       const auto told = __builtin_bit_cast(Vec<float, 4>, words);
       if constexpr (P.blocks > 1) {
         if (round_ == 0) B::cluster_wait();  // see open()
-        if (lane < P.blocks) B::post(shared_.box[place], &shared_.told[place][wave()], lane, told);
+        if (lane < P.blocks) B::post(shared_.box[place], &shared_.told[place][own], lane, told);
         B::collect(shared_.box[place], 4 * waves, round_ >> 1);
       } else {
-        if (lane == 0) shared_.told[place][wave()] = told;
+        if (lane == 0) shared_.told[place][own] = told;
         B::barrier();
       }
       ++round_;

@@ -69,7 +69,12 @@ template <ArchId Id>
 struct Lanes {
   static int lane_id() { return current_lane->index; }
   static int block_lane_id() { return current_lane->wave->index * current_lane->wave->lanes + current_lane->index; }
-  static int wave_id() { return current_lane->wave->index; }
+  /// sm90 asks the wave's first lane, so that all must call it; what other rooms do needs no such thing.
+  static int wave_id(Where where = {}) {
+    const int wave = current_lane->wave->index;
+    if constexpr (Id == ArchId::sm90) agree(*current_lane, {"wave_id", wave, where});
+    return wave;
+  }
   static int block_id() { return static_cast<int>(current_lane->wave->block->id); }
   static int cluster_rank() { return current_lane->wave->block->rank; }
   /// The object of the cluster's block `rank` that stands where `shared` does in the shared memory of this block.

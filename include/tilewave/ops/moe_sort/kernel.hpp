@@ -41,13 +41,14 @@ struct MoeSortTile {
   static constexpr int wave_lanes = B::facts.wave_lanes, waves = P.threads / wave_lanes;
   static constexpr int none = most_sorted_experts;  // the expert of a choice that gets no row
   static constexpr int expert_bits = 11;
+  static constexpr int choices = P.tile();
   struct Counts {
     std::int32_t of[waves][most_sorted_experts];
   };
 
   /// Choice `turn` of this lane in the tile that starts at `first`: waves, then turns, then lanes follow one another.
-  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int turn) {
-    return first + (B::wave_id() * P.turns + turn) * wave_lanes + B::lane_id();
+  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int turn) {
+    return first + (wave * P.turns + turn) * wave_lanes + B::lane_id();
   }
   TILEWAVE_DEVICE static std::int32_t expert_of(const MoeSortArgs& a, std::int32_t choice, std::int32_t end) {
     if (choice >= end) return none;
@@ -59,13 +60,15 @@ struct MoeSortTile {
   /// The experts of this lane's choices of a tile.
   using Experts = Vec<std::int32_t, P.turns>;
   TILEWAVE_DEVICE static Experts read(const MoeSortArgs& a, std::int32_t first, std::int32_t end) {
+    const int wave = B::wave_id();
     Experts experts;
     TILEWAVE_UNROLL
-    for (int i = 0; i < P.turns; ++i) experts[i] = expert_of(a, choice(first, i), end);
+    for (int i = 0; i < P.turns; ++i) experts[i] = expert_of(a, choice(first, wave, i), end);
     return experts;
   }
   TILEWAVE_DEVICE static void clear(const MoeSortArgs& a, Counts& counts) {
-    for (std::int32_t e = B::lane_id(); e < a.experts; e += wave_lanes) counts.of[B::wave_id()][e] = 0;
+    std::int32_t* const own = counts.of[B::wave_id()];
+    for (std::int32_t e = B::lane_id(); e < a.experts; e += wave_lanes) own[e] = 0;
   }
   /// How many choices of this wave came before this lane's of the same expert, since the counts were clear. By all
   /// lanes of a wave.
@@ -80,7 +83,7 @@ struct MoeSortTile {
   }
   /// Counts of all waves from choice `first` to `end`, by the whole block.
   TILEWAVE_DEVICE static void count(const MoeSortArgs& a, Counts& counts, std::int32_t first, std::int32_t end) {
-    for (; first < end; first += P.tile()) {
+    for (; first < end; first += choices) {
       const Experts experts = read(a, first, end);
       TILEWAVE_UNROLL
       for (int i = 0; i < P.turns; ++i) (void)rank(counts, experts[i]);
@@ -137,9 +140,9 @@ struct MoeSort {
     B::barrier();
     B::wait_for_previous();
     lay_out(a, shared);
-    for (std::int32_t tile = first; tile < end; tile += P.tile()) {
+    for (std::int32_t tile = first; tile < end; tile += Tile::choices) {
       place(a, shared, tile, end, experts);
-      experts = Tile::read(a, tile + P.tile(), end);
+      experts = Tile::read(a, tile + Tile::choices, end);
     }
     write_rest(a, shared);
   }
@@ -168,12 +171,12 @@ struct MoeSort {
     return found;
   }
 
+  using Counted = typename B::template Window<true>;  // what MoeSortCount left
   /// The choices of an expert, and those of them in blocks before this one.
-  TILEWAVE_DEVICE static Vec<std::int32_t, 2> counts_of(const Args& a, const Shared& shared, std::int32_t expert) {
+  TILEWAVE_DEVICE static Vec<std::int32_t, 2> counts_of(const Args& a, const Shared& shared, const Counted& counts,
+                                                        std::int32_t expert) {
     if (a.blocks == 1) return {{Tile::sum(shared.counts, expert), 0}};
     constexpr int batch = 32;  // reads under way; of blocks that are not there 0
-    const auto counts =
-        typename B::template Window<true>{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
     Vec<std::int32_t, 2> sum{};
     std::uint32_t at = static_cast<std::uint32_t>(4 * expert);
     for (std::int32_t first = 0; first < a.blocks; first += batch) {
@@ -198,9 +201,10 @@ struct MoeSort {
   }
   /// Where each expert's rows are, and this block's among them; block 0 tells, every block pads some experts.
   TILEWAVE_DEVICE static void lay_out(const Args& a, Shared& shared) {
+    const Counted counts{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
     for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
       const bool local = a.expert_mask == nullptr || B::load(a.expert_mask + e) != 0;
-      const Vec<std::int32_t, 2> count = counts_of(a, shared, e);
+      const Vec<std::int32_t, 2> count = counts_of(a, shared, counts, e);
       shared.start[e] = local ? count[0] : -1;  // until the first rows are known
       shared.next[e] = count[1];
     }
@@ -267,6 +271,7 @@ struct MoeSort {
   /// The choices of one tile.
   TILEWAVE_DEVICE static void place(const Args& a, Shared& shared, std::int32_t tile, std::int32_t end,
                                     const typename Tile::Experts& expert) {
+    const int wave = B::wave_id();  // by the whole wave: not where lanes have gone apart
     std::int32_t rank[P.turns];
     Tile::clear(a, shared.counts);
     TILEWAVE_UNROLL
@@ -285,12 +290,12 @@ struct MoeSort {
     B::barrier();
     TILEWAVE_UNROLL
     for (int i = 0; i < P.turns; ++i) {
-      const std::int32_t choice = Tile::choice(tile, i);
+      const std::int32_t choice = Tile::choice(tile, wave, i);
       if (choice >= end) continue;
       const std::int32_t token = a.topk.quotient(choice), slot = choice - token * a.topk.divisor;
       std::int32_t row = -1;
       if (expert[i] != Tile::none) {
-        row = shared.counts.of[B::wave_id()][expert[i]] + rank[i];
+        row = shared.counts.of[wave][expert[i]] + rank[i];
         B::store(a.sorted_ids + row, slot << sorted_token_bits | token);
         if (a.sorted_weights != nullptr) {
           B::store(a.sorted_weights + row, B::load(a.topk_weights + token * a.weights_stride + slot));
