@@ -70,7 +70,8 @@ struct GroupOperand {
 ///               m < 16, else anything;
 ///               peers<bits>(key): how many lanes of the wave have the key that this one has, of so many bits, and how
 ///               many of them come before it; sum_up_to(i): the sum of an int over this lane and those before it;
-///               uniform(i): tells the compiler that an int is the same in every lane of the wave;
+///               uniform(i): tells the compiler that an int is the same in every lane of the wave; apart(i), of rooms
+///               with wave groups: that it may not be, so that what is read by it stays with the lanes;
 ///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time

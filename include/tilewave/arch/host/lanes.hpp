@@ -160,6 +160,7 @@ struct Lanes {
                         [&](int lane, std::uint32_t other) { sum += lane <= current_lane->index ? other : 0u; });
     return static_cast<int>(sum);
   }
+  static int apart(int value) { return value; }
   /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
   /// making the wave meet (see Agreement).
   static int uniform(int value, Where where = {}) {

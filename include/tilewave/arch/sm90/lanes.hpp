@@ -30,6 +30,8 @@ struct Lanes {
     return there;
   }
 
+  /// threadIdx.y is 0. What is read by such an index stays out of scalar registers, whose every load is waited for.
+  TILEWAVE_DEVICE static int apart(int value) { return value + static_cast<int>(threadIdx.y); }
   TILEWAVE_DEVICE static int uniform(int value) { return __shfl_sync(all_lanes, value, 0); }
   /// Without it nvcc repeats a pointer's 64-bit arithmetic in front of every access behind a branch.
   template <class T>

@@ -48,12 +48,16 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
-  cycles *= wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08;
-  if (problem.spec.scale == GemmScale::block) cycles *= 1.4;
+  const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
+  if (scaled_large) {
+    cycles *= p.waves() == 3 ? 1.43 : tall >= 256 ? 1.5 : 1.57;
+  } else {
+    cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08) * (block ? 1.4 : 1.0);
+  }
   // A block's copies bring 50 bytes a cycle at most.
   const double arriving = (p.rows + p.columns) * p.depth / 50.0;
-  const double epilogue = 0.6 + 1.2 * p.rows * p.columns / 32768 +
-                          (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
+  const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
+  const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
   // Clusters of further rows of tiles come late.
   const double passes = p.swapped && splits > 1 ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;

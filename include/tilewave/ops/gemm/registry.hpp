@@ -82,7 +82,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     return all;
   }
   if (s.groups != GemmGroups::one) {
-    if (!block) add({.rows = 128, .columns = 256});
+    add(block ? GemmPolicy{.rows = 256, .columns = 128} : GemmPolicy{.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128});
     add({.rows = 64, .columns = 128, .swapped = true});
     if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
@@ -100,6 +100,10 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     add({.rows = 128, .columns = 256, .cluster = 2});
     add({.rows = 128, .columns = 240});
     add({.rows = 128, .columns = 176});
+  }
+  if (block) {
+    add({.rows = 256, .columns = 128});
+    add({.rows = 192, .columns = 128, .waves_rows = 3});
   }
   add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64}) {

@@ -23,7 +23,9 @@ struct GemmTensorKernel {
   using Tiles = GemmTiles<B, S, P>;
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
-  static constexpr bool shift_registers = L::groups == 2 && P.waves_per_simd == 1;
+  static constexpr bool shift_registers = L::groups > 1 && P.waves_per_simd == 1;
+  static constexpr int fetching_registers = L::groups == 2 ? 40 : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? 232 : 160;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
@@ -41,7 +43,7 @@ struct GemmTensorKernel {
     const int rank = a.clustered() ? B::cluster_rank() : 0;
     Tiles tiles(a.gemm, a.cluster.quotient(B::block_id()), a.clusters, P.cluster > 1 ? rank : 0);
     if (group == L::groups) {
-      if constexpr (shift_registers) B::template give_registers<40>();
+      if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
       if (wave == 0) {
         fetch(a, tiles, rank, shared);
@@ -50,7 +52,7 @@ struct GemmTensorKernel {
       }
       if (a.gemm.splits > 1) L::Output::accompany();
     } else {
-      if constexpr (shift_registers) B::template take_registers<232>();
+      if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       multiply(a, tiles, rank, group, shared);
     }
     if (a.clustered()) {  // nobody leaves while others may still write or arrive here
@@ -108,7 +110,12 @@ struct GemmTensorKernel {
       if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
       } else if constexpr (L::block_scales) {
-        multiply_scaled_ahead(typename L::ScalePlaces(a.gemm, tile, group), steps, group, shared, ring, sums);
+        typename L::ScaleReader reader(a.gemm, tile, group, steps);
+        if constexpr (L::scaled_ahead) {
+          multiply_scaled_ahead(reader, steps, group, shared, ring, sums);
+        } else {
+          multiply_scaled_in_turn(reader, steps, group, shared, ring, sums);
+        }
       } else {
         multiply_plain(steps, group, shared, ring, sums);
       }
@@ -121,15 +128,17 @@ struct GemmTensorKernel {
     output.finish();
   }
 
-  /// The products of one stage, as one batch.
-  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool fresh,
-                                          Sums (&sums)[L::tiles]) {
+  /// The products of one stage, as one batch: of `count` tiles from `first` on.
+  template <int count>
+  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool fresh, Sums (&sums)[count],
+                                          int first = 0) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int piece = 0; piece < P.depth / 32; ++piece) {
       TILEWAVE_UNROLL
-      for (int t = 0; t < L::tiles; ++t) {
-        const auto tall = L::template operand<L::tall_turned>(shared.tall[slot], L::tall_row(group) + 64 * t, piece);
+      for (int t = 0; t < count; ++t) {
+        const int row = L::tall_row(group) + 64 * (first + t);
+        const auto tall = L::template operand<L::tall_turned>(shared.tall[slot], row, piece);
         const auto wide = L::template operand<L::wide_turned>(shared.wide[slot], L::wide_row(group), piece);
         B::template group_multiply<S.a, L::group_wide>(tall, wide, sums[t], !(fresh && piece == 0));
       }
@@ -160,12 +169,14 @@ struct GemmTensorKernel {
 
   using Scales = typename L::BlockScales;
 
-  TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Sums (&part)[L::tiles], Sums (&sums)[L::tiles]) {
+  template <int count>
+  TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Sums (&part)[count], Sums (&sums)[L::tiles],
+                                         int first = 0) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) {
+    for (int t = 0; t < count; ++t) {
       B::group_mma_hold(part[t]);
       TILEWAVE_UNROLL
-      for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales.of(t, i);
+      for (int i = 0; i < Sums::size; ++i) sums[first + t][i] += part[t][i] * scales.of(first + t, i);
     }
   }
 
@@ -184,15 +195,36 @@ struct GemmTensorKernel {
     }
   }
 
+  /// Tile after tile, where sums leave room for those of one more; other groups multiply while one adds.
+  TILEWAVE_DEVICE static void multiply_scaled_in_turn(typename L::ScaleReader& reader, typename Args::Steps steps,
+                                                      int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+    L::clear(sums);
+    if (steps.first == steps.end) return;
+    Scales next = reader.next();
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      const Scales scales = next;
+      TILEWAVE_UNROLL
+      for (int t = 0; t < L::tiles; ++t) {
+        Sums part[1];
+        begin_stage(group, shared, ring.slot, true, part, t);
+        if (t == 0) next = reader.next();
+        B::template group_mma_wait<0>();
+        if (t == L::tiles - 1) shared.ring.release(ring.slot);
+        add_scaled(scales, part, sums, t);
+      }
+    }
+  }
+
   /// With the next stage's products under way while one's are added, and the scales of the one after next.
-  TILEWAVE_DEVICE static void multiply_scaled_ahead(const typename L::ScalePlaces& places, typename Args::Steps steps,
+  TILEWAVE_DEVICE static void multiply_scaled_ahead(typename L::ScaleReader& reader, typename Args::Steps steps,
                                                     int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
     const std::int32_t last = steps.end - 1;
     Sums even[L::tiles], odd[L::tiles];
     // Each set is loaded where it was last used: moved, it would be waited for.
-    Scales of_even = places.load(steps.first), of_odd = places.load(min_of(steps.first + 1, last));
+    Scales of_even = reader.next(), of_odd = reader.next();
     Ring ahead = ring;
     const auto begin = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
       B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
@@ -204,7 +236,7 @@ struct GemmTensorKernel {
       shared.ring.release(ring.slot);
       ring.advance();
       add_scaled(scales, part, sums);
-      scales = places.load(min_of(step + 2, last));
+      scales = reader.next();
       ++step;
     };
     begin(even);

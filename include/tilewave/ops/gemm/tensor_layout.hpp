@@ -34,6 +34,8 @@ struct GemmTensorLayout {
   /// a lane needs two of them only and loads them itself.
   static constexpr bool shared_scales = block_scales && P.swapped;
   static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
+  /// Registers hold the sums of all stages and of two more.
+  static constexpr bool scaled_ahead = groups <= 2 && tiles == 1;
   static_assert(P.depth == 128 && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 && wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
 
@@ -184,7 +186,7 @@ struct GemmTensorLayout {
   TILEWAVE_DEVICE static const float* scales_of_b(const GemmArgs& a, const GemmTile& tile, int r) {
     const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - 1);
     const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
-    return a.b_scale + tile.layer * a.b_scale_layer_stride + row / gemm_scale_block * a.b_scale_stride;
+    return a.b_scale + tile.layer * a.b_scale_layer_stride + B::apart(row / gemm_scale_block) * a.b_scale_stride;
   }
 
   /// Block scales of one stage in a wave's registers, on their way from device to shared memory.
@@ -215,9 +217,11 @@ struct GemmTensorLayout {
   /// Those of a lane's elements, of one stage.
   struct BlockScales {
     // Of A: for its two tall rows of each tile, or (swapped) for its columns, pair after pair. Of B: for each 64 rows,
-    // of which a tile may begin in the middle of a block.
+    // where a tile may begin in the middle of a block.
     static constexpr int of_a = P.swapped ? group_wide / 4 : 2 * tiles;
-    static constexpr int of_b = ceil_div(P.swapped ? group_tall : group_wide, 64);
+    static constexpr bool of_blocks = !P.swapped && !S.gated && group_wide % gemm_scale_block == 0;
+    static constexpr int b_columns = of_blocks ? gemm_scale_block : 64;
+    static constexpr int of_b = ceil_div(P.swapped ? group_tall : group_wide, b_columns);
     Vec<float, of_a> a_scale;
     Vec<float, of_b> b_scale;
 
@@ -231,34 +235,46 @@ struct GemmTensorLayout {
     /// Of element i of tile t.
     TILEWAVE_DEVICE float of(int t, int i) const {
       if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[t];
-      return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / 64];
+      return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / b_columns];
     }
   };
 
-  /// Where the scales of a lane's two rows of each tile, and of its columns, are in device memory.
-  struct ScalePlaces {
-    const float* of_a[2 * tiles];
-    const float* of_b[BlockScales::of_b];
+  /// Scales of a lane's two rows of each tile, and of its columns, from device memory, a stage after the other.
+  struct ScaleReader {
+    Vec<const float*, 2 * tiles> of_a;
+    Vec<const float*, BlockScales::of_b> of_b;
     std::int64_t a_step, b_step;
+    std::int32_t left;
 
-    TILEWAVE_DEVICE ScalePlaces(const GemmArgs& a, const GemmTile& tile, int group) {
+    TILEWAVE_DEVICE ScaleReader(const GemmArgs& a, const GemmTile& tile, int group, typename Args::Steps steps)
+        : a_step(a.a_scale_k_stride), b_step(a.b_scale_k_stride), left(steps.end - steps.first) {
+      const float* const first_a = a.a_scale + tile.a_layer * a.a_scale_layer_stride + steps.first * a_step;
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * tiles; ++i) {
         const std::int32_t row =
             tile.first_row + tall_row(group) + 64 * (i / 2) + 16 * group_wave() + B::lane_id() / 4 + 8 * (i % 2);
-        of_a[i] = a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(row, tile.row_end - 1) * a.a_scale_stride;
+        of_a[i] = first_a + min_of(row, tile.row_end - 1) * a.a_scale_stride;
       }
       TILEWAVE_UNROLL
-      for (int i = 0; i < BlockScales::of_b; ++i) of_b[i] = scales_of_b(a, tile, wide_row(group) + 64 * i);
-      a_step = a.a_scale_k_stride;
-      b_step = a.b_scale_k_stride;
+      for (int i = 0; i < BlockScales::of_b; ++i) {
+        of_b[i] = scales_of_b(a, tile, wide_row(group) + BlockScales::b_columns * i) + steps.first * b_step;
+      }
     }
-    TILEWAVE_DEVICE BlockScales load(std::int32_t step) const {
+    /// Those of the next stage; of the last again, where there is none.
+    TILEWAVE_DEVICE BlockScales next() {
       BlockScales s;
+      --left;
+      const std::int64_t a_ahead = left > 0 ? a_step : 0, b_ahead = left > 0 ? b_step : 0;
       TILEWAVE_UNROLL
-      for (int i = 0; i < 2 * tiles; ++i) s.a_scale[i] = B::load(of_a[i] + step * a_step);
+      for (int i = 0; i < 2 * tiles; ++i) {
+        s.a_scale[i] = B::load(of_a[i]);
+        of_a[i] += a_ahead;
+      }
       TILEWAVE_UNROLL
-      for (int i = 0; i < BlockScales::of_b; ++i) s.b_scale[i] = B::load(of_b[i] + step * b_step);
+      for (int i = 0; i < BlockScales::of_b; ++i) {
+        s.b_scale[i] = B::load(of_b[i]);
+        of_b[i] += b_ahead;
+      }
       return s;
     }
   };
