@@ -58,7 +58,7 @@ struct CheckFind {
     const auto ask = [&](std::uint64_t value) {
       Answer answer{all, -1, 0, 0};
       std::uint64_t before = 0;
-      for (int i = 0; i < Kernel::items && answer.index < 0; before += in[i++]) {
+      for (int i = 0; answer.index < 0 && i < Kernel::items; before += in[i++]) {
         if (value < before + in[i]) answer = {all, i, value - before, in[i]};
       }
       in.push_back(value);
