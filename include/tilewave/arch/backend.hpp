@@ -64,7 +64,8 @@ struct GroupOperand {
 ///               reduce<lanes>(v, op): op (Sum, Max or another commutative functor) over my aligned group of `lanes`
 ///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
 ///               Sum and Max give the same bits in every lane of the group and in every room;
-///               order(a, b): of two integers below 2^62 a becomes the larger, b the other; larger(a, b): that one;
+///               order(a, b): of two integers, of 32 bits or below 2^62, a becomes the larger, b the other;
+///               larger(a, b): that one;
 ///               other_half<m>(v), m a power of two below the wave: v is the same in each aligned group of m lanes,
 ///               and the upper group of every aligned pair gets the lower one's. The lower gets the upper one's where
 ///               m < 16, else anything;

@@ -3,7 +3,8 @@
 // the lanes. The longest dependent chain of 8 of 256 in 16 lanes is some 40 comparisons and 4 exchanges of neighbouring
 // lanes, where 8 rounds of an argmax over 16 lanes are 32 exchanges, each waiting for the one before.
 //
-// A key is an integer below 2^62, the larger the better; 0 stands for none. Keys differ, so there are no ties.
+// A key is an integer of 64 bits below 2^62, or of 32, the larger the better; 0 stands for none. Keys differ, so there
+// are no ties.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +14,19 @@
 namespace tilewave {
 
 /// n keys, a power of two.
-template <int n>
-using Keys = Vec<std::uint64_t, n>;
+template <int n, class Key = std::uint64_t>
+using Keys = Vec<Key, n>;
 
-template <class B, int n>
+template <class B, int n, class Key = std::uint64_t>
 struct TopKeys {
-  static_assert(n > 0 && (n & (n - 1)) == 0);
+  static_assert(n > 0 && (n & (n - 1)) == 0 && (sizeof(Key) == 4 || sizeof(Key) == 8));
+  using Own = Keys<n, Key>;
 
   /// Into falling order: Batcher's odd-even merge sort, 19 comparisons of 8 keys, 63 of 16.
-  TILEWAVE_DEVICE static void sort(Keys<n>& keys) { sort_part<0, n>(keys); }
+  TILEWAVE_DEVICE static void sort(Own& keys) { sort_part<0, n>(keys); }
 
   /// The best n of both, each in falling order, in falling order.
-  TILEWAVE_DEVICE static void merge(Keys<n>& keys, const Keys<n>& others) {
+  TILEWAVE_DEVICE static void merge(Own& keys, const Own& others) {
     TILEWAVE_UNROLL
     for (int i = 0; i < n; ++i) keys[i] = B::larger(keys[i], others[n - 1 - i]);  // bitonic
     TILEWAVE_UNROLL
@@ -37,12 +39,12 @@ struct TopKeys {
 
   /// The best n of `count` keys, in falling order.
   template <int count>
-  TILEWAVE_DEVICE static Keys<n> best(const Keys<count>& keys) {
+  TILEWAVE_DEVICE static Own best(const Keys<count, Key>& keys) {
     static_assert(count % n == 0);
-    Keys<n> all;
+    Own all;
     TILEWAVE_UNROLL
     for (int first = 0; first < count; first += n) {
-      Keys<n> some;
+      Own some;
       TILEWAVE_UNROLL
       for (int i = 0; i < n; ++i) some[i] = keys[first + i];
       sort(some);
@@ -58,13 +60,13 @@ struct TopKeys {
   /// The best n of what the lanes of my aligned group hold, each in falling order: in every lane of groups up to 16, in
   /// the last 16 lanes of larger ones.
   template <int lanes>
-  TILEWAVE_DEVICE static void merge_lanes(Keys<n>& keys) {
+  TILEWAVE_DEVICE static void merge_lanes(Own& keys) {
     step<1, lanes>(keys);
   }
 
  private:
   template <int first, int count>
-  TILEWAVE_DEVICE static void sort_part(Keys<n>& keys) {
+  TILEWAVE_DEVICE static void sort_part(Own& keys) {
     if constexpr (count > 1) {
       sort_part<first, count / 2>(keys);
       sort_part<first + count / 2, count / 2>(keys);
@@ -73,7 +75,7 @@ struct TopKeys {
   }
   /// Every stride-th of `count` keys, of which both halves are in order.
   template <int first, int count, int stride>
-  TILEWAVE_DEVICE static void merge_halves(Keys<n>& keys) {
+  TILEWAVE_DEVICE static void merge_halves(Own& keys) {
     if constexpr (2 * stride < count) {
       merge_halves<first, count, 2 * stride>(keys);
       merge_halves<first + stride, count, 2 * stride>(keys);
@@ -84,14 +86,16 @@ struct TopKeys {
     }
   }
   template <int m, int lanes>
-  TILEWAVE_DEVICE static void step(Keys<n>& keys) {
+  TILEWAVE_DEVICE static void step(Own& keys) {
     if constexpr (m < lanes) {
-      Keys<n> others;
+      Own others;
       TILEWAVE_UNROLL
       for (int i = 0; i < n; ++i) {
-        const std::uint32_t low = B::template other_half<m>(static_cast<std::uint32_t>(keys[i]));
-        const std::uint32_t high = B::template other_half<m>(static_cast<std::uint32_t>(keys[i] >> 32));
-        others[i] = std::uint64_t{high} << 32 | low;
+        others[i] = B::template other_half<m>(static_cast<std::uint32_t>(keys[i]));
+        if constexpr (sizeof(Key) == 8) {
+          const std::uint32_t high = B::template other_half<m>(static_cast<std::uint32_t>(keys[i] >> 32));
+          others[i] |= std::uint64_t{high} << 32;
+        }
       }
       merge(keys, others);
       step<2 * m, lanes>(keys);

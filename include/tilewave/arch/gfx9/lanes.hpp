@@ -86,6 +86,12 @@ struct Lanes {
     asm("v_max_f64 %0, %1, %2" : "=v"(high) : "v"(a), "v"(b));
     return high;
   }
+  TILEWAVE_DEVICE static void order(std::uint32_t& a, std::uint32_t& b) {
+    const std::uint32_t high = larger(a, b);
+    b = a < b ? a : b;
+    a = high;
+  }
+  TILEWAVE_DEVICE static std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
   /// The steps of `reduce`, as moves.
   template <int m, class T>
   TILEWAVE_DEVICE static T other_half(T value) {

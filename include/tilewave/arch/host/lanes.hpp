@@ -137,6 +137,12 @@ struct Lanes {
     }
     return a < b ? b : a;
   }
+  static void order(std::uint32_t& a, std::uint32_t& b) {
+    const std::uint32_t low = a < b ? a : b;
+    a = larger(a, b);
+    b = low;
+  }
+  static std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
   /// What a lane gets that is promised nothing is 0.
   template <int m, class T>
   static T other_half(T value, Where where = {}) {

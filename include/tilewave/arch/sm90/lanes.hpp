@@ -86,6 +86,12 @@ struct Lanes {
     a = high;
   }
   TILEWAVE_DEVICE static std::uint64_t larger(std::uint64_t a, std::uint64_t b) { return a < b ? b : a; }
+  TILEWAVE_DEVICE static void order(std::uint32_t& a, std::uint32_t& b) {
+    const std::uint32_t high = larger(a, b);
+    b = a < b ? a : b;
+    a = high;
+  }
+  TILEWAVE_DEVICE static std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a < b ? b : a; }
   template <int m, class T>
   TILEWAVE_DEVICE static T other_half(T value) {
     return shuffle_xor(value, m);

@@ -25,7 +25,8 @@ constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) 
   add({.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8});
   add({.lanes = 256, .chunks = 2, .waves_per_simd = 8});
   add({.lanes = 256, .chunks = 4, .waves_per_simd = 4});
-  add({.lanes = 512, .chunks = 4, .waves_per_simd = 4});
+  // Two blocks at a time on sm90, so that one loads while the other writes.
+  add({.lanes = 512, .chunks = 4, .waves_per_simd = arch == ArchId::sm90 ? 8 : 4});
   if (arch == ArchId::sm90) {
     add({.lanes = 512, .chunks = 4, .blocks = 2, .waves_per_simd = 4});
     add({.lanes = 512, .chunks = 4, .blocks = 4, .waves_per_simd = 4});

@@ -62,18 +62,13 @@ struct TopkGating {
     if (a.by_score) to_scores(a, at.lane, scores, v);
     if (a.groups.groups > 1) Groups::run(shared, a.groups, at.lane, at.slot, v, counts);
 
-    Keys<P.chunks * unit> keys;
-    TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) {
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) {
-        keys[c * unit + e] = (counts >> c & 1u) != 0 ? key_of(v[c][e], Tile::column(at.lane, c) + e) : 0;
+    if constexpr (size_of(S.x) == 2) {
+      if (!a.by_score) {
+        choose<std::uint32_t>(a, at, source, scores, v, counts);
+        return;
       }
     }
-    Keys<keep> best = TopKeys<B, keep>::best(keys);
-    TopKeys<B, keep>::template merge_lanes<P.lanes>(best);
-    if (!a.sums_token) scores.top = finite_of(value_of(best[0]));
-    write(a, at, source, scores, best);
+    choose<std::uint64_t>(a, at, source, scores, v, counts);
   }
 
  private:
@@ -120,24 +115,52 @@ struct TopkGating {
     }
   }
 
-  // A key: 32 bits that order as the value does, 0 of a NaN; below them 1024 less the index, 1 to 1024.
-  static constexpr int index_bits = 30;
-  TILEWAVE_DEVICE static std::uint64_t key_of(float x, std::int32_t expert) {
+  /// `counts`: chunks whose experts may be chosen, as in run.
+  template <class Key>
+  TILEWAVE_DEVICE static void choose(const Args& a, const Place& at, const void* source, Scores scores, const Values& v,
+                                     std::uint32_t counts) {
+    Keys<P.chunks * unit, Key> keys;
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        keys[c * unit + e] = (counts >> c & 1u) != 0 ? key_of<Key>(v[c][e], Tile::column(at.lane, c) + e) : 0;
+      }
+    }
+    using Best = TopKeys<B, keep, Key>;
+    Keys<keep, Key> best = Best::best(keys);
+    Best::template merge_lanes<P.lanes>(best);
+    if (!a.sums_token) scores.top = finite_of(value_of(best[0]));
+    write(a, at, source, scores, best);
+  }
+
+  // A key: bits that order as the value does, 0 of a NaN; below them 1024 less the index, 1 to 1024. Of 32 bits it has
+  // the 19 highest of the order, which is all that values of 16 bits have.
+  template <class Key>
+  static constexpr int index_bits = sizeof(Key) == 8 ? 30 : 11;
+  template <class Key>
+  static constexpr int left_out = sizeof(Key) == 8 ? 0 : 13;
+  template <class Key>
+  TILEWAVE_DEVICE static Key key_of(float x, std::int32_t expert) {
     const auto bits = __builtin_bit_cast(std::uint32_t, x + 0.0f);  // -0 ranks as 0
     const std::uint32_t order = x == x ? bits ^ ((bits >> 31) != 0 ? 0xffffffffu : 0x80000000u) : 0u;
-    return std::uint64_t{order} << index_bits | static_cast<std::uint32_t>(most_gating_experts - expert);
+    return Key{order >> left_out<Key>} << index_bits<Key> | static_cast<std::uint32_t>(most_gating_experts - expert);
   }
-  TILEWAVE_DEVICE static float value_of(std::uint64_t key) {
-    const auto order = static_cast<std::uint32_t>(key >> index_bits);
-    return __builtin_bit_cast(float, (order >> 31) != 0 ? order ^ 0x80000000u : ~order);
+  template <class Key>
+  TILEWAVE_DEVICE static float value_of(Key key) {
+    const auto order = static_cast<std::uint32_t>(key >> index_bits<Key>) << left_out<Key>;
+    const std::uint32_t lowest = ~(~0u << left_out<Key>);
+    return __builtin_bit_cast(float, (order >> 31) != 0 ? order ^ 0x80000000u : ~(order | lowest));
   }
-  TILEWAVE_DEVICE static std::int32_t expert_of(std::uint64_t key) {
+  template <class Key>
+  TILEWAVE_DEVICE static std::int32_t expert_of(Key key) {
     return most_gating_experts - static_cast<std::int32_t>(key & (2 * most_gating_experts - 1));
   }
 
   /// Choices slot, slot + writers, ... of the token, each by one lane.
+  template <class Key>
   TILEWAVE_DEVICE static void write(const Args& a, const Place& at, const void* source, const Scores& scores,
-                                    const Keys<keep>& best) {
+                                    const Vec<Key, keep>& best) {
     constexpr int writers = min_of(P.lanes, 16), turns = ceil_div(keep, writers);
     const std::int32_t first = at.lane - (P.lanes - writers);  // below 0: not all that the lane has was merged
     const auto row = Tile::template window<S.x>(source, at, 0, a.extent.columns);
@@ -146,7 +169,7 @@ struct TopkGating {
     TILEWAVE_UNROLL
     for (int turn = 0; turn < turns; ++turn) {
       const std::int32_t slot = first + turn * writers;
-      std::uint64_t key = best[0];
+      Key key = best[0];
       TILEWAVE_UNROLL
       for (int i = 1; i < keep; ++i) key = slot == i ? best[i] : key;
       expert[turn] = expert_of(key);
