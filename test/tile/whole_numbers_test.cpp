@@ -57,8 +57,9 @@ struct CheckFind {
     for (int i = 0; i < Kernel::items; ++i) all += in[i];
     const auto ask = [&](std::uint64_t value) {
       Answer answer{all, -1, 0, 0};
+      constexpr int items = Kernel::items;
       std::uint64_t before = 0;
-      for (int i = 0; answer.index < 0 && i < Kernel::items; before += in[i++]) {
+      for (int i = 0; i < items && answer.index == -1; before += in[i++]) {
         if (value < before + in[i]) answer = {all, i, value - before, in[i]};
       }
       in.push_back(value);

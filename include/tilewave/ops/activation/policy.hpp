@@ -23,13 +23,17 @@ constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) 
     if (policy_fits(facts_of(arch), s.x, p)) all.list[all.count++] = p;
   };
   add({.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8});
+  if (arch == ArchId::sm90) {  // lanes of short rows have as much to fetch as those of long ones
+    add({.lanes = 64, .rows = 4, .chunks = 4, .waves_per_simd = 8});
+    add({.lanes = 128, .rows = 2, .chunks = 3, .waves_per_simd = 8});
+  }
   add({.lanes = 256, .chunks = 2, .waves_per_simd = 8});
   add({.lanes = 256, .chunks = 4, .waves_per_simd = 4});
   // Two blocks at a time on sm90, so that one loads while the other writes.
   add({.lanes = 512, .chunks = 4, .waves_per_simd = arch == ArchId::sm90 ? 8 : 4});
   if (arch == ArchId::sm90) {
-    add({.lanes = 512, .chunks = 4, .blocks = 2, .waves_per_simd = 4});
-    add({.lanes = 512, .chunks = 4, .blocks = 4, .waves_per_simd = 4});
+    add({.lanes = 512, .chunks = 4, .blocks = 2, .waves_per_simd = 8});
+    add({.lanes = 512, .chunks = 4, .blocks = 4, .waves_per_simd = 8});
   } else {
     add({.lanes = 1024, .chunks = 4, .waves_per_simd = 4});
   }

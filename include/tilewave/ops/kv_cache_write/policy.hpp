@@ -14,7 +14,7 @@ using KvCacheWritePolicy = RowPolicy;
 constexpr RowPolicies kv_cache_write_policies(ArchId arch, const KvCacheWriteSpec& s) {
   RowPolicies all = head_policies(arch, s.x);
   for (int i = 0; i < all.count; ++i) {
-    if (s.fused) all.list[i].waves_per_simd = s.norm ? 6 : 8;
+    if (s.fused) all.list[i].waves_per_simd = (arch == ArchId::sm90 ? 10 : 8) - (s.norm ? 2 : 0);
   }
   return all;
 }

@@ -9,12 +9,17 @@ namespace tilewave {
 
 using MoeReducePolicy = RowPolicy;
 
-/// Slots whose rows a lane has in flight together.
-constexpr int moe_reduce_batch(const MoeReducePolicy& p, DType x) { return p.wide(x) ? 8 : 2; }
+/// Slots whose rows a lane has in flight together: eight accesses in all.
+constexpr int moe_reduce_batch(const MoeReducePolicy& p, DType x) { return p.wide(x) ? 8 / p.chunks : 2; }
 
-/// The policies that entries of a spec are built for: tiles of one access a lane and slot, and one for any alignment.
-constexpr RowPolicies moe_reduce_policies(ArchId, const MoeReduceSpec& s) {
+/// The policies that entries of a spec are built for: tiles of one access a lane and slot, or, on sm90, of more where
+/// slots are few; and one for any alignment.
+constexpr RowPolicies moe_reduce_policies(ArchId arch, const MoeReduceSpec& s) {
   RowPolicies all;
+  if (arch == ArchId::sm90) {
+    all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 4, .waves_per_simd = 6};
+    all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 2, .waves_per_simd = 6};
+  }
   for (const int lanes : {64, 128, 256}) {
     all.list[all.count++] = {.lanes = lanes, .rows = 256 / lanes, .chunks = 1, .waves_per_simd = 4};
   }

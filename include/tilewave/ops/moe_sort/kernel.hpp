@@ -128,7 +128,7 @@ struct MoeSort {
     typename Tile::Counts counts;                 // then places
     std::int32_t next[most_sorted_experts];       // row of an expert's next choice
     std::int32_t start[most_sorted_experts + 1];  // first row of an expert, then the end of all
-    std::int32_t local[most_sorted_experts];
+    std::int32_t local[most_sorted_experts];      // which local expert; above 16 bits, pads behind its choices
     Vec<std::int32_t, 2> wave_sums[Tile::waves];
   };
 
@@ -199,7 +199,7 @@ struct MoeSort {
   TILEWAVE_DEVICE static std::int32_t padded(const Args& a, std::int32_t count) {
     return a.unit.quotient(max_of(count, 0) + a.unit.divisor - 1) * a.unit.divisor;
   }
-  /// Where each expert's rows are, and this block's among them; block 0 tells, every block pads some experts.
+  /// Where each expert's rows are, and this block's among them; block 0 tells.
   TILEWAVE_DEVICE static void lay_out(const Args& a, Shared& shared) {
     const Counted counts{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
     for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
@@ -224,14 +224,11 @@ struct MoeSort {
       const bool local = choices >= 0;
       shared.start[e] = row;
       shared.next[e] += row;
-      shared.local[e] = index;
+      shared.local[e] = index | (beyond - row - count) << 16;
       if (B::block_id() == 0) {  // what is not local stands behind
         const std::int32_t at = local ? index : locals + e - index;
         if (a.group_offsets != nullptr) B::store(a.group_offsets + at, local ? row : rows);
         if (a.group_counts != nullptr) B::store(a.group_counts + at, count);
-      }
-      if (e % a.blocks == B::block_id()) {
-        for (std::int32_t pad = row + count; pad < beyond; ++pad) write_pad(a, pad);
       }
       row = beyond;
       index += local ? 1 : 0;
@@ -252,20 +249,26 @@ struct MoeSort {
     if (a.sorted_weights != nullptr) B::store(a.sorted_weights + row, 0.0f);
   }
 
-  /// The experts of all units, and pads beyond the rows of all experts; every block its share.
+  /// The experts of all units, and pads; every block its share. A lane finds what a unit has, then the wave writes the
+  /// pads of one unit after the other, so that neighbours are written together.
   TILEWAVE_DEVICE static void write_rest(const Args& a, const Shared& shared) {
-    const std::int32_t lane = B::block_id() * P.threads + B::block_lane_id(), lanes = a.blocks * P.threads;
-    const std::int32_t rows = shared.start[a.experts];
-    for (std::int32_t unit = lane; unit < a.units; unit += lanes) {
-      const std::int32_t row = unit * a.unit.divisor;
+    constexpr int wave_lanes = Tile::wave_lanes;
+    const std::int32_t rows = shared.start[a.experts], lane = B::lane_id();
+    const std::int32_t wave = B::block_id() * Tile::waves + B::wave_id();
+    for (std::int32_t first = wave * wave_lanes; first < a.units; first += a.blocks * P.threads) {
+      const std::int32_t unit = first + lane, row = unit * a.unit.divisor;
       std::int32_t expert = 0, beyond = a.experts;  // start[expert] <= row < start[beyond], if there are such
       while (beyond - expert > 1) {
         const std::int32_t middle = (expert + beyond) / 2;
         (shared.start[middle] <= row ? expert : beyond) = middle;
       }
-      B::store(a.sorted_expert_ids + unit, row < rows ? shared.local[expert] : -1);
+      if (unit < a.units) B::store(a.sorted_expert_ids + unit, row < rows ? shared.local[expert] & 0xffff : -1);
+      const std::int32_t pads = row < rows ? max_of(row, shared.start[expert + 1] - (shared.local[expert] >> 16)) : row;
+      for (int i = 0; i < wave_lanes; ++i) {
+        const std::int32_t end = min_of((first + i + 1) * a.unit.divisor, a.capacity);
+        for (std::int32_t pad = B::shuffle(pads, i) + lane; pad < end; pad += wave_lanes) write_pad(a, pad);
+      }
     }
-    for (std::int32_t row = rows + lane; row < a.capacity; row += lanes) write_pad(a, row);
   }
 
   /// The choices of one tile.
