@@ -26,3 +26,9 @@
 #else
 #define TILEWAVE_UNROLL
 #endif
+// Put before a loop that is to stay one: where a kernel runs once over little, each line of code is a read of memory.
+#if defined(__clang__) || defined(__CUDACC__)
+#define TILEWAVE_ROLL _Pragma("unroll 1")
+#else
+#define TILEWAVE_ROLL
+#endif

@@ -30,7 +30,7 @@ struct MoeSortArgs {
   std::int32_t* counts;  // [blocks, experts], in the workspace
   FastDiv topk, unit;
   std::int32_t tokens, choices, experts, capacity;
-  std::int32_t units;                  // of the capacity
+  std::int32_t units, units_of_wave;   // of the capacity; those that a wave looks at together
   std::int32_t experts_of_lane;        // where each lane takes neighbours
   std::int32_t blocks, block_choices;  // of a block, whole tiles
 };
@@ -68,6 +68,7 @@ struct MoeSortTile {
   }
   TILEWAVE_DEVICE static void clear(const MoeSortArgs& a, Counts& counts) {
     std::int32_t* const own = counts.of[B::wave_id()];
+    TILEWAVE_ROLL
     for (std::int32_t e = B::lane_id(); e < a.experts; e += wave_lanes) own[e] = 0;
   }
   /// How many choices of this wave came before this lane's of the same expert, since the counts were clear. By all
@@ -112,6 +113,7 @@ struct MoeSortCount {
     Tile::clear(a, counts);
     Tile::count(a, counts, first, min_of(first + a.block_choices, a.choices));
     B::barrier();
+    TILEWAVE_ROLL
     for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
       B::store(a.counts + std::int64_t{B::block_id()} * a.experts + e, Tile::sum(counts, e));
     }
@@ -140,6 +142,7 @@ struct MoeSort {
     B::barrier();
     B::wait_for_previous();
     lay_out(a, shared);
+    TILEWAVE_ROLL
     for (std::int32_t tile = first; tile < end; tile += Tile::choices) {
       place(a, shared, tile, end, experts);
       experts = Tile::read(a, tile + Tile::choices, end);
@@ -179,6 +182,7 @@ struct MoeSort {
     constexpr int batch = 32;  // reads under way; of blocks that are not there 0
     Vec<std::int32_t, 2> sum{};
     std::uint32_t at = static_cast<std::uint32_t>(4 * expert);
+    TILEWAVE_ROLL
     for (std::int32_t first = 0; first < a.blocks; first += batch) {
       std::int32_t count[batch];
       TILEWAVE_UNROLL
@@ -202,6 +206,7 @@ struct MoeSort {
   /// Where each expert's rows are, and this block's among them; block 0 tells.
   TILEWAVE_DEVICE static void lay_out(const Args& a, Shared& shared) {
     const Counted counts{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
+    TILEWAVE_ROLL
     for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
       const bool local = a.expert_mask == nullptr || B::load(a.expert_mask + e) != 0;
       const Vec<std::int32_t, 2> count = counts_of(a, shared, counts, e);
@@ -212,6 +217,7 @@ struct MoeSort {
     const std::int32_t first = B::block_lane_id() * a.experts_of_lane,
                        end = min_of(first + a.experts_of_lane, a.experts);
     Vec<std::int32_t, 2> mine{};  // rows, local experts
+    TILEWAVE_ROLL
     for (std::int32_t e = first; e < end; ++e) {
       mine[0] += padded(a, shared.start[e]);
       mine[1] += shared.start[e] >= 0 ? 1 : 0;
@@ -219,6 +225,7 @@ struct MoeSort {
     const Scan found = scan(shared, mine);
     std::int32_t row = found.before[0], index = found.before[1];
     const std::int32_t rows = found.all[0], locals = found.all[1];
+    TILEWAVE_ROLL
     for (std::int32_t e = first; e < end; ++e) {
       const std::int32_t choices = shared.start[e], count = max_of(choices, 0), beyond = row + padded(a, count);
       const bool local = choices >= 0;
@@ -254,18 +261,23 @@ struct MoeSort {
   TILEWAVE_DEVICE static void write_rest(const Args& a, const Shared& shared) {
     constexpr int wave_lanes = Tile::wave_lanes;
     const std::int32_t rows = shared.start[a.experts], lane = B::lane_id();
-    const std::int32_t wave = B::block_id() * Tile::waves + B::wave_id();
-    for (std::int32_t first = wave * wave_lanes; first < a.units; first += a.blocks * P.threads) {
+    const std::int32_t wave = B::block_id() * Tile::waves + B::wave_id(), share = a.units_of_wave;
+    TILEWAVE_ROLL
+    for (std::int32_t first = wave * share; first < a.units; first += a.blocks * Tile::waves * share) {
       const std::int32_t unit = first + lane, row = unit * a.unit.divisor;
       std::int32_t expert = 0, beyond = a.experts;  // start[expert] <= row < start[beyond], if there are such
+      TILEWAVE_ROLL
       while (beyond - expert > 1) {
         const std::int32_t middle = (expert + beyond) / 2;
         (shared.start[middle] <= row ? expert : beyond) = middle;
       }
-      if (unit < a.units) B::store(a.sorted_expert_ids + unit, row < rows ? shared.local[expert] & 0xffff : -1);
+      if (lane < share && unit < a.units)
+        B::store(a.sorted_expert_ids + unit, row < rows ? shared.local[expert] & 0xffff : -1);
       const std::int32_t pads = row < rows ? max_of(row, shared.start[expert + 1] - (shared.local[expert] >> 16)) : row;
-      for (int i = 0; i < wave_lanes; ++i) {
+      TILEWAVE_ROLL
+      for (int i = 0; i < share; ++i) {
         const std::int32_t end = min_of((first + i + 1) * a.unit.divisor, a.capacity);
+        TILEWAVE_ROLL
         for (std::int32_t pad = B::shuffle(pads, i) + lane; pad < end; pad += wave_lanes) write_pad(a, pad);
       }
     }
@@ -280,6 +292,7 @@ struct MoeSort {
     TILEWAVE_UNROLL
     for (int i = 0; i < P.turns; ++i) rank[i] = Tile::rank(shared.counts, expert[i]);
     B::barrier();
+    TILEWAVE_ROLL
     for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
       std::int32_t row = shared.next[e];
       TILEWAVE_UNROLL

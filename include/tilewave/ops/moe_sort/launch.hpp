@@ -115,8 +115,9 @@ inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
 }
 
 /// What the kernels take.
-inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy, const ArchFacts& facts) {
   const MoeSortShares shares = moe_sort_shares(p, policy);
+  const std::int32_t units = ceil_div(p.capacity, p.unit), waves = policy.threads / facts.wave_lanes;
   return {.topk_ids = p.topk_ids,
           .topk_weights = p.topk_weights,
           .expert_mask = p.expert_mask,
@@ -137,7 +138,8 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .choices = p.tokens * p.topk,
           .experts = p.experts,
           .capacity = p.capacity,
-          .units = ceil_div(p.capacity, p.unit),
+          .units = units,
+          .units_of_wave = max_of(min_of(ceil_div(units, shares.blocks * waves), facts.wave_lanes), 1),
           .experts_of_lane = ceil_div(p.experts, policy.threads),
           .blocks = shares.blocks,
           .block_choices = shares.block_choices};
@@ -162,7 +164,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
     if (Status s = r.check_clear(workspace, r.written.size()); !s.ok()) return s;
   }
 
-  const MoeSortArgs args = moe_sort_args(p, P);
+  const MoeSortArgs args = moe_sort_args(p, P, B::facts);
   const LaunchShape shape{args.blocks, P.threads};
   if (needed == 0) return B::template launch<MoeSort<B, S, P>>(shape, args, stream);
   const Status counted = B::template launch<MoeSortCount<B, S, P>>(shape, args, stream);

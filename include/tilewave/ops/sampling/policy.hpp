@@ -21,7 +21,7 @@ constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   const int wave = facts_of(arch).wave_lanes;
   add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});
   if (hopper) {
-    for (const int blocks : {1, 4, 8}) add({.lanes = 256, .chunks = 16, .blocks = blocks, .waves_per_simd = 4});
+    for (const int blocks : {1, 4, 8}) add({.lanes = 512, .chunks = 8, .blocks = blocks, .waves_per_simd = 8});
   }
   const int lanes = hopper ? 512 : 1024, waves = hopper ? 8 : 4;
   add({.lanes = lanes, .chunks = 4, .held = false, .waves_per_simd = waves});
