@@ -20,16 +20,16 @@ struct ExchangeKernel {
 
   static void run(const Args& args, Shared&) {
     const int lane = B::lane_id(), lanes = B::facts.wave_lanes;
-    const int id = B::wave_id() * lanes + lane;
+    const int wave = B::wave_id(), id = wave * lanes + lane;
     const float mine = static_cast<float>(1000 * B::block_id() + id);
     Results& out = args.out[B::block_id() * block_threads + id];
     out.rotated = B::shuffle(mine, (lane + 3) % lanes);
     out.swapped = B::shuffle_xor(mine, 17);
     out.first_of_group = B::template group_broadcast<3>(mine);
     out.sum_of_8 = B::template reduce<8>(mine, Sum{});
-    out.any_lane_5 = B::any(lane == 5 && B::wave_id() == 1);
+    out.any_lane_5 = B::any(lane == 5 && wave == 1);
     out.any_none = B::any(false) + B::any(false);
-    out.uniform = B::uniform(7 + B::wave_id());
+    out.uniform = B::uniform(7 + wave);
     out.integer = B::shuffle(-lane, lane ^ 1);
   }
 };
@@ -45,6 +45,7 @@ enum class Fault {
   after_barrier,
   no_lane,
   uniform,
+  wave_id,
   window_base,
   window_bytes
 };
@@ -61,8 +62,8 @@ struct FaultyKernel {
   using Shared = NoShared;
 
   static void run(const Args& args, Shared&) {
-    const int lane = B::lane_id();
-    const bool odd = lane == 0 && B::wave_id() == 1;  // the first of its wave in lockstep, the last in reverse
+    const int lane = B::lane_id(), wave = B::wave_id();
+    const bool odd = lane == 0 && wave == 1;  // the first of its wave in lockstep, the last in reverse
     float v = static_cast<float>(lane);
     switch (fault) {
       case Fault::none: v = B::shuffle_xor(v, 1); break;
@@ -97,10 +98,14 @@ struct FaultyKernel {
         break;
       case Fault::no_lane: v = B::shuffle(v, odd ? B::facts.wave_lanes : 0); break;
       case Fault::uniform: v = static_cast<float>(B::uniform(odd ? 1 : 0)); break;
+      case Fault::wave_id:  // told from what the others say next
+        if (odd) v = static_cast<float>(B::wave_id());
+        v += static_cast<float>(B::uniform(0));
+        break;
       case Fault::window_base: v = WindowOf<B>{args.out + odd, 4}.template load<float>(4); break;
       case Fault::window_bytes: v = WindowOf<B>{args.out, odd ? 8u : 4u}.template load<float>(8); break;
     }
-    if (lane == 0 && B::wave_id() == 0) args.out[B::block_id()] = v;
+    if (lane == 0 && wave == 0) args.out[B::block_id()] = v;
   }
 };
 
@@ -168,6 +173,9 @@ TEMPLATE_TEST_CASE("lanes that diverge in a collective are reported", "", Gfx950
   SECTION("a lane is one barrier too far") { check_fault<B, Fault::after_barrier>("wave divergence"); }
   SECTION("a shuffle from nowhere") { check_fault<B, Fault::no_lane>("reads lane"); }
   SECTION("a value that is not uniform") { check_fault<B, Fault::uniform>("uniform"); }
+  if constexpr (B::facts.id == ArchId::sm90) {  // asks the wave's first lane
+    SECTION("a wave's number asked by a lane") { check_fault<B, Fault::wave_id>("wave_id"); }
+  }
   SECTION("a uniform window of two bases") { check_fault<B, Fault::window_base>("base of a window"); }
   SECTION("a uniform window of two ends") { check_fault<B, Fault::window_bytes>("bytes of a window"); }
 }

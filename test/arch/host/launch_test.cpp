@@ -85,7 +85,8 @@ struct SumKernel {
     const int id = B::wave_id() * B::facts.wave_lanes + B::lane_id();
     float sum = B::load(args.in + B::block_id() * block_threads + id);
     for (int mask = B::facts.wave_lanes / 2; mask > 0; mask /= 2) sum += B::shuffle_xor(sum, mask);
-    if (B::lane_id() == 0) shared.sums[B::wave_id()] = sum;
+    const int wave = B::wave_id();
+    if (B::lane_id() == 0) shared.sums[wave] = sum;
     B::barrier();
     if (id == 0) {
       for (int w = 1; w < waves; ++w) sum += shared.sums[w];
