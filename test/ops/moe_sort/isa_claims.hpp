@@ -15,8 +15,9 @@ ordered_json row_claims(const MoeSortSpec&, const MoeSortPolicy&) {
   return {
       {"vector", false},
       {"bytes_in_flight", 0},
-      {"dpp", 2 * 6},   // two sums over a wave
-      {"barriers", 7},  // counts of waves, of experts; sums of waves; where experts are; a tile: counts, places, done
+      {"dpp", 2 * 6},    // two sums over a wave
+      {"exchanges", 1},  // where the pads of a unit begin
+      {"barriers", 7},   // counts of waves, of experts; sums of waves; where experts are; a tile: counts, places, done
       {"lds_bytes", sizeof(typename MoeSort<host::Backend<arch>, MoeSortSpec{}, policy>::Shared)}};
 }
 
