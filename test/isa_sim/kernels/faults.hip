@@ -174,6 +174,8 @@ __global__ void lane_read_at_once(const int* in, int* out) {
 }
 __global__ void lane_read_later(const int* in, int* out) {
   int x, y;
-  asm volatile("v_mov_b32 %1, %2\n s_nop 0\n v_readfirstlane_b32 %0, %1\n s_nop 1" : "=s"(x), "=&v"(y) : "v"(in[lane()]));
+  asm volatile("v_mov_b32 %1, %2\n s_nop 0\n v_readfirstlane_b32 %0, %1\n s_nop 1"
+               : "=s"(x), "=&v"(y)
+               : "v"(in[lane()]));
   out[lane()] = x;
 }

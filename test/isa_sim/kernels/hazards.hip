@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Pairs of instructions exactly as far apart as they must be: the first s_nop of each kernel is between them, and is not
 // one state too long. Nothing of it is run.
-#define KERNEL(name, text)                                                                                      \
-  extern "C" __attribute__((global)) void name() {                                                              \
-    asm volatile(text ::: "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", \
-                 "v14", "v15", "s8", "s9", "vcc");                                                          \
+#define KERNEL(name, text)                                                                                            \
+  extern "C" __attribute__((global)) void name() {                                                                    \
+    asm volatile(text ::                                                                                              \
+                     : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", \
+                       "v15", "s8", "s9", "vcc");                                                                     \
   }
 #if defined(__gfx950__)
 #define BY_CHIP(gfx942, gfx950) gfx950
@@ -30,14 +31,15 @@ KERNEL(addend_overwritten, "v_mfma_f32_16x16x16_bf16 v[8:11], v[4:5], v[6:7], v[
 KERNEL(value_into_product, "v_mov_b32 v4, 0\n" NOP("1", "1") XDL4)
 KERNEL(exec_before_product, "v_cmpx_eq_u32 vcc, v0, v0\n" NOP("3", "3") XDL4)
 KERNEL(transcendental, "v_exp_f32 v0, v1\n" NOP("0", "0") "v_add_f32 v2, v0, v0")
-KERNEL(part_written, "v_add_u16_sdwa v0, v1, v2 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:DWORD src1_sel:DWORD\n"
-                     NOP("0", "0") "v_add_u32 v3, v0, v0")
+KERNEL(part_written,
+       "v_add_u16_sdwa v0, v1, v2 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:DWORD src1_sel:DWORD\n" NOP(
+           "0", "0") "v_add_u32 v3, v0, v0")
 KERNEL(mask, "v_cmp_eq_u32 vcc, v0, v1\n" NOP("1", "1") "v_cndmask_b32 v2, v0, v1, vcc")
 KERNEL(lane_of_value, "v_mov_b32 v0, 1\n" NOP("0", "0") "v_readfirstlane_b32 s8, v0")
 KERNEL(lane_by_value, "v_readfirstlane_b32 s8, v0\n" NOP("3", "3") "v_readlane_b32 s9, v1, s8")
 KERNEL(row_of_value, "v_mov_b32 v0, 1\n" NOP("1", "1") "v_mov_b32_dpp v1, v0 row_shr:1 row_mask:0xf bank_mask:0xf")
-KERNEL(address_by_value, "v_readfirstlane_b32 s8, v0\nv_readfirstlane_b32 s9, v1\n" NOP("4", "4")
-                         "global_load_dword v2, v3, s[8:9]")
+KERNEL(address_by_value,
+       "v_readfirstlane_b32 s8, v0\nv_readfirstlane_b32 s9, v1\n" NOP("4", "4") "global_load_dword v2, v3, s[8:9]")
 KERNEL(stored_overwritten, "global_store_dwordx4 v[8:9], v[0:3], off\n" NOP("1", "1") "v_mov_b32 v1, 0")
 KERNEL(copy_to_lds, "s_mov_b32 m0, 0\n" NOP("0", "0") "global_load_lds_dword v[0:1], off")
 KERNEL(dot, "v_dot2_f32_f16 v0, v1, v2, v3\n" NOP("2", "2") "v_add_f32 v4, v0, v0")
