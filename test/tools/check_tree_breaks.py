@@ -127,22 +127,35 @@ def copy_tree(root):
         shutil.copy(SOURCE / name, root / name)
 
 
+def rounds():
+    """The legal changes, then the breaks: one at each path a round, since a run of the checks takes longer than they do."""
+    yield [("", "", legal) for legal in LEGAL]
+    left = list(BREAKS)
+    while left:
+        paths = set()
+        now = [b for b in left if not any(b[1].startswith(p) or p.startswith(b[1]) for p in paths) and not paths.add(b[1])]
+        left = [b for b in left if b not in now]
+        yield now
+
+
 def main():
     failures = []
     with tempfile.TemporaryDirectory() as scratch:
         pristine = Path(scratch) / "pristine"
         copy_tree(pristine)
         before = set(check(pristine).stdout.splitlines())  # what ails the tree anyway is the other test's business
-        for number, (rule, path, change) in enumerate([("", "", legal) for legal in LEGAL] + BREAKS):
+        for number, changes in enumerate(rounds()):
             root = Path(scratch) / str(number)
             shutil.copytree(pristine, root)
-            change(root)
+            for _, _, change in changes:
+                change(root)
             result = check(root)
             new = [line for line in result.stdout.splitlines() if line not in before]
-            if rule and not (result.returncode == 1 and any(l.startswith(path + ":") and f": {rule}: " in l for l in new)):
-                failures.append(f"broken rule '{rule}' at {path} was not reported, but: {new} {result.stderr}")
-            if not rule and new:
-                failures.append(f"legal change {number} was refused: {new}")
+            for rule, path, _ in changes:
+                if rule and not (result.returncode == 1 and any(l.startswith(path + ":") and f": {rule}: " in l for l in new)):
+                    failures.append(f"broken rule '{rule}' at {path} was not reported, but: {new} {result.stderr}")
+            if not changes[0][0] and new:
+                failures.append(f"a legal change was refused: {new}")
             shutil.rmtree(root)
     print("\n".join(failures) or f"{len(BREAKS)} broken rules reported, {len(LEGAL)} legal changes accepted")
     return 1 if failures else 0
