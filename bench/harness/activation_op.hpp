@@ -96,12 +96,12 @@ struct ActivationOp {
     p.spec = c.spec;
     p.x = address(t.x);
     p.out = address(t.out);
-    if (c.spec.scale != ScaleMode::none) p.scale = static_cast<float*>(address(t.scale));
+    if (c.spec.scale != ScaleMode::none) p.scale = address(t.scale);
     p.rows = c.rows;
     p.columns = c.columns;
     p.x_strides = {c.width(), 0};
-    p.out_strides = {c.columns, 0};
-    p.scale_stride = scale_groups(c.columns);
+    p.out_strides = {c.columns / packing_of(c.spec.out), 0};
+    p.scale_stride = scale_groups(c.spec.scale, c.columns);
     return p;
   }
 
@@ -111,8 +111,8 @@ struct ActivationOp {
                  [&](std::int64_t r, std::int64_t column) { return amplitude * drawn(c.seed, 'x', r, column); });
     t.out = poisoned(c.spec.out, std::int64_t{c.rows} * c.columns);
     // A given scale saturates a few values.
-    t.scale =
-        c.given() ? filled(DType::f32, 1, 1, 1, [](auto, auto) { return 0.03f; }) : poisoned(DType::f32, c.scales());
+    t.scale = c.given() ? filled(DType::f32, 1, 1, 1, [](auto, auto) { return 0.03f; })
+                        : poisoned(scale_type(c.spec.scale), c.scales());
     return t;
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out, &t.scale}; }
@@ -124,7 +124,8 @@ struct ActivationOp {
     const ActivationKind kind = c.spec.kind;
     const int function = kind == none ? 0 : kind == relu ? 1 : kind == relu2 ? 2 : kind == gelu ? 16 : 8;
     const int scaling = c.spec.scale == ScaleMode::none ? 0 : c.given() ? 1 : 2;
-    const std::int64_t written = elements * size_of(c.spec.out) + (c.given() ? 0 : 4 * c.scales());
+    const std::int64_t written =
+        bytes_of_values(c.spec.out, elements) + (c.given() ? 0 : size_of(scale_type(c.spec.scale)) * c.scales());
     return {.bytes = std::int64_t{c.rows} * c.width() * size_of(c.spec.x) + written + (c.given() ? 4 : 0),
             .written = written,
             .flops = elements * (function + c.spec.gated() + scaling)};
@@ -135,14 +136,17 @@ struct ActivationOp {
     const ActivationSpec& s = p.spec;
     const reference::ActivationRow wanted = reference::activation_row(p, row);
     const std::int64_t start = std::int64_t{row} * p.columns;
-    const std::int32_t step = s.scale == ScaleMode::per_group ? scale_group : p.columns;
+    const std::int32_t step = scale_step(s.scale, p.columns);
     for (std::int32_t first = 0; first < p.columns; first += step) {
       const std::int32_t end = std::min(first + step, p.columns);
       double unit = 1;
-      if (s.scale != ScaleMode::none) {
-        unit = p.scale[s.scale == ScaleMode::per_tensor  ? 0
-                       : s.scale == ScaleMode::per_token ? row
-                                                         : row * p.scale_stride + first / scale_group];
+      if (s.scale == ScaleMode::mx) {
+        unit = mx_unit(p, row, first, wanted.values, 1e-5, errors);
+      } else if (s.scale != ScaleMode::none) {
+        unit = static_cast<const float*>(
+            p.scale)[s.scale == ScaleMode::per_tensor  ? 0
+                     : s.scale == ScaleMode::per_token ? row
+                                                       : row * p.scale_stride + first / scale_group];
         const double right = reference::scale_of(reference::amax(wanted.values, first, end), s.out);
         errors.expect(s.scale == ScaleMode::per_tensor || std::abs(unit - right) <= 1e-5 * right, "scale", row, first,
                       unit, right);

@@ -28,10 +28,15 @@ inline void set_element(DType type, void* data, std::int64_t index, float value)
 
 /// Half a step of a float type at a value: what rounding to nearest may be off by.
 inline double half_step(DType type, double value) {
-  const int bits = type == DType::f32 ? 24 : type == DType::f16 ? 11 : type == DType::bf16 ? 8 : 4;
+  const int bits = type == DType::f32        ? 24
+                   : type == DType::f16      ? 11
+                   : type == DType::bf16     ? 8
+                   : type == DType::fp4_e2m1 ? 2
+                                             : 4;
   const double smallest = type == DType::f16            ? 0x1p-25
                           : type == DType::fp8_e4m3fn   ? 0x1p-10
                           : type == DType::fp8_e4m3fnuz ? 0x1p-11
+                          : type == DType::fp4_e2m1     ? 0x1p-2
                                                         : 0;
   if (value == 0 || !std::isfinite(value)) return smallest;
   return std::max(smallest, std::ldexp(1.0, std::ilogb(value) - bits));

@@ -90,11 +90,12 @@ struct NormOp {
       p.residual_out = address(t.residual_out);
     }
     p.out = address(t.out);
-    if (c.spec.scale != ScaleMode::none) p.scale = static_cast<float*>(address(t.scale));
+    if (c.spec.scale != ScaleMode::none) p.scale = address(t.scale);
     p.rows = c.rows;
     p.columns = c.columns;
-    p.x_strides = p.residual_strides = p.residual_out_strides = p.out_strides = {c.columns, 0};
-    p.scale_stride = scale_groups(c.columns);
+    p.x_strides = p.residual_strides = p.residual_out_strides = {c.columns, 0};
+    p.out_strides = {c.columns / packing_of(c.spec.out), 0};
+    p.scale_stride = scale_groups(c.spec.scale, c.columns);
     return p;
   }
 
@@ -123,7 +124,7 @@ struct NormOp {
       t.scale =
           filled(DType::f32, 1, 1, 1, [&](std::int64_t, std::int64_t) { return 3.5f / largest_code(c.spec.out); });
     } else {
-      t.scale = poisoned(DType::f32, c.scales());
+      t.scale = poisoned(scale_type(c.spec.scale), c.scales());
     }
     return t;
   }
@@ -135,11 +136,11 @@ struct NormOp {
     const std::int64_t elements = std::int64_t{c.rows} * c.columns, x = size_of(c.spec.x);
     const bool layer = c.spec.kind == NormKind::layer;
     const int scaling = c.spec.scale == ScaleMode::none ? 0 : c.spec.scale == ScaleMode::per_tensor ? 1 : 2;
-    const std::int64_t scales = 4 * c.scales();
-    return {.bytes = elements * (x * (c.residual ? 3 : 1) + size_of(c.spec.out)) +
+    const std::int64_t scales = size_of(scale_type(c.spec.scale)) * c.scales();
+    const std::int64_t out = bytes_of_values(c.spec.out, elements);
+    return {.bytes = elements * x * (c.residual ? 3 : 1) + out +
                      std::int64_t{c.columns} * size_of(c.spec.weight) * (layer ? 2 : 1) + scales,
-            .written = elements * ((c.residual ? x : 0) + size_of(c.spec.out)) +
-                       (c.spec.scale == ScaleMode::per_tensor ? 0 : scales),
+            .written = elements * (c.residual ? x : 0) + out + (c.spec.scale == ScaleMode::per_tensor ? 0 : scales),
             .flops = elements * ((layer ? 8 : 4) + (c.residual ? 1 : 0) + scaling)};
   }
 
@@ -150,14 +151,17 @@ struct NormOp {
     const reference::NormRow wanted = reference::norm_row(p, row);
     const double f32_error = 1e-5, largest = largest_code(s.out);
     const std::int64_t start = std::int64_t{row} * p.columns;
-    const std::int32_t step = s.scale == ScaleMode::per_group ? scale_group : p.columns;
+    const std::int32_t step = scale_step(s.scale, p.columns);
     for (std::int32_t first = 0; first < p.columns; first += step) {
       const std::int32_t end = std::min(first + step, p.columns);
       double unit = 1;
       if (s.scale == ScaleMode::per_tensor) {
-        unit = p.scale[0];
+        unit = static_cast<const float*>(p.scale)[0];
+      } else if (s.scale == ScaleMode::mx) {
+        unit = mx_unit(p, row, first, wanted.values, f32_error, errors);
       } else if (s.scale != ScaleMode::none) {
-        unit = p.scale[s.scale == ScaleMode::per_token ? row : row * p.scale_stride + first / scale_group];
+        unit = static_cast<const float*>(
+            p.scale)[s.scale == ScaleMode::per_token ? row : row * p.scale_stride + first / scale_group];
         double amax = 0;
         for (std::int32_t c = first; c < end; ++c) amax = std::max(amax, std::abs(wanted.values[c]));
         const double wanted_unit = amax == 0 ? 1 : amax / largest;

@@ -85,7 +85,7 @@ struct QuantOp {
     p.spec = c.spec;
     p.x = address(t.x);
     p.out = address(t.out);
-    p.scale = static_cast<float*>(address(t.scale));
+    p.scale = address(t.scale);
     p.find_scale = c.finds_scale_of_tensor();
     if (p.find_scale) {
       p.workspace = address(t.workspace);
@@ -93,8 +93,9 @@ struct QuantOp {
     }
     p.rows = c.rows;
     p.columns = c.columns;
-    p.x_strides = p.out_strides = {c.columns, 0};
-    p.scale_stride = scale_groups(c.columns);
+    p.x_strides = {c.columns, 0};
+    p.out_strides = {c.columns / packing_of(c.spec.out), 0};
+    p.scale_stride = scale_groups(c.spec.scale, c.columns);
     return p;
   }
 
@@ -103,7 +104,7 @@ struct QuantOp {
     Tensors t;
     const bool dequantises = c.spec.kind() == QuantKind::dequantise;
     const auto magnitude = [&](std::int64_t r, std::int64_t column) {
-      const std::int64_t place = c.spec.scale == ScaleMode::per_group ? r + column / scale_group : r;
+      const std::int64_t place = r + column / scale_step(c.spec.scale, c.columns);
       return c.spec.scale == ScaleMode::per_tensor ? amplitude : std::ldexp(amplitude, static_cast<int>(place % 5) - 4);
     };
     t.x = filled(c.spec.x, c.rows, c.columns, threads, [&](std::int64_t r, std::int64_t column) {
@@ -119,7 +120,7 @@ struct QuantOp {
     } else if (c.given) {  // saturates the fifth that lies beyond 4
       t.scale = filled(DType::f32, 1, 1, 1, [&](std::int64_t, std::int64_t) { return 4 / largest_code(c.spec.out); });
     } else {
-      t.scale = poisoned(DType::f32, c.scales());
+      t.scale = poisoned(scale_type(c.spec.scale), c.scales());
     }
     if (c.finds_scale_of_tensor()) t.workspace = poisoned(DType::f32, quant_partials);
     return t;
@@ -130,8 +131,10 @@ struct QuantOp {
   static Work work_of(const Case& c) {
     const std::int64_t elements = std::int64_t{c.rows} * c.columns;
     const int reads = c.finds_scale_of_tensor() ? 2 : 1;
-    return {.bytes = elements * (reads * size_of(c.spec.x) + size_of(c.spec.out)) + 4 * c.scales(),
-            .written = elements * size_of(c.spec.out) + (c.given ? 0 : 4 * c.scales()),
+    const std::int64_t codes = bytes_of_values(c.spec.out, elements);
+    const std::int64_t scales = size_of(scale_type(c.spec.scale)) * c.scales();
+    return {.bytes = elements * reads * size_of(c.spec.x) + codes + scales,
+            .written = codes + (c.given ? 0 : scales),
             .flops = elements * (c.given ? 1 : 2)};
   }
 
@@ -150,11 +153,13 @@ struct QuantOp {
       return;
     }
     const double largest = largest_code(s.out);
-    const std::int32_t step = s.scale == ScaleMode::per_group ? scale_group : p.columns;
+    const std::int32_t step = scale_step(s.scale, p.columns);
     for (std::int32_t first = 0; first < p.columns; first += step) {
       const std::int32_t end = std::min(first + step, p.columns);
-      const double unit = p.scale[reference::scale_index(p, row, first)];
-      if (s.scale != ScaleMode::per_tensor || p.find_scale) {
+      const double unit = s.scale == ScaleMode::mx
+                              ? mx_unit(p, row, first, values, 0, errors)
+                              : static_cast<const float*>(p.scale)[reference::scale_index(p, row, first)];
+      if (s.scale != ScaleMode::mx && (s.scale != ScaleMode::per_tensor || p.find_scale)) {
         const double amax = s.scale == ScaleMode::per_tensor ? amplitude : reference::amax(values, first, end);
         const double wanted = reference::scale_of(amax, s.out);
         errors.expect(std::abs(unit - wanted) <= 2e-7 * wanted, "scale", row, first, unit, wanted);

@@ -16,12 +16,13 @@
 #include "bench/harness/random.hpp"
 #include "bench/harness/words.hpp"
 #include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_output.hpp"
 
 namespace tilewave::bench {
 
 template <>
-inline constexpr int enumerators_of<ScaleMode> = 4;
+inline constexpr int enumerators_of<ScaleMode> = 5;
 
 /// Elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a blink.
 inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
@@ -67,22 +68,37 @@ std::string extent_fault(const Case& c) {
   if (c.columns < 1) return "columns is below 1 or missing";
   if (c.config_rows < 1) return "config_rows is below 1 or missing";
   if (std::int64_t{c.columns} * c.config_rows > std::int64_t{1} << 38) return "more than 2^38 elements";
+  if constexpr (requires { c.spec.scale; }) {
+    if (c.spec.scale == ScaleMode::mx && c.columns % mx_group != 0)
+      return "columns with mx scales are a multiple of 32";
+  }
   return "";
 }
 
 /// A type as the names of rows give it: `fp8` is the architecture's own flavour.
 inline std::string short_name(DType type) { return is_fp8(type) ? "fp8" : std::string(name_of(type)); }
 
-/// Groups of columns with a scale of their own under per_group, and scales of a whole tensor under any mode.
-inline std::int32_t scale_groups(std::int32_t columns) { return ceil_div(columns, scale_group); }
+/// Groups of columns with a scale of their own, and scales of a whole tensor under any mode.
+inline std::int32_t scale_groups(ScaleMode mode, std::int32_t columns) { return ceil_div(columns, group_of(mode)); }
 inline std::int64_t scale_count(ScaleMode mode, std::int32_t rows, std::int32_t columns) {
   switch (mode) {
     case ScaleMode::none: return 0;
     case ScaleMode::per_tensor: return 1;
     case ScaleMode::per_token: return rows;
-    case ScaleMode::per_group: break;
+    case ScaleMode::per_group:
+    case ScaleMode::mx: break;
   }
-  return std::int64_t{rows} * scale_groups(columns);
+  return std::int64_t{rows} * scale_groups(mode, columns);
+}
+/// Columns of a row with one scale.
+inline std::int32_t scale_step(ScaleMode mode, std::int32_t columns) {
+  return mode == ScaleMode::per_group || mode == ScaleMode::mx ? group_of(mode) : columns;
+}
+/// The type of a scale, as far as its size goes.
+inline DType scale_type(ScaleMode mode) { return mode == ScaleMode::mx ? DType::i8 : DType::f32; }
+/// Bytes of `values` of a type.
+inline std::int64_t bytes_of_values(DType type, std::int64_t values) {
+  return values * size_of(type) / packing_of(type);
 }
 
 /// A tensor [rows, columns] of a row type, packed, element (r, c) the nearest to value(r, c), on host and device.
@@ -98,7 +114,7 @@ TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threa
 }
 /// A tensor for results: poison, so that an element that is not written shows.
 inline TwinBuffer poisoned(DType type, std::int64_t elements) {
-  TwinBuffer buffer(static_cast<std::size_t>(elements) * size_of(type));
+  TwinBuffer buffer(static_cast<std::size_t>(bytes_of_values(type, elements)));
   if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
   buffer.upload();
   return buffer;
@@ -132,6 +148,22 @@ struct RowErrors {
   }
   double relative() const { return difference == 0 ? 0 : std::sqrt(difference / norm); }
 };
+
+/// The mx scale of a row's column and, at the first column of its group, whether it is that of the values, each of which
+/// may be off by `slack` of itself. Scales lie in rows.
+template <class Problem>
+double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const std::vector<double>& values, double slack,
+               RowErrors& errors) {
+  const double unit =
+      reference::group_scale(p.scale, ScaleMode::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
+  if (column % mx_group == 0) {
+    const double largest = reference::amax(values, column, column + mx_group);
+    const double low = reference::mx_scale_of(largest * (1 - slack), p.spec.out);
+    const double high = reference::mx_scale_of(largest * (1 + slack), p.spec.out);
+    errors.expect(unit == low || unit == high, "scale", row, column, unit, low);
+  }
+  return unit;
+}
 
 /// What comparing the rows found becomes the verdict of a measurement; the first finding is logged.
 inline void conclude(const std::vector<RowErrors>& found, const Meter& meter, Measurement& m) {

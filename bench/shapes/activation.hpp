@@ -36,6 +36,11 @@ inline std::vector<ActivationCase> ActivationOp::default_sweep(ArchId arch) {
   add({silu, halves, DType::f16, DType::f16}, 4096, 11008);
   add({gelu, halves, DType::f32, DType::f32}, 4096, 4096);
   add({relu, plain, DType::f16, DType::i8, ScaleMode::per_tensor}, 64, 1021);
+  if (facts_of(arch).mx) {
+    for (const DType codes : {DType::fp4_e2m1, fp8})
+      for (const std::int32_t rows : {16, 4096}) add({silu, halves, bf16, codes, ScaleMode::mx}, rows, 14336);
+    add({swigluoai, interleaved, bf16, DType::fp4_e2m1, ScaleMode::mx}, 16384, 2880);
+  }
   return cases;
 }
 

@@ -42,6 +42,10 @@ inline std::vector<NormCase> NormOp::default_sweep(ArchId arch) {
       add(kind, DType::bf16, e, DType::i8, scale, false);
     }
   }
+  if (facts_of(arch).mx) {
+    for (const DType codes : {DType::fp4_e2m1, fp8})
+      for (const bool residual : {false, true}) add(NormKind::rms, DType::bf16, e, codes, ScaleMode::mx, residual);
+  }
   return cases;
 }
 

@@ -11,7 +11,7 @@ namespace tilewave::bench {
 
 /// Per-token fp8 and i8 on the shapes of the performance goals and of decode; f16 to i8, as FlyDSL's
 /// tests/kernels/test_quant.py; per-group and per-tensor scales; the hidden sizes of gpt-oss (2880), Llama 3 and 4 (4096,
-/// 5120, 8192, 16384), DeepSeek-R1 and Kimi-K2 (7168); f32; the way back. A config that comes up twice is one row.
+/// 5120, 8192, 16384), DeepSeek-R1 and Kimi-K2 (7168); f32; the way back; MX formats. A config that comes up twice is one row.
 inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   struct Extent {
     std::int32_t rows, columns;
@@ -41,6 +41,10 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   for (const DType codes : {fp8, DType::i8})
     for (const ScaleMode scale : {per_token, per_tensor, per_group}) add({8192, 8192}, codes, bf16, scale, true);
   for (const DType out : {DType::f16, DType::f32}) add(e, fp8, out, per_token, true);
+  if (facts_of(arch).mx) {
+    for (const DType codes : {DType::fp4_e2m1, fp8})
+      for (const Extent each : extents) add(each, bf16, codes, mx);
+  }
   return cases;
 }
 

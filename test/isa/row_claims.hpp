@@ -38,15 +38,16 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
   const int partials = waves_per_row > 1 ? use.values * p.rows * waves_per_row : 0;
   const int spans = p.chunks / p.span;
   int group_steps = 0;
-  if (mode == ScaleMode::per_group) {
-    use.scalar_stores += spans;
-    group_steps = spans * steps(scale_group / (unit * p.span));
+  int scale_bytes = 0;  // of groups
+  if (mode == ScaleMode::per_group || mode == ScaleMode::mx) {
+    scale_bytes = spans * (mode == ScaleMode::mx ? 1 : 4);
+    group_steps = spans * steps(group_of(mode) / (unit * p.span));
   }
   // The rows of one tile in accesses of 16 bytes. A narrow output joins chunks of a span, and needs one store for each
   // but the last of them where a row ends between two.
-  const int joined = std::max(1, std::min(p.span, 16 / (unit * size_of(out))));
-  const int pieces = p.chunks / joined * (joined - 1);
-  const int output_stores = p.chunks * unit * size_of(out) / 16;
+  const int joined = std::max(1, std::min(p.span, 16 / bytes_of(out, unit)));
+  const int pieces = mode == ScaleMode::mx ? 0 : p.chunks / joined * (joined - 1);
+  const int output_stores = bytes_of(out, p.chunks * unit) / 16;
   // The residual of a row comes in parts where the row is long. Lanes of one wave with rows of their own mask x before it.
   const bool beside = p.chunks <= 8 && p.lanes >= wave;
   return {{"vector", p.vec == 16},
@@ -55,7 +56,7 @@ ordered_json row_claims(RowUse use, DType x, DType out, ScaleMode mode, const Ro
           {"wide_loads", p.chunks * use.inputs},
           {"wide_stores", output_stores + p.chunks * (use.row_outputs - 1)},
           {"narrow_load_bytes", 4 * use.scalar_loads},
-          {"narrow_store_bytes", 4 * use.scalar_stores + pieces * unit * size_of(out)},
+          {"narrow_store_bytes", 4 * use.scalar_stores + scale_bytes + pieces * bytes_of(out, unit)},
           {"dpp", use.values * (steps(std::min(p.lanes, wave)) + steps(waves_per_row)) + group_steps},
           {"barriers", waves_per_row > 1 ? use.exchanges : 0},
           {"lds_bytes", partials * int{sizeof(float)}}};

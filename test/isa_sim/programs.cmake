@@ -49,7 +49,7 @@ set(flags -x hip ${tilewave_hip_flags_debian} -D__HIP_PLATFORM_AMD__=1 -std=c++2
           "$<$<BOOL:${includes}>:-idirafter$<JOIN:${includes},$<SEMICOLON>-idirafter>>")
 foreach(arch gfx942 gfx950)
   set(objects)
-  foreach(part room room_numbers room_window)
+  foreach(part room room_mx room_numbers room_window)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${part}_${arch}.o)
     list(APPEND objects ${object})
     add_custom_command(OUTPUT ${object}
@@ -86,11 +86,12 @@ function(simulate name)
     add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
   endforeach()
 endfunction()
-simulate(rows ops/norm/norm_test ops/quant/quant_test ops/sampling/sampling_test ops/softmax/softmax_test
+simulate(rows ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/quant/quant_mx_test
+         ops/sampling/sampling_test ops/softmax/softmax_test
          ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
 simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test isa_sim/head_entries)
-simulate(tiles ops/activation/activation_test ops/embedding/embedding_test ops/moe_reduce/moe_reduce_test
-         ops/mqa_logits/mqa_logits_test isa_sim/tile_entries)
+simulate(tiles ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test
+         ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test isa_sim/tile_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)

@@ -26,6 +26,13 @@ constexpr auto& norm_of = norm_entries<Room, NormSpec{kind, x, weight, out, scal
 template <DType x, DType out, ScaleMode scale>
 constexpr auto& quant_of = quant_entries<Room, QuantSpec{x, out, scale}>;
 
+// Where there are no MX formats, another one.
+constexpr bool mx = Room::facts.mx;
+constexpr NormSpec mx_norm{.out = mx ? DType::fp4_e2m1 : DType::bf16, .scale = mx ? ScaleMode::mx : ScaleMode::none};
+constexpr QuantSpec mx_quant{.out = mx ? DType::fp4_e2m1 : Room::facts.fp8,
+                             .scale = mx ? ScaleMode::mx : ScaleMode::per_token};
+constexpr QuantSpec mx_fp8_quant{.out = Room::facts.fp8, .scale = mx ? ScaleMode::mx : ScaleMode::per_token};
+
 }  // namespace
 
 std::span<const NormEntry* const> all_norm_entries() {
@@ -34,15 +41,16 @@ std::span<const NormEntry* const> all_norm_entries() {
                                                      norm_of<NormKind::layer, f16, f32, f16, ScaleMode::none>,
                                                      norm_of<NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
                                                      norm_of<NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
-                                                     norm_of<NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>);
+                                                     norm_of<NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>,
+                                                     norm_entries<Room, mx_norm>);
   return entries;
 }
 std::span<const QuantEntry* const> all_quant_entries() {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, i8 = DType::i8, fp8 = Room::facts.fp8;
-  static const auto entries =
-      pointers_to<QuantEntry>(quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
-                              quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
-                              quant_of<i8, DType::f32, ScaleMode::per_token>);
+  static const auto entries = pointers_to<QuantEntry>(
+      quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
+      quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
+      quant_of<i8, DType::f32, ScaleMode::per_token>, quant_entries<Room, mx_quant>, quant_entries<Room, mx_fp8_quant>);
   return entries;
 }
 std::span<const SamplingEntry* const> all_sampling_entries() {

@@ -39,6 +39,7 @@ class Tensor {
  public:
   Tensor(DType type, std::int32_t rows, std::int32_t columns, std::int32_t inner_rows, const RowStrides& strides)
       : type_(type), inner_rows_(inner_rows), strides_(strides) {
+    columns /= packing_of(type);  // elements
     std::int64_t last = 0;
     for (std::int32_t r = 0; r < rows; ++r)
       last = std::max(last, reference::row_offset(r, inner_rows, strides) + columns);
@@ -56,6 +57,7 @@ class Tensor {
   /// One row without gaps.
   Tensor(DType type, std::int32_t columns) : Tensor(type, 1, columns, 1, {columns, 0}) {}
 
+  /// Not of values that share an element.
   template <class F>
   void set(std::int32_t rows, std::int32_t columns, const F& f) {
     for (std::int32_t r = 0; r < rows; ++r)
@@ -73,14 +75,14 @@ class Tensor {
     });
   }
   double at(std::int32_t row, std::int32_t column) const {
-    return reference::element(type_, host(), index(row, column));
+    return reference::element(type_, host(), index(row, 0) * packing_of(type_) + column);
   }
   /// Bytes that belong to no element of the rows still hold what they held.
   bool gaps_kept(std::int32_t rows, std::int32_t columns) const {
     if (row_bytes_ > 0) return true;
     std::vector<bool> used(bytes_.size());
     for (std::int32_t r = 0; r < rows; ++r)
-      std::fill_n(used.begin() + index(r, 0) * size_of(type_), std::int64_t{columns} * size_of(type_), true);
+      std::fill_n(used.begin() + index(r, 0) * size_of(type_), bytes_of(type_, columns), true);
     for (std::size_t i = 0; i < bytes_.size(); ++i)
       if (!used[i] && bytes_[i] != 0xff) return false;
     return true;

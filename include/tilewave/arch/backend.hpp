@@ -177,6 +177,13 @@ concept Fp8AtomBackend = Backend<B> &&
   { B::mma_fp8(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
 };
 
+/// A room of a chip that takes OCP MX's formats:
+///   numbers     pack_fp4(v) -> one word of eight codes, the first in its low bits: f32_to_fp4 to the bit
+template <class B>
+concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight) {
+  { B::pack_fp4(eight) } -> std::same_as<std::uint32_t>;
+};
+
 /// A room with copies that some waves fetch for others, into a ring of stages in shared memory:
 ///   mbarrier    an Mbarrier in shared memory counts, phase after phase, arrivals of waves and bytes of copies.
 ///               mbarrier_init(b, waves) by one lane, once; mbarrier_ready() by it after the last one; then barrier().

@@ -39,6 +39,7 @@ struct ArchFacts {
   double bf16_flops;                    // dense matrix peak
   double fp8_flops;
   DType fp8;  // the flavour the matrix and convert instructions take
+  bool mx;    // whether they take OCP MX's formats, too: fp4, and e8m0 scales of 32 values
 };
 
 // MI300X: 304 CUs, 64 KiB LDS, 5.3 TB/s, 256 MB Infinity Cache, 1307 / 2615 TFLOP/s (AMD MI300X data sheet and
@@ -59,7 +60,8 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .hbm_bytes_per_second = 5.3e12,
                                         .bf16_flops = 1307e12,
                                         .fp8_flops = 2615e12,
-                                        .fp8 = DType::fp8_e4m3fnuz};
+                                        .fp8 = DType::fp8_e4m3fnuz,
+                                        .mx = false};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
 // (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1).
@@ -79,7 +81,8 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .hbm_bytes_per_second = 8.0e12,
                                         .bf16_flops = 2307e12,
                                         .fp8_flops = 4614e12,
-                                        .fp8 = DType::fp8_e4m3fn};
+                                        .fp8 = DType::fp8_e4m3fn,
+                                        .mx = true};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
 // (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of up to 8 blocks are
@@ -100,7 +103,8 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .hbm_bytes_per_second = 4.8e12,
                                       .bf16_flops = 989e12,
                                       .fp8_flops = 1979e12,
-                                      .fp8 = DType::fp8_e4m3fn};
+                                      .fp8 = DType::fp8_e4m3fn,
+                                      .mx = false};
 
 constexpr const ArchFacts& facts_of(ArchId id) {
   return id == ArchId::gfx942 ? gfx942_facts : id == ArchId::gfx950 ? gfx950_facts : sm90_facts;

@@ -11,9 +11,12 @@
 namespace tilewave {
 
 /// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn
-/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN).
-enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8 };
+/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1 is OCP MX's: no NaN, no infinity.
+enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1 };
 
+/// Values that an element in memory holds: two of fp4, whose element is a byte, the first in its low bits. Columns
+/// count values; strides and sizes count elements.
+TILEWAVE_HOST_DEVICE constexpr int packing_of(DType t) { return t == DType::fp4_e2m1 ? 2 : 1; }
 /// Bytes of one element.
 TILEWAVE_HOST_DEVICE constexpr int size_of(DType t) {
   return t == DType::f32 ? 4 : (t == DType::f16 || t == DType::bf16) ? 2 : 1;
@@ -31,6 +34,7 @@ constexpr std::string_view name_of(DType t) {
     case DType::fp8_e4m3fn: return "fp8_e4m3fn";
     case DType::fp8_e4m3fnuz: return "fp8_e4m3fnuz";
     case DType::i8: return "i8";
+    case DType::fp4_e2m1: return "fp4_e2m1";
   }
   return "unknown";
 }
@@ -116,6 +120,29 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp8(DType type, float value) 
   if (exponent > 8 || code > largest) code = largest;
   if (fnuz && code == 0) return 0;  // this flavour has no negative zero: 0x80 is its NaN
   return static_cast<std::uint8_t>(code | sign);
+}
+
+/// Decode one fp4 code, the low four bits: 0, 0.5, 1, 1.5, 2, 3, 4, 6 and a sign.
+TILEWAVE_HOST_DEVICE constexpr float fp4_to_f32(std::uint8_t code) {
+  const int exponent = code >> 1 & 3, mantissa = code & 1;
+  const int halves = exponent > 0 ? (2 + mantissa) << (exponent - 1) : mantissa;
+  const float value = 0.5f * static_cast<float>(halves);
+  return (code & 8u) ? -value : value;
+}
+
+/// Encode with round to nearest, ties to even; saturates at 6. There is no NaN: its code means nothing.
+TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp4(float value) {
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
+  const float magnitude = __builtin_bit_cast(float, bits & 0x7fffffffu);
+  const int code = (magnitude > 0.25f) + (magnitude >= 0.75f) + (magnitude > 1.25f) + (magnitude >= 1.75f) +
+                   (magnitude > 2.5f) + (magnitude >= 3.5f) + (magnitude > 5.0f);
+  return static_cast<std::uint8_t>(static_cast<std::uint32_t>(code) | (bits >> 28 & 8u));
+}
+
+/// OCP MX's scales are bytes, e8m0: 2^(code - 127), and 0xff is NaN.
+TILEWAVE_HOST_DEVICE constexpr float e8m0_to_f32(std::uint8_t code) {
+  const std::uint32_t bits = code == 0xff ? 0x7fc00000u : code == 0 ? 0x00400000u : std::uint32_t{code} << 23;
+  return __builtin_bit_cast(float, bits);
 }
 
 }  // namespace tilewave

@@ -13,13 +13,18 @@
 
 namespace tilewave::reference {
 
-/// Element `index` of an array of type `type`.
+/// Value `index` of an array of type `type`.
 inline double element(DType type, const void* data, std::int64_t index) {
   switch (type) {
     case DType::f32: return static_cast<const float*>(data)[index];
     case DType::f16: return f16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
     case DType::bf16: return bf16_to_f32(static_cast<const std::uint16_t*>(data)[index]);
     case DType::i8: return static_cast<const std::int8_t*>(data)[index];
+    case DType::fp4_e2m1: {
+      const int code = static_cast<const std::uint8_t*>(data)[index / 2] >> index % 2 * 4;
+      constexpr double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+      return (code & 8 ? -1 : 1) * magnitudes[code & 7];
+    }
     default: return fp8_to_f32(type, static_cast<const std::uint8_t*>(data)[index]);
   }
 }
@@ -106,6 +111,30 @@ inline double scale_of(double amax, DType codes) {
   const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;
   return amax < 0x1p-117 ? 1 : amax / largest;
 }
+/// The same of 32 values with an mx scale: their largest by 4 (fp4) or 448, to the power of two below, or above from
+/// 1.5 times that on.
+inline double mx_scale_of(double amax, DType codes) {
+  if (!(amax < std::numeric_limits<double>::infinity())) return std::numeric_limits<double>::quiet_NaN();
+  const double quotient = amax / (codes == DType::fp4_e2m1 ? 4 : 448);
+  if (quotient == 0) return 0x1p-127;
+  const int below = std::ilogb(quotient);
+  return std::max(std::ldexp(1.0, below + (quotient >= std::ldexp(1.5, below))), 0x1p-127);
+}
+/// Scales lie as RowOutputArgs says; the value of that of a row's column, where it has several.
+inline double group_scale(const void* scales, ScaleMode mode, ScaleLayout layout, std::int64_t stride,
+                          std::int32_t columns, std::int64_t row, std::int32_t column) {
+  if (mode != ScaleMode::mx) return static_cast<const float*>(scales)[row * stride + column / 128];
+  std::int64_t at = row * stride + column / 32;
+  if (layout == ScaleLayout::shuffled) {
+    // [rows / 32, groups / 8, 4: group % 4, 16: row % 16, 2: group / 4 % 2, 2: row / 16 % 2]
+    const std::int64_t group = column / 32, eights = (columns + 255) / 256;
+    at = row / 32 * eights + group / 8;
+    at = (at * 4 + group % 4) * 16 + row % 16;
+    at = (at * 2 + group / 4 % 2) * 2 + row / 16 % 2;
+  }
+  const int code = static_cast<const std::uint8_t*>(scales)[at];
+  return code == 0xff ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, code - 127);
+}
 
 /// One row of a problem whose tensors, the scales of codes included, are on the host: what is quantised (x smooth), or
 /// the dequantised values before they are rounded.
@@ -114,7 +143,7 @@ inline std::vector<double> quant_row(const QuantProblem& p, std::int32_t row) {
   for (std::int32_t c = 0; c < p.columns; ++c) {
     values[c] = element(p.spec.x, p.x, row_offset(row, p.inner_rows, p.x_strides) + c);
     if (p.smooth != nullptr) values[c] *= element(p.spec.x, p.smooth, c);
-    if (p.spec.kind() == QuantKind::dequantise) values[c] *= p.scale[scale_index(p, row, c)];
+    if (p.spec.kind() == QuantKind::dequantise) values[c] *= static_cast<const float*>(p.scale)[scale_index(p, row, c)];
   }
   return values;
 }

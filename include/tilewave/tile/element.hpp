@@ -11,14 +11,17 @@
 
 namespace tilewave {
 
-/// The bits of one element of type T.
+/// The bits of one element of type T; of fp4, of the two values in it.
 template <DType T>
 using Storage = UnsignedOf<size_of(T)>;
 
-/// n elements of type T, moved by one access: n * size_of(T) is 1, 2, 4, 8 or 16 bytes. In words where they fill one,
-/// as registers are: compilers make a move of every narrower member.
+/// Bytes of n values of type T.
+TILEWAVE_HOST_DEVICE constexpr int bytes_of(DType t, int n) { return n * size_of(t) / packing_of(t); }
+
+/// n values of type T, moved by one access: bytes_of(T, n) is 1, 2, 4, 8 or 16. In words where they fill one, as
+/// registers are: compilers make a move of every narrower member.
 template <DType T, int n>
-using Packed = Vec<UnsignedOf<n * size_of(T) < 4 ? n * size_of(T) : 4>, n * size_of(T) < 4 ? 1 : n * size_of(T) / 4>;
+using Packed = Vec<UnsignedOf<bytes_of(T, n) < 4 ? bytes_of(T, n) : 4>, bytes_of(T, n) < 4 ? 1 : bytes_of(T, n) / 4>;
 
 /// Values of packed f32, f16, bf16, fp8 or i8 elements; all exact.
 template <class B, DType T, int n>
@@ -68,14 +71,15 @@ TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
   return values;
 }
 
-/// The other way: round to nearest even; fp8 saturates, i8 truncates and saturates at +-127.
+/// The other way: round to nearest even; fp8 and fp4 saturate, i8 truncates and saturates at +-127. Of fp4, n is a
+/// multiple of 8.
 template <class B, DType T, int n>
 TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
   using P = Packed<T, n>;
   if constexpr (T == DType::f32) {
     return __builtin_bit_cast(P, values);
   } else {
-    constexpr int per_word = 4 / size_of(T), words = (n + per_word - 1) / per_word;
+    constexpr int per_word = 4 / size_of(T) * packing_of(T), words = (n + per_word - 1) / per_word;
     static_assert(n == 1 || n % per_word == 0);
     P out;
     TILEWAVE_UNROLL
@@ -91,6 +95,8 @@ TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
         word = B::pack_f16(v[0], v[1]);
       } else if constexpr (T == DType::i8) {
         word = B::pack_i8(v[0], v[1], v[2], v[3]);
+      } else if constexpr (T == DType::fp4_e2m1) {
+        word = B::pack_fp4(v);
       } else {
         word = B::pack_fp8(v[0], v[1], v[2], v[3]);
       }

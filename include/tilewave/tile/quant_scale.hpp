@@ -9,23 +9,30 @@ namespace tilewave {
 
 /// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
 /// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is below
-/// smallest_amax).
-enum class ScaleMode : int { none, per_tensor, per_token, per_group };
+/// smallest_amax), or a power of two, e8m0, for every 32 columns of a row (mx_scale).
+enum class ScaleMode : int { none, per_tensor, per_token, per_group, mx };
 
 inline constexpr int scale_group = 128;  // columns of one per_group scale
+inline constexpr int mx_group = 32;      // of one mx scale
 /// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
 inline constexpr float smallest_amax = 0x1p-117f;
 
-constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::per_group; }
+constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::mx; }
+/// Columns of a scale that a row has several of.
+TILEWAVE_HOST_DEVICE constexpr int group_of(ScaleMode m) { return m == ScaleMode::mx ? mx_group : scale_group; }
 
 constexpr const char* name_of(ScaleMode m) {
-  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group"};
+  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group", "mx"};
   return is_scale_mode(m) ? names[static_cast<int>(m)] : "unknown";
 }
 
+/// Where mx scales lie. Rows: [rows, columns / 32], with a stride. Shuffled: as matrix instructions of CDNA4 take them,
+/// see shuffled_scale; rows are padded to 32 and groups to 8, whose scales are not written.
+enum class ScaleLayout : int { rows, shuffled };
+
 /// The largest magnitude that a quantised type holds.
 TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
-  return t == DType::i8 ? 127.0f : t == DType::fp8_e4m3fnuz ? 240.0f : 448.0f;
+  return t == DType::i8 ? 127.0f : t == DType::fp8_e4m3fnuz ? 240.0f : t == DType::fp4_e2m1 ? 6.0f : 448.0f;
 }
 
 /// The scale of values of which `largest` is the largest magnitude, and what they are multiplied by before they are
@@ -35,6 +42,27 @@ TILEWAVE_HOST_DEVICE constexpr float quant_scale(DType type, float largest) {
 }
 TILEWAVE_HOST_DEVICE constexpr float quant_factor(DType type, float largest) {
   return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
+}
+
+/// The e8m0 scale of 32 values of which `largest` is the largest magnitude: largest / 4 of fp4 or / 448 of e4m3, to the
+/// power of two below, or above from 1.5 times that on. So fp4 never saturates, and e4m3 from 448 to 672 of its steps.
+/// NaN of an infinity, 2^-127 of zeros. (quotients of 1.5 are largest = 1.5 * 2^n, and 1.3125 * 2^n)
+TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, float largest) {
+  const auto bits = __builtin_bit_cast(std::int32_t, largest);
+  if (bits >= 0x7f800000) return 0xff;
+  const int exponent = type == DType::fp4_e2m1 ? ((bits + 0x400000) >> 23) - 2 : ((bits + 0x580000) >> 23) - 9;
+  return static_cast<std::uint8_t>(exponent > 0 ? exponent : 0);
+}
+/// 1 / scale, by which values are multiplied; 0 of NaN.
+TILEWAVE_HOST_DEVICE constexpr float mx_factor(std::uint8_t scale) {
+  return scale == 0xff ? 0.0f : __builtin_bit_cast(float, (254u - scale) << 23);
+}
+
+/// Where the scale of a group of columns is in a shuffled tensor of `eights` times 8 groups a row: of tiles of 32 rows
+/// and 8 groups, four to a word, two rows 16 apart by two groups 4 apart.
+TILEWAVE_HOST_DEVICE constexpr std::int64_t shuffled_scale(std::int64_t row, int group, int eights) {
+  const std::int64_t word = ((row / 32 * eights + group / 8) * 4 + group % 4) * 16 + row % 16;
+  return word * 4 + group % 8 / 4 * 2 + row % 32 / 16;
 }
 
 }  // namespace tilewave

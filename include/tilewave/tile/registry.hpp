@@ -19,6 +19,18 @@
 
 namespace tilewave {
 
+/// Specs of an architecture, of which others have more.
+template <class Spec, int most>
+struct SpecList {
+  std::array<Spec, most> list{};
+  int count = 0;
+  constexpr void add(const Spec& spec) { list[count++] = spec; }
+  constexpr std::size_t size() const { return count; }
+  constexpr const Spec& operator[](std::size_t i) const { return list[i]; }
+  constexpr const Spec* begin() const { return list.data(); }
+  constexpr const Spec* end() const { return list.data() + count; }
+};
+
 /// A compiled kernel: what it computes, how, and how to start it.
 template <class Registry>
 struct OpEntry {

@@ -106,7 +106,7 @@ struct Row {
   template <DType T>
   TILEWAVE_DEVICE static std::uint32_t window_bytes(int columns) {
     columns = max_of(min_of(columns, block_columns), 0);
-    return static_cast<std::uint32_t>((columns + unit - 1) / unit * unit * size_of(T));
+    return static_cast<std::uint32_t>(bytes_of(T, (columns + unit - 1) / unit * unit));
   }
 
   Piece pieces[P.chunks];
@@ -116,7 +116,8 @@ struct Row {
   using Window = typename B::template Window<(waves_per_row >= 1)>;
   template <DType T>
   TILEWAVE_DEVICE static Window window(const void* data, const Place& at, int from, int end) {
-    return Window{B::settle(static_cast<const Storage<T>*>(data) + from), at.active ? window_bytes<T>(end - from) : 0};
+    return Window{B::settle(static_cast<const Storage<T>*>(data) + from / packing_of(T)),
+                  at.active ? window_bytes<T>(end - from) : 0};
   }
   /// The same of values that every row shares.
   using SharedWindow = typename B::template Window<true>;

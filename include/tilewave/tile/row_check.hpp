@@ -40,6 +40,13 @@ inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFac
   if (!is_scale_mode(mode)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
   if (mode == ScaleMode::none) {
     if (out != x) return {StatusCode::unsupported_dtype, "an output without a scale is of the input's type"};
+  } else if (mode == ScaleMode::mx) {
+    if (!facts.mx) return {StatusCode::unsupported_quant_mode, "mx scales are for gfx950 only"};
+    if (out != DType::fp4_e2m1 && out != facts.fp8) {
+      return {StatusCode::unsupported_dtype, "an output with mx scales is fp4 or e4m3"};
+    }
+  } else if (out == DType::fp4_e2m1) {
+    return {StatusCode::unsupported_quant_mode, "an output of fp4 has mx scales"};
   } else if (out != DType::i8 && !is_fp8(out)) {
     return {StatusCode::unsupported_dtype, "an output with a scale is i8 or fp8"};
   } else if (is_fp8(out) && out != facts.fp8) {
@@ -47,14 +54,34 @@ inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFac
   }
   return {};
 }
-inline Status check_row_output_tensors(const void* out, const float* scale, DType type, ScaleMode mode) {
+inline Status check_row_output_tensors(const void* out, const void* scale, DType type, ScaleMode mode) {
   if (out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (!element_aligned(out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
   if (mode != ScaleMode::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
   if (mode == ScaleMode::none && scale != nullptr) {
     return {StatusCode::bad_value, "scale is given, but the output has none"};
   }
-  if (!element_aligned(scale, DType::f32)) return {StatusCode::misaligned, "scale needs 4-byte alignment"};
+  if (mode != ScaleMode::mx && !element_aligned(scale, DType::f32)) {
+    return {StatusCode::misaligned, "scale needs 4-byte alignment"};
+  }
+  return {};
+}
+/// The rules of where scales are, and of rows with mx scales, whose groups are whole and, as `aligned` says of the
+/// problem, taken by wide accesses only.
+template <class Problem>
+Status check_scale_layout(const Problem& p, bool aligned) {
+  if (p.scale_layout != ScaleLayout::rows && p.scale_layout != ScaleLayout::shuffled) {
+    return {StatusCode::bad_value, "scale_layout is none of ScaleLayout"};
+  }
+  if (p.spec.scale != ScaleMode::mx) {
+    if (p.scale_layout == ScaleLayout::rows) return {};
+    return {StatusCode::bad_value, "shuffled scales are mx scales"};
+  }
+  if (p.columns % mx_group != 0) return {StatusCode::bad_extent, "columns with mx scales are a multiple of 32"};
+  if (!aligned) return {StatusCode::misaligned, "rows with mx scales need 16-byte bases and strides of whole 16 bytes"};
+  if (p.scale_layout == ScaleLayout::shuffled && p.scale_stride != 0) {
+    return {StatusCode::bad_stride, "shuffled scales have no stride"};
+  }
   return {};
 }
 
@@ -135,7 +162,7 @@ struct RowPolicies {
 /// Neighbouring chunks of a lane. CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes
 /// as fast.
 constexpr int output_span(ArchId arch, DType x, DType out) {
-  return arch != ArchId::sm90 && size_of(out) < size_of(x) ? size_of(x) / size_of(out) : 1;
+  return arch != ArchId::sm90 ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
 }
 
 /// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length

@@ -9,16 +9,27 @@ namespace tilewave {
 
 struct RowOutputArgs {
   void* out;
-  float* scale;  // per_tensor: [1], read; per_token: [rows]; per_group: [rows, ceil(columns / 128)] with scale_stride
+  // Of f32: per_tensor [1], read; per_token [rows]; per_group [rows, ceil(columns / 128)] with scale_stride. Of e8m0:
+  // mx [rows, columns / 32] with scale_stride, or shuffled.
+  void* scale;
   RowStrides strides;
   std::int64_t scale_stride;
+  std::int32_t shuffled_eights = 0;  // of groups of a row, padded, where mx scales are shuffled; else 0
 };
 
-/// A group of columns lies inside a wave.
+/// What the kernels take of a problem with an output.
+template <class Problem>
+constexpr RowOutputArgs row_output_args(const Problem& p) {
+  const bool shuffled = p.scale_layout == ScaleLayout::shuffled;
+  return {p.out, p.scale, p.out_strides, p.scale_stride, shuffled ? (p.columns + 255) / 256 : 0};
+}
+
+/// A group of columns lies inside a wave; of mx, whole accesses of a lane lie inside a group.
 constexpr bool output_fits(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
-  const int columns = p.vec / size_of(x) * p.span;
-  return mode != ScaleMode::per_group ||
-         (columns <= scale_group && columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) >= scale_group);
+  if (mode != ScaleMode::per_group && mode != ScaleMode::mx) return true;
+  const int columns = p.vec / size_of(x) * p.span, group = group_of(mode);
+  return columns <= group && columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) >= group &&
+         (mode != ScaleMode::mx || p.wide(x));
 }
 
 /// The type of a row's output and how it is scaled.
@@ -38,8 +49,8 @@ struct RowOutput {
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
-  static constexpr int joined = !P.wide(X) ? 1 : max_of(1, min_of(P.span, 16 / (unit * size_of(type))));
-  static constexpr int group_lanes = max_of(1, scale_group / (unit * P.span));
+  static constexpr int joined = !P.wide(X) ? 1 : max_of(1, min_of(P.span, 16 / bytes_of(type, unit)));
+  static constexpr int group = group_of(mode), group_lanes = max_of(1, group / (unit * P.span));
 
   /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`
   /// gives a chunk's values then, in f32; 0 beyond the row, where a quantised output needs to know what is largest.
@@ -51,7 +62,7 @@ struct RowOutput {
     float inverse = 1.0f;
     Vec<float, unit> kept[keep ? P.chunks : 1];
     if constexpr (mode == ScaleMode::per_tensor) {
-      inverse = 1.0f / B::load(a.scale);
+      inverse = 1.0f / B::load(static_cast<const float*>(a.scale));
     } else if constexpr (mode == ScaleMode::per_token) {
       float largest = 0.0f;
       each([&](int from) {
@@ -68,7 +79,7 @@ struct RowOutput {
       });
       largest = Tile::template reduce<reduction>(shared, at, largest, Max{});
       inverse = quant_factor(type, largest);
-      if (at.leader) B::store(a.scale + at.row, quant_scale(type, largest));
+      if (at.leader) B::store(static_cast<float*>(a.scale) + at.row, quant_scale(type, largest));
     }
     each([&](int from) {
       const Window out = Tile::template window<type>(row, at, from, extent.columns);
@@ -84,15 +95,8 @@ struct RowOutput {
           }
         }
         const int first = from + Tile::column(at.lane, c);
-        if constexpr (mode == ScaleMode::per_group) {
-          float largest = 0.0f;
-          TILEWAVE_UNROLL
-          for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
-          largest = B::template reduce<group_lanes>(largest, Max{});
-          inverse = quant_factor(type, largest);
-          if (at.active && first < extent.columns && at.lane % group_lanes == 0) {
-            B::store(a.scale + at.row * a.scale_stride + first / scale_group, quant_scale(type, largest));
-          }
+        if constexpr (mode == ScaleMode::per_group || mode == ScaleMode::mx) {
+          inverse = scale_group_of(a, at, first, at.active && first < extent.columns, values);
         }
         store(out, Tile::column(at.lane, c), inverse, values);
       }
@@ -107,13 +111,40 @@ struct RowOutput {
   }
 
  private:
+  /// Stores the scale of a group of columns, and returns what its values are multiplied by.
+  TILEWAVE_DEVICE static float scale_group_of(const RowOutputArgs& a, const Place& at, int first, bool there,
+                                              const Vec<float, unit> (&values)[P.span]) {
+    const bool stores = there && at.lane % group_lanes == 0;
+    float largest = 0.0f;
+    if constexpr (mode == ScaleMode::per_group) {
+      TILEWAVE_UNROLL
+      for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
+      largest = B::template reduce<group_lanes>(largest, Max{});
+      auto* scale = static_cast<float*>(a.scale) + at.row * a.scale_stride + first / group;
+      if (stores) B::store(scale, quant_scale(type, largest));
+      return quant_factor(type, largest);
+    } else {  // as whole numbers a NaN is larger than an infinity, as which it goes on
+      std::int32_t most = 0;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit * P.span; ++e) {
+        most = max_of(most, __builtin_bit_cast(std::int32_t, abs_of(values[e / unit][e % unit])));
+      }
+      largest = __builtin_bit_cast(float, min_of(most, 0x7f800000));
+      largest = B::template reduce<group_lanes>(largest, Max{});
+      const std::uint8_t scale = mx_scale(type, largest);
+      const std::int64_t offset = a.shuffled_eights > 0 ? shuffled_scale(at.row, first / group, a.shuffled_eights)
+                                                        : at.row * a.scale_stride + first / group;
+      if (stores) B::store(static_cast<std::uint8_t*>(a.scale) + offset, scale);
+      return mx_factor(scale);
+    }
+  }
   TILEWAVE_DEVICE static void store(const Window& out, int first, float inverse,
                                     const Vec<float, unit> (&values)[P.span]) {
-    constexpr int joined_bytes = joined * unit * size_of(type);
+    constexpr int joined_bytes = bytes_of(type, joined * unit);
     const Window whole{out.base, out.bytes / joined_bytes * joined_bytes};
     TILEWAVE_UNROLL
     for (int s = 0; s < P.span; s += joined) {
-      const int offset = (first + s * unit) * size_of(type);
+      const int offset = bytes_of(type, first + s * unit);
       Vec<float, joined * unit> scaled;
       TILEWAVE_UNROLL
       for (int e = 0; e < joined * unit; ++e) {
@@ -121,14 +152,14 @@ struct RowOutput {
         if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
       }
       put<joined * unit>(whole, offset, scaled);
-      if constexpr (joined > 1) {  // a row may end between the joined chunks
+      if constexpr (joined > 1 && mode != ScaleMode::mx) {  // a row may end between the joined chunks
         if (out.bytes == whole.bytes || offset != static_cast<int>(whole.bytes)) continue;
         TILEWAVE_UNROLL
         for (int j = 0; j + 1 < joined; ++j) {
           Vec<float, unit> part;
           TILEWAVE_UNROLL
           for (int e = 0; e < unit; ++e) part[e] = scaled[j * unit + e];
-          put<unit>(out, offset + j * unit * size_of(type), part);
+          put<unit>(out, offset + j * bytes_of(type, unit), part);
         }
       }
     }
@@ -136,13 +167,13 @@ struct RowOutput {
   // One access, or as many of 16 bytes as it takes (an output wider than the input).
   template <int n>
   TILEWAVE_DEVICE static void put(const Window& to, int offset, const Vec<float, n>& values) {
-    constexpr int per_store = min_of(n, 16 / size_of(type));
+    constexpr int per_store = min_of(n, 16 / size_of(type) * packing_of(type));
     TILEWAVE_UNROLL
     for (int i = 0; i < n; i += per_store) {
       Vec<float, per_store> part;
       TILEWAVE_UNROLL
       for (int e = 0; e < per_store; ++e) part[e] = values[i + e];
-      to.store_stream(offset + i * size_of(type), narrow<B, type, per_store>(part));
+      to.store_stream(offset + bytes_of(type, i), narrow<B, type, per_store>(part));
     }
   }
 };

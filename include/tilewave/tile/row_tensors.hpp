@@ -13,6 +13,7 @@ namespace tilewave {
 inline Region rows_region(const void* data, DType type, std::int32_t rows, std::int32_t columns,
                           std::int32_t inner_rows, const RowStrides& s) {
   const std::int32_t rest = rows % inner_rows;
+  columns /= packing_of(type);  // elements
   Region region(data, size_of(type), columns,
                 {{ceil_div<std::int64_t>(rows, inner_rows), s.outer}, {min_of(rows, inner_rows), s.inner}});
   if (rows > inner_rows && rest > 0 && s.outer >= 0 && s.inner >= 0 && region.addressable() && !region.empty()) {
@@ -25,12 +26,14 @@ inline Region rows_region(const void* data, DType type, std::int32_t rows, std::
 inline Region vector_region(const void* data, DType type, std::int64_t count) {
   return Region(data, size_of(type), count, {});
 }
-/// Scales as RowOutputArgs has them.
-inline Region scale_region(const float* scale, ScaleMode mode, std::int32_t rows, std::int32_t columns,
-                           std::int64_t stride) {
-  if (mode == ScaleMode::per_group) {
-    return Region(scale, sizeof(float), ceil_div<std::int64_t>(columns, scale_group), {{rows, stride}});
-  }
+/// Scales as RowOutputArgs has them, pads included where they are shuffled.
+inline Region scale_region(const void* scale, ScaleMode mode, std::int32_t rows, std::int32_t columns,
+                           std::int64_t stride, ScaleLayout layout = ScaleLayout::rows) {
+  const std::int64_t groups = ceil_div<std::int64_t>(columns, group_of(mode));
+  if (mode == ScaleMode::per_group) return Region(scale, sizeof(float), groups, {{rows, stride}});
+  if (mode == ScaleMode::mx && layout == ScaleLayout::rows) return Region(scale, 1, groups, {{rows, stride}});
+  if (mode == ScaleMode::mx)
+    return Region(scale, 1, align_up<std::int64_t>(rows, 32) * align_up(groups, std::int64_t{8}), {});
   return vector_region(scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : rows);
 }
 

@@ -97,7 +97,7 @@ const Wrong<P> grouped[] = {
 
 TEST_CASE("bad activation problems get a named status and a reason, and nothing is written") {
   for (const ActivationEntry* e : all_activation_entries()) {
-    if (e->policy.lanes != 256) continue;
+    if (e->policy.lanes != 256 || e->spec.scale == ScaleMode::mx) continue;  // see activation_mx_test.cpp
     const ActivationSpec& s = e->spec;
     const std::int32_t columns = 256, rows = 4, width = s.gated() ? 2 * columns : columns;
     Tensor x(s.x, rows * width), out(s.out, rows * columns), scale(DType::f32, rows * 2);

@@ -81,7 +81,7 @@ const Wrong<P> plain[] = {
 const Wrong<P> scaled[] = {
     {"scale null", C::null_pointer, [](P& p) { p.scale = nullptr; }},
     {"scale inside out", C::bad_value, [](P& p) { p.scale = floats(p.out); }},
-    {"rstd is scale", C::bad_value, [](P& p) { p.rstd = p.scale; }},
+    {"rstd is scale", C::bad_value, [](P& p) { p.rstd = floats(p.scale); }},
     {"smooth inside out", C::bad_value, [](P& p) { p.smooth = p.out; }},
     {"out is x", C::bad_value, [](P& p) { p.out = writable(p.x); }},
 };
@@ -95,7 +95,7 @@ const Wrong<P> layer[] = {{"mean is rstd", C::bad_value, [](P& p) { p.mean = p.r
 
 TEST_CASE("bad norm problems get a named status and a reason, and nothing is written") {
   for (const NormEntry* e : all_norm_entries()) {
-    if (e->policy.lanes != 256) continue;
+    if (e->policy.lanes != 256 || e->spec.scale == ScaleMode::mx) continue;  // see norm_mx_test.cpp
     const std::int32_t columns = 256, rows = 3;
     const NormSpec& spec = e->spec;
     Tensor x(spec.x, rows * columns), residual(spec.x, rows * columns), sum(spec.x, rows * columns);

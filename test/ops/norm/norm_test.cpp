@@ -155,6 +155,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
 template <class F>
 void each_norm_entry(const F& f) {
   for (const NormEntry* e : NORM_ENTRIES()) {
+    if (e->spec.scale == ScaleMode::mx) continue;  // see norm_mx_test.cpp
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
@@ -223,6 +224,7 @@ TEST_CASE("norm rows may start beyond 2^31 and 2^32 elements") {
 TEST_CASE("rows of zeros, of one value, with an offset and with outliers") {
   const NormEntry* last = nullptr;
   for (const NormEntry* e : NORM_ENTRIES()) {  // those of a spec are neighbours
+    if (e->spec.scale == ScaleMode::mx) continue;
     if (last != nullptr && last->arch == e->arch && last->spec == e->spec) continue;
     last = e;
     for (const Shape& s : {Shape{.columns = 512, .amplitude = 0}, Shape{.columns = 640, .amplitude = 0, .offset = 3},

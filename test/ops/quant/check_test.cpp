@@ -66,7 +66,7 @@ void check_refused(const QuantEntry& e, const P& good, std::span<const Wrong<P>>
 
 TEST_CASE("bad quant problems get a named status and a reason, and nothing is written") {
   for (const QuantEntry* e : all_quant_entries()) {
-    if (e->policy.lanes != 256) continue;
+    if (e->policy.lanes != 256 || e->spec.scale == ScaleMode::mx) continue;
     constexpr std::int32_t columns = 256, rows = 3;
     Tensor x(e->spec.x, rows * columns), out(e->spec.out, rows * columns), scale(DType::f32, 2 * rows);
     const bench::DeviceBuffer workspace(quant_partials * sizeof(float));

@@ -18,6 +18,15 @@ struct Lanes : gfx9::Lanes {
     return pack_fp8_of<DType::fp8_e4m3fn>(a, b, c, d);
   }
 
+  /// v_cvt_scalef32_pk_fp4_f32, a byte at a time.
+  TILEWAVE_DEVICE static std::uint32_t pack_fp4(const Vec<float, 8>& v) {
+    std::uint32_t word = 0;
+    word = __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, v[0], v[1], 1.0f, 0);
+    word = __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, v[2], v[3], 1.0f, 1);
+    word = __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, v[4], v[5], 1.0f, 2);
+    return __builtin_amdgcn_cvt_scalef32_pk_fp4_f32(word, v[6], v[7], 1.0f, 3);
+  }
+
   /// v_cvt_scalef32_pk_bf16_fp8, new with CDNA4, times a scale of 1: a pair in one operation, exactly.
   TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) {
     return {{__builtin_bit_cast(std::uint32_t, __builtin_amdgcn_cvt_scalef32_pk_bf16_fp8(word, 1.0f, false)),

@@ -36,6 +36,7 @@ struct Backend : Memory<Id>,
                  Lanes<Id>,
                  Mma<Id>,
                  Numbers<facts_of(Id).fp8>,
+                 MxNumbers<facts_of(Id).mx>,
                  Sync,
                  Lds<Id>,
                  Staged<Id>,
@@ -48,6 +49,7 @@ struct Backend : Memory<Id>,
 
 static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
+static_assert(tilewave::MxBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
 static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
 

@@ -90,6 +90,19 @@ struct Numbers {
   }();
 };
 
+/// Of chips that take OCP MX's formats.
+template <bool mx>
+struct MxNumbers {};
+
+template <>
+struct MxNumbers<true> {
+  static std::uint32_t pack_fp4(const Vec<float, 8>& v) {
+    std::uint32_t word = 0;
+    for (int e = 0; e < 8; ++e) word |= std::uint32_t{f32_to_fp4(v[e])} << 4 * e;
+    return word;
+  }
+};
+
 }  // namespace tilewave::host
 
 #endif  // !TILEWAVE_ON_GPU_COMPILER

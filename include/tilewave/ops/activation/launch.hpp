@@ -41,7 +41,7 @@ inline Status check_activation_regions(const ActivationProblem& p) {
   const Region x = rows_region(p.x, s.x, p.rows, pairs ? 2 * p.columns : p.columns, p.inner_rows, p.x_strides);
   const Region up = rows_region(behind.data, s.x, p.rows, p.columns, p.inner_rows, behind.strides);
   const Region out = rows_region(p.out, s.out, p.rows, p.columns, p.inner_rows, p.out_strides);
-  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride);
+  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride, p.scale_layout);
   for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(up, "a stride of up is 0"),
                                check_written(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;
@@ -59,6 +59,13 @@ inline Status check_activation_regions(const ActivationProblem& p) {
 }
 
 }  // namespace detail
+
+/// Whether the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
+inline bool activation_aligned(const ActivationProblem& p) {
+  return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
+         rows_aligned(p.up, p.up_strides, p.inner_rows, p.spec.x) &&
+         rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out);
+}
 
 /// Every rule a problem must satisfy on an architecture.
 inline Status activation_check(const ActivationProblem& p, const ArchFacts& facts) {
@@ -82,14 +89,8 @@ inline Status activation_check(const ActivationProblem& p, const ArchFacts& fact
   if (!element_aligned(p.x, s.x)) return {StatusCode::misaligned, "x is not aligned to its elements"};
   if (!element_aligned(p.up, s.x)) return {StatusCode::misaligned, "up is not aligned to its elements"};
   if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
+  if (Status status = check_scale_layout(p, activation_aligned(p)); !status.ok()) return status;
   return detail::check_activation_regions(p);
-}
-
-/// Whether the kernels with 16-byte accesses can take the problem, if its columns are whole accesses.
-inline bool activation_aligned(const ActivationProblem& p) {
-  return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
-         rows_aligned(p.up, p.up_strides, p.inner_rows, p.spec.x) &&
-         rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out);
 }
 
 /// What the kernels of a policy take.
@@ -100,7 +101,7 @@ inline ActivationArgs activation_args(const ActivationProblem& p, const Activati
           .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
           .x_strides = p.x_strides,
           .up_strides = up.strides,
-          .output = {p.out, p.scale, p.out_strides, p.scale_stride},
+          .output = row_output_args(p),
           .tiles = FastDiv::by(tiles_of(policy, p.spec.x, p.columns)),
           .alpha = p.alpha,
           .limit = p.limit};

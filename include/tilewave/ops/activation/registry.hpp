@@ -9,24 +9,34 @@
 namespace tilewave {
 
 /// The specs every architecture serves: of models as they are (Llama, Qwen, DeepSeek and Mixtral silu, Gemma gelu_tanh,
-/// GPT-OSS swigluoai, Nemotron relu2), and one of each function, type and output between them.
-constexpr std::array<ActivationSpec, 12> activation_specs(ArchId arch) {
+/// GPT-OSS swigluoai, Nemotron relu2), and one of each function, type and output between them; to MX formats, where
+/// there are, silu and GPT-OSS's.
+constexpr SpecList<ActivationSpec, 15> activation_specs(ArchId arch) {
   using enum ActivationKind;
   using enum Gating;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32;
   const DType fp8 = facts_of(arch).fp8;
-  return {{{silu, halves, bf16, bf16},
-           {silu, halves, bf16, fp8, ScaleMode::per_token},
-           {silu, halves, bf16, fp8, ScaleMode::per_group},
-           {silu, halves, bf16, fp8, ScaleMode::per_tensor},
-           {silu, halves, f16, f16},
-           {gelu_tanh, halves, bf16, bf16},
-           {gelu, plain, bf16, bf16},
-           {gelu, halves, f32, f32},
-           {swigluoai, interleaved, bf16, bf16},
-           {swigluoai, interleaved, bf16, fp8, ScaleMode::per_token},
-           {relu2, plain, bf16, bf16},
-           {relu, plain, f16, DType::i8, ScaleMode::per_tensor}}};
+  SpecList<ActivationSpec, 15> specs;
+  for (const ActivationSpec& spec : {ActivationSpec{silu, halves, bf16, bf16},
+                                     {silu, halves, bf16, fp8, ScaleMode::per_token},
+                                     {silu, halves, bf16, fp8, ScaleMode::per_group},
+                                     {silu, halves, bf16, fp8, ScaleMode::per_tensor},
+                                     {silu, halves, f16, f16},
+                                     {gelu_tanh, halves, bf16, bf16},
+                                     {gelu, plain, bf16, bf16},
+                                     {gelu, halves, f32, f32},
+                                     {swigluoai, interleaved, bf16, bf16},
+                                     {swigluoai, interleaved, bf16, fp8, ScaleMode::per_token},
+                                     {relu2, plain, bf16, bf16},
+                                     {relu, plain, f16, DType::i8, ScaleMode::per_tensor}}) {
+    specs.add(spec);
+  }
+  if (facts_of(arch).mx) {
+    specs.add({silu, halves, bf16, DType::fp4_e2m1, ScaleMode::mx});
+    specs.add({silu, halves, bf16, fp8, ScaleMode::mx});
+    specs.add({swigluoai, interleaved, bf16, DType::fp4_e2m1, ScaleMode::mx});
+  }
+  return specs;
 }
 
 struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, activation_aligned> {

@@ -25,7 +25,7 @@ struct ActivationSpec {
   ActivationKind kind = ActivationKind::silu;
   Gating gating = Gating::halves;
   DType x = DType::bf16;              // f32, f16 or bf16
-  DType out = DType::bf16;            // x's type, or i8 or the architecture's fp8
+  DType out = DType::bf16;            // x's type, or i8, the architecture's fp8, or fp4
   ScaleMode scale = ScaleMode::none;  // per_tensor: given
 
   friend constexpr bool operator==(const ActivationSpec&, const ActivationSpec&) = default;

@@ -36,6 +36,8 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_dtype, "fp8 flavour of out is not this architecture's"};
   if ((size_of(s.out) == 1) != (s.out_scale != ScaleMode::none))
     return {StatusCode::unsupported_quant_mode, "an out of fp8 or i8 is scaled, and no other"};
+  if (s.out_scale == ScaleMode::mx || s.out == DType::fp4_e2m1)
+    return {StatusCode::unsupported_quant_mode, "an out has no mx scales"};
   if (s.out_scale == ScaleMode::per_token)
     return {StatusCode::unsupported_quant_mode, "no block has a whole row of out: scale per tensor or per group"};
   if (s.layout != GemmLayout::nt && size_of(s.a) != 2)

@@ -37,7 +37,7 @@ inline Status check_norm_regions(const NormProblem& p) {
   const Region sum = rows(p.residual_out, s.x, p.residual_out_strides), out = rows(p.out, s.out, p.out_strides);
   const Region weight = vector_region(p.weight, s.weight, p.columns), bias = vector_region(p.bias, s.weight, p.columns);
   const Region smooth = vector_region(p.smooth, s.x, p.columns);
-  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride);
+  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride, p.scale_layout);
   const Region mean = vector_region(p.mean, DType::f32, p.rows), rstd = vector_region(p.rstd, DType::f32, p.rows);
   for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(residual, "a stride of residual is 0"),
                                check_written(sum, "rows of residual_out overlap"),
@@ -61,6 +61,17 @@ inline Status check_norm_regions(const NormProblem& p) {
 }
 
 }  // namespace detail
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool norm_aligned(const NormProblem& p) {
+  const NormSpec& s = p.spec;
+  const RowStrides none{};
+  return rows_aligned(p.x, p.x_strides, p.inner_rows, s.x) &&
+         rows_aligned(p.residual, p.residual_strides, p.inner_rows, s.x) &&
+         rows_aligned(p.residual_out, p.residual_out_strides, p.inner_rows, s.x) &&
+         rows_aligned(p.out, p.out_strides, p.inner_rows, s.out) && rows_aligned(p.weight, none, 1, s.weight) &&
+         rows_aligned(p.bias, none, 1, s.weight) && rows_aligned(p.smooth, none, 1, s.x);
+}
 
 /// Every rule a problem must satisfy on an architecture.
 inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
@@ -87,18 +98,8 @@ inline Status norm_check(const NormProblem& p, const ArchFacts& facts) {
     if (!element_aligned(tensor, DType::f32)) return {StatusCode::misaligned, "statistics need 4-byte alignment"};
   }
   if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
+  if (Status status = check_scale_layout(p, norm_aligned(p)); !status.ok()) return status;
   return detail::check_norm_regions(p);
-}
-
-/// Whether the kernels with 16-byte accesses can take the problem.
-inline bool norm_aligned(const NormProblem& p) {
-  const NormSpec& s = p.spec;
-  const RowStrides none{};
-  return rows_aligned(p.x, p.x_strides, p.inner_rows, s.x) &&
-         rows_aligned(p.residual, p.residual_strides, p.inner_rows, s.x) &&
-         rows_aligned(p.residual_out, p.residual_out_strides, p.inner_rows, s.x) &&
-         rows_aligned(p.out, p.out_strides, p.inner_rows, s.out) && rows_aligned(p.weight, none, 1, s.weight) &&
-         rows_aligned(p.bias, none, 1, s.weight) && rows_aligned(p.smooth, none, 1, s.x);
 }
 
 /// What the kernels take.
@@ -115,7 +116,7 @@ inline NormArgs norm_args(const NormProblem& p) {
           .x_strides = p.x_strides,
           .residual_strides = p.residual_strides,
           .residual_out_strides = p.residual_out_strides,
-          .output = {p.out, p.scale, p.out_strides, p.scale_stride},
+          .output = row_output_args(p),
           .eps = p.eps,
           .per_column = 1.0f / static_cast<float>(p.columns)};
 }

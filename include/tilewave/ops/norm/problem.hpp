@@ -23,7 +23,7 @@ struct NormProblem {
   void* residual_out = nullptr;    // [rows, columns], with residual: that sum
   const void* smooth = nullptr;    // optional [columns], of x's type, with a scale: multiplies what is quantised
   void* out = nullptr;             // [rows, columns]
-  float* scale = nullptr;          // see RowOutputArgs
+  void* scale = nullptr;           // see RowOutputArgs
   float* mean = nullptr;           // optional [rows], layer only
   float* rstd = nullptr;           // optional [rows]: 1 / sqrt(... + eps)
 
@@ -32,7 +32,8 @@ struct NormProblem {
   std::int32_t rows = 0, columns = 0;
   std::int32_t inner_rows = 1;  // see RowStrides
   RowStrides x_strides{}, residual_strides{}, residual_out_strides{}, out_strides{};
-  std::int64_t scale_stride = 0;  // per_group: between the scales of two rows
+  std::int64_t scale_stride = 0;                 // per_group, mx: between the scales of two rows
+  ScaleLayout scale_layout = ScaleLayout::rows;  // of mx
 };
 
 }  // namespace tilewave

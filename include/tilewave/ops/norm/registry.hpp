@@ -9,13 +9,13 @@
 namespace tilewave {
 
 /// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others,
-/// with every type, weight, output and kind. Benchmarks time 16. wide_specs.hpp has other combinations of these.
-constexpr std::array<NormSpec, 20> norm_specs(ArchId arch) {
-  std::array<NormSpec, 20> specs{};
+/// with every type, weight, output and kind; rmsnorm of bf16 to MX formats, where there are any. Benchmarks time 16.
+/// wide_specs.hpp has other combinations of these.
+constexpr SpecList<NormSpec, 22> norm_specs(ArchId arch) {
+  SpecList<NormSpec, 22> specs;
   const DType fp8 = facts_of(arch).fp8;
-  int n = 0;
   const auto add = [&](NormKind kind, DType x, DType weight, DType out, ScaleMode scale) {
-    specs[n++] = {kind, x, weight, out, scale};
+    specs.add({kind, x, weight, out, scale});
   };
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     for (const DType x : {DType::bf16, DType::f16, DType::f32}) add(kind, x, x, x, ScaleMode::none);
@@ -29,6 +29,11 @@ constexpr std::array<NormSpec, 20> norm_specs(ArchId arch) {
   add(NormKind::layer, DType::f16, DType::f32, DType::f16, ScaleMode::none);
   add(NormKind::rms, DType::f16, DType::f16, fp8, ScaleMode::per_token);
   add(NormKind::layer, DType::f32, DType::f32, fp8, ScaleMode::per_token);
+  if (facts_of(arch).mx) {
+    for (const DType codes : {DType::fp4_e2m1, fp8}) {
+      add(NormKind::rms, DType::bf16, DType::bf16, codes, ScaleMode::mx);
+    }
+  }
   return specs;
 }
 

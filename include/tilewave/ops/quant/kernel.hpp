@@ -40,7 +40,7 @@ struct Quant {
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
     float scale = 1.0f;
     if constexpr (kind == QuantKind::dequantise && S.scale != ScaleMode::per_group) {
-      scale = B::load(a.output.scale + (S.scale == ScaleMode::per_token && at.active ? at.row : 0));
+      scale = B::load(scales(a) + (S.scale == ScaleMode::per_token && at.active ? at.row : 0));
     }
     const auto each = [&](const auto& body) {
       Tile::tiles(at, a.extent.columns, [&](int from) {
@@ -57,13 +57,15 @@ struct Quant {
       Vec<float, unit> v = x.values(chunk);
       if constexpr (S.scale == ScaleMode::per_group) {  // a chunk lies in one group; what lies beyond is not written
         const int group = min_of(from + Tile::column(at.lane, chunk), a.extent.columns - unit) / scale_group;
-        scale = B::load(a.output.scale + (at.active ? at.row : 0) * a.output.scale_stride + group);
+        scale = B::load(scales(a) + (at.active ? at.row : 0) * a.output.scale_stride + group);
       }
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) v[e] *= scale;
       return v;
     });
   }
+
+  TILEWAVE_DEVICE static const float* scales(const Args& a) { return static_cast<const float*>(a.output.scale); }
 
   /// What is quantised, of a loaded tile.
   TILEWAVE_DEVICE static Vec<float, unit> values(const Args& a, const Tile& x, const Place& at, int chunk, int from) {

@@ -24,6 +24,7 @@ inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (is_fp8(s.x) && s.x != facts.fp8) {
     return {StatusCode::unsupported_dtype, "fp8 flavour of x is not this architecture's"};
   }
+  if (s.scale == ScaleMode::mx) return {StatusCode::unsupported_quant_mode, "codes with mx scales are not dequantised"};
   if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
   return {};
 }
@@ -33,7 +34,7 @@ inline Status check_quant_regions(const QuantProblem& p) {
   const Region x = rows_region(p.x, s.x, p.rows, p.columns, p.inner_rows, p.x_strides);
   const Region out = rows_region(p.out, s.out, p.rows, p.columns, p.inner_rows, p.out_strides);
   const Region smooth = vector_region(p.smooth, s.x, p.columns);
-  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride);
+  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride, p.scale_layout);
   const Region workspace = vector_region(p.workspace, DType::f32, p.find_scale ? quant_partials : 0);
   for (const Status& status :
        {check_read(x, "a stride of x is 0"), check_written(out, "rows of out overlap"), check_scales(scale)}) {
@@ -48,6 +49,12 @@ inline Status check_quant_regions(const QuantProblem& p) {
 }
 
 }  // namespace detail
+
+/// Whether the kernels with 16-byte accesses can take the problem.
+inline bool quant_aligned(const QuantProblem& p) {
+  return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
+         rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out) && rows_aligned(p.smooth, {}, 1, p.spec.x);
+}
 
 /// Every rule a problem must satisfy on an architecture.
 inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
@@ -71,13 +78,8 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
     }
   }
   if (Status status = check_row_output_tensors(p.out, p.scale, s.out, s.scale); !status.ok()) return status;
+  if (Status status = check_scale_layout(p, quant_aligned(p)); !status.ok()) return status;
   return detail::check_quant_regions(p);
-}
-
-/// Whether the kernels with 16-byte accesses can take the problem.
-inline bool quant_aligned(const QuantProblem& p) {
-  return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
-         rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out) && rows_aligned(p.smooth, {}, 1, p.spec.x);
 }
 
 namespace detail {
@@ -93,8 +95,8 @@ Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
       !s.ok())
     return s;
   using Scale = QuantScale<B, S.out>;
-  return B::template launch<Scale>({1, Scale::block_threads}, {partials, grid * Amax::waves, args.output.scale},
-                                   stream);
+  return B::template launch<Scale>({1, Scale::block_threads},
+                                   {partials, grid * Amax::waves, static_cast<float*>(args.output.scale)}, stream);
 }
 
 }  // namespace detail
@@ -105,7 +107,7 @@ inline QuantArgs quant_args(const QuantProblem& p) {
           .smooth = p.smooth,
           .extent = {p.rows, p.columns, FastDiv::by(p.inner_rows)},
           .x_strides = p.x_strides,
-          .output = {p.out, p.scale, p.out_strides, p.scale_stride}};
+          .output = row_output_args(p)};
 }
 
 /// Queue the kernel on the stream, after the two that find the scale of the tensor if it is to be found. Nothing is

@@ -9,19 +9,21 @@
 namespace tilewave {
 
 /// The specs every architecture serves: bf16 and f16 to fp8 and i8 with every scale, f32 with one a row; back to bf16
-/// with every scale, to f16 and f32 with one a row.
-constexpr std::array<QuantSpec, 24> quant_specs(ArchId arch) {
-  std::array<QuantSpec, 24> specs{};
-  int n = 0;
+/// with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 to both with mx scales.
+constexpr SpecList<QuantSpec, 26> quant_specs(ArchId arch) {
+  SpecList<QuantSpec, 26> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
     for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor, ScaleMode::per_group}) {
-      specs[n++] = {DType::bf16, codes, scale};
-      specs[n++] = {DType::f16, codes, scale};
-      specs[n++] = {codes, DType::bf16, scale};
+      specs.add({DType::bf16, codes, scale});
+      specs.add({DType::f16, codes, scale});
+      specs.add({codes, DType::bf16, scale});
     }
-    specs[n++] = {DType::f32, codes, ScaleMode::per_token};
-    specs[n++] = {codes, DType::f16, ScaleMode::per_token};
-    specs[n++] = {codes, DType::f32, ScaleMode::per_token};
+    specs.add({DType::f32, codes, ScaleMode::per_token});
+    specs.add({codes, DType::f16, ScaleMode::per_token});
+    specs.add({codes, DType::f32, ScaleMode::per_token});
+  }
+  if (facts_of(arch).mx) {
+    for (const DType codes : {DType::fp4_e2m1, facts_of(arch).fp8}) specs.add({DType::bf16, codes, ScaleMode::mx});
   }
   return specs;
 }

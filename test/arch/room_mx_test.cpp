@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Conversions to OCP MX's formats, in the rooms that have them.
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "test/arch/room.hpp"
+#include "tilewave/core/dtype.hpp"
+
+namespace tilewave::test {
+namespace {
+
+template <class B>
+struct PackFp4Kernel {
+  using Room = B;
+  struct Args {
+    const Vec<float, 8>* in;  // [grid, wave_lanes]
+    std::uint32_t* out;       // [grid, wave_lanes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
+    args.out[i] = B::pack_fp4(args.in[i]);
+  }
+};
+
+struct CheckPackFp4 {
+  template <class B>
+  void operator()() const {
+    if constexpr (MxBackend<B>) {
+      // Every bf16, which has all ties, and its neighbours in f32; what is next to each other differs much. No NaN.
+      std::vector<Vec<float, 8>> in(3 * 0x10000 / 8);
+      for (std::uint32_t i = 0; i < 3 * 0x10000; ++i) {
+        const float x = std::bit_cast<float>((i * 4099u % 0x10000u << 16) + i % 3 - 1);
+        in[i / 8][static_cast<int>(i % 8)] = std::isnan(x) ? 1.75f : x;
+      }
+      const auto out =
+          run_kernel<PackFp4Kernel<B>>(static_cast<int>(in.size()) / B::facts.wave_lanes, in, in.size(), 0u);
+      for (std::uint32_t i = 0; i < 3 * 0x10000; ++i) {
+        const float x = in[i / 8][static_cast<int>(i % 8)];
+        const auto got = static_cast<int>(out[i / 8] >> 4 * (i % 8) & 15u);
+        if (got == int{f32_to_fp4(x)}) continue;
+        CAPTURE(room_name<B>(), i, x, got);
+        CHECK(got == int{f32_to_fp4(x)});
+      }
+    } else {
+      CHECK_FALSE(B::facts.mx);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("fp4 codes, where a room has them, are those of core/dtype.hpp") { AllRooms::each(CheckPackFp4{}); }
+
+}  // namespace tilewave::test
