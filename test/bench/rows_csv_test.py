@@ -11,25 +11,27 @@ from contract import ARCHS, rows_of, run
 
 POLICY_COLUMNS = "lanes rows_per_block chunks vec span cluster held waves_per_simd".split()
 PEAK_GBPS = {"gfx942": 5300, "gfx950": 8000, "sm90": 4800}
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "fp4_e2m1": 0.5}
 POLICY = (r"(?P<policy>l(?P<lanes>\d+)\.r(?P<rows_per_block>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?:\.s(?P<span>\d+))?"
           r"(?:\.b(?P<cluster>\d+))?(?P<again>\.again)?(?:\.k(?P<keep>\d+))?)")
 EXTENT = r"(?P<arch>gfx942|gfx950|sm90)/(?P<x>f32|f16|bf16|fp8|i8)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
 END = POLICY
 # Largest error that rounding to a type alone makes of a row, in the l2 norm.
-ROUNDING = {"f32": 1e-5, "f16": 4e-4, "bf16": 3e-3, "fp8_e4m3fn": 5e-2, "fp8_e4m3fnuz": 5e-2, "i8": 5e-2}
+ROUNDING = {"f32": 1e-5, "f16": 4e-4, "bf16": 3e-3, "fp8_e4m3fn": 5e-2, "fp8_e4m3fnuz": 5e-2, "i8": 5e-2,
+            "fp4_e2m1": 0.2}
 
 
-def scales_of(mode, rows, columns):
-    return {"none": 0, "per_tensor": 1, "per_token": rows, "per_group": rows * -(-columns // 128)}[mode]
+def scale_bytes(mode, rows, columns):
+    return {"none": 0, "per_tensor": 4, "per_token": 4 * rows, "per_group": 4 * rows * -(-columns // 128),
+            "mx": rows * columns // 32}[mode]
 
 
 class Norm:
     step = [f"rmsnorm/gfx950/bf16/c8192/r{batch}/{out}/res1" for batch in (1, 64) for out in ("bf16", "fp8.per_token")]
     identity = "kind arch x_dtype weight_dtype out_dtype scale_mode residual columns rows config_rows seed".split()
-    name = re.compile(r"(?P<kind>rmsnorm|layernorm)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)(?:\.(?P<scale>\w+))?"
+    name = re.compile(r"(?P<kind>rmsnorm|layernorm)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)(?:\.(?P<scale>\w+))?"
                       r"/res(?P<residual>[01])/" + END)
-    rows = 56
+    rows = 60
     small = "bf16/c128/|/c5120/r32/"  # 7 rows
     one = "^rmsnorm/.*/c5120/r32/bf16/res1/"
 
@@ -40,7 +42,7 @@ class Norm:
         scale = match["scale"] or "none"
         moved = rows * columns * (BYTES[x] * (3 if residual else 1) + BYTES[out]) + columns * BYTES[x] * (1 + layer)
         per_element = (8 if layer else 4) + residual + {"none": 0, "per_tensor": 1}.get(scale, 2)
-        return moved + 4 * scales_of(scale, rows, columns), rows * columns * per_element
+        return moved + scale_bytes(scale, rows, columns), rows * columns * per_element
 
 
 class Softmax:
@@ -99,8 +101,8 @@ class Activation:
     step = [f"silu/gfx950/bf16/c3584/r{batch}/halves/{out}" for batch in (1, 64) for out in ("bf16", "fp8.per_token")]
     identity = "kind arch x_dtype gating out_dtype scale_mode columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>relu2?|silu|gelu|gelu_tanh|swigluoai)/" + EXTENT + r"(?P<gating>plain|halves|interleaved)/"
-                      r"(?P<out>f32|f16|bf16|fp8|i8)(?:\.(?P<scale>per_\w+))?/" + END)
-    rows = 32
+                      r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)(?:\.(?P<scale>\w+))?/" + END)
+    rows = 37
     small = "/c1021/|/r1/"  # 4 rows
     one = "/r1/halves/fp8.per_token/"
 
@@ -111,7 +113,7 @@ class Activation:
         moved = rows * columns * (BYTES[row["x_dtype"]] * (1 + gated) + BYTES[row["out_dtype"]])
         function = {"relu": 1, "relu2": 2, "gelu": 16}.get(match["kind"], 8)
         scaling = {"none": 0, "per_tensor": 1}.get(scale, 2)
-        return moved + 4 * scales_of(scale, rows, columns), rows * columns * (function + gated + scaling)
+        return moved + scale_bytes(scale, rows, columns), rows * columns * (function + gated + scaling)
 
 
 class KvCacheWrite:
@@ -184,19 +186,19 @@ class Quant:
     step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
             for columns in (8192, 1024, 3584)]
     identity = "kind arch x_dtype out_dtype scale_mode given columns rows config_rows seed".split()
-    name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8)\.(?P<scale>per_\w+)"
+    name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)\.(?P<scale>\w+)"
                       r"/given(?P<given>[01])/" + END)
-    rows = 58
+    rows = 64
     small = "/c5120/r32/"  # 5 rows
     one = "/c5120/r32/fp8.per_token/"
 
     @staticmethod
     def work(row, match):
         rows, columns, x, out = int(row["rows"]), int(row["columns"]), row["x_dtype"], row["out_dtype"]
-        scales = scales_of(match["scale"], rows, columns)
+        scales = scale_bytes(match["scale"], rows, columns)
         given = int(match["given"])
         reads = 2 if match["scale"] == "per_tensor" and not given else 1
-        return rows * columns * (reads * BYTES[x] + BYTES[out]) + 4 * scales, rows * columns * (2 - given)
+        return rows * columns * (reads * BYTES[x] + BYTES[out]) + scales, rows * columns * (2 - given)
 
 
 class TopkGating:
@@ -329,8 +331,9 @@ class Csv(contract.Contract):
         self.assertEqual(len(rows), op().rows)
         for row in rows:
             self.assertEqual((row["ok"], row["err"]), ("0", "1"), row["name"])
+            column = int("/fp4_e2m1." in row["name"])  # the byte that was changed has two
             self.assertRegex(done.stderr, re.escape(row["name"]) +
-                             r": 1 values outside the tolerance; the first: out is .* at row 0, column 0\n")
+                             rf": 1 values outside the tolerance; the first: out is .* at row 0, column {column}\n")
 
     def test_output_file_json_and_ceiling(self):
         with tempfile.TemporaryDirectory() as scratch:

@@ -24,6 +24,8 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
     } else if (narrow_rows && vector && !p.held) {
       p.chunks = 2;  // 16 values each: more would not fit the registers
     }
+    // Lanes of short rows compare addresses, for which clang would wait between loads to save registers.
+    if (s.scale == ScaleMode::mx && p.lanes < facts_of(arch).wave_lanes) p.waves_per_simd = 6;
     const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
     const bool some_lanes = p.block_threads() == 256 || (narrow_rows && p.block_threads() == 128);
     if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
