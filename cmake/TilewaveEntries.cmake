@@ -8,6 +8,18 @@
 # An op has the list of its own name, in registry.hpp. Where there is more to say, the op's folder has an entries.cmake with a
 # line `tilewave_entries(...)` for each list.
 
+# TILEWAVE_FOCUS=LIST[/ARCH[/SPEC]]: of all lists that one alone has entries, those of the architecture and of the spec with that
+# number, from 0. A benchmark is then built in seconds: what an optimiser does round after round. Tests need all entries.
+
+set(TILEWAVE_FOCUS "" CACHE STRING "entries of one list alone, LIST[/ARCH[/SPEC]]: for optimisers, whose benchmarks build in seconds")
+if(TILEWAVE_FOCUS AND TILEWAVE_BUILD_TESTS)
+  message(FATAL_ERROR "TILEWAVE_FOCUS=${TILEWAVE_FOCUS} leaves out what tests need: add -D TILEWAVE_BUILD_TESTS=OFF")
+endif()
+string(REPLACE "/" ";" focus "${TILEWAVE_FOCUS};;")
+list(GET focus 0 focus_list)
+list(GET focus 1 focus_arch)
+list(GET focus 2 focus_spec)
+
 set(generated ${PROJECT_BINARY_DIR}/generated)
 
 # tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [TESTS])
@@ -36,9 +48,18 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
       set(parts ${arg_HOST_SOURCES})
     endif()
   endif()
-  set(functions)
   set(sources ${generated}/${list}_entries.cpp)
+  if(focus_list AND NOT focus_list STREQUAL list AND NOT list STREQUAL "traffic")
+    set(archs)
+  elseif(focus_list STREQUAL list AND focus_arch)
+    set(archs ${focus_arch})
+  endif()
+  if(focus_list STREQUAL list AND NOT focus_spec STREQUAL "")
+    set(parts 1)
+  endif()
   math(EXPR last "${parts} - 1")
+  set(calls)
+  set(declarations)
   foreach(arch IN LISTS archs)
     set(room ${TILEWAVE_ROOM})
     set(backend ${arch}::Backend)
@@ -47,13 +68,18 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
     endif()
     foreach(part RANGE ${last})
       set(function add_${list}_${arch}_${part})
+      set(first "count * ${part} / ${parts}")
+      set(end "count * (${part} + 1) / ${parts}")
+      if(focus_list STREQUAL list AND NOT focus_spec STREQUAL "")
+        set(first ${focus_spec})
+        set(end "${focus_spec} + 1")
+      endif()
       configure_file(${PROJECT_SOURCE_DIR}/cmake/entries_part.cpp.in ${generated}/${list}_${arch}_${part}.cpp @ONLY)
       list(APPEND sources ${generated}/${list}_${arch}_${part}.cpp)
-      list(APPEND functions ${function})
+      string(APPEND calls "\n    ${function}(entries);")
+      string(APPEND declarations "void ${function}(Entries&);\n")
     endforeach()
   endforeach()
-  list(JOIN functions "(entries);\n    " calls)
-  list(JOIN functions "(Entries&);\nvoid " declarations)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/entries.cpp.in ${generated}/${list}_entries.cpp @ONLY)
 
   set(target tilewave_${list}_entries)

@@ -76,6 +76,26 @@ TEST_CASE("what is not the same measurement is refused by name") {
             "no column 'window'"));
 }
 
+TEST_CASE("modelled times are compared when asked for, on one chip, and never with measured ones") {
+  const auto csv = [](double us, const std::string& model_us, const std::string& error, const std::string& chip) {
+    return "name,m,us,err,arch,model_us,model_error_pct,model_chip\na,64," + std::to_string(us) + ",0,gfx950," +
+           model_us + "," + error + "," + chip + "\n";
+  };
+  const double none = std::nan("");
+  const std::string base = csv(none, "20", "0", "MI355X"), measured = csv(20, "nan", "nan", "none");
+  CompareOptions model;
+  model.map.us = "model_us";
+  CHECK(of(csv(none, "15", "0", "MI355X"), model, base).verdict == Verdict::keep);
+  // What sampling may be wrong by is noise.
+  CHECK(of(csv(none, "19", "1", "MI355X"), model, base).verdict == Verdict::keep);
+  CHECK(of(csv(none, "19", "4", "MI355X"), model, base).verdict == Verdict::tie);
+  CHECK(has(refusal(csv(none, "15", "0", "MI350X"), model, base), "model_chip is MI350X instead of MI355X"));
+  CHECK(has(refusal(measured, model, base), "measured, not modelled"));
+  CHECK(has(refusal(base, model, measured), "measured, not modelled"));
+  CHECK(has(refusal(base, {}, base), "--time=model_us"));
+  CHECK(has(refusal(base, {}, measured), "--time=model_us"));
+}
+
 TEST_CASE("repeated rows give their median or their best") {
   const auto cand =
       pa_csv(pa_row(16, 1, 120) + pa_row(16, 1, 80) + pa_row(16, 1, 90) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));

@@ -52,6 +52,11 @@ expect 2 "CANDIDATE" compare base.csv
 printf 'Name,Calls,TotalDurationNs\ndecode,10,10000\n' >slow.csv
 expect 11 "does not improve" compare base.csv keep.csv --kernel-trace slow.csv slow.csv
 
+expect 2 "is measured, model_us modelled" compare base.csv keep.csv --time model_us --kernel-trace slow.csv slow.csv
+printf 'm,us,err,model_us,model_chip\n1,nan,0,20,MI355X\n' >model.csv
+expect 11 "base model_us" compare model.csv model.csv --time=model_us
+expect 14 "was modelled" compare model.csv model.csv
+
 # --- isa
 expect 2 "subcommand" isa
 expect 0 "Example" isa show --help

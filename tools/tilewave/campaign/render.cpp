@@ -9,6 +9,7 @@
 #include "tools/tilewave/campaign/rules.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/columns.hpp"
 
 namespace tilewave::tool {
 
@@ -100,9 +101,10 @@ std::string summary_md(const Round& r) {
 
 std::string optimize_md(const State& s, const Manifest& m, bool stopped) {
   std::string out = fmt::format(
-      "# Optimisation log of {}\n\n- Op: {}, backend: {}, GPU: {}\n- BEST_COMMIT: {}\n- CONSECUTIVE_REGRESSIONS: {}\n- Stage: {}\n",
-      m.name, m.target_op, m.target_backend, m.target_gpu, s.best_commit.empty() ? "-" : s.best_commit,
-      s.consecutive_regressions,
+      "# Optimisation log of {}\n\n- Op: {}, backend: {}, GPU: {}\n- Times: {}\n- BEST_COMMIT: {}\n- CONSECUTIVE_REGRESSIONS: {}\n- Stage: {}\n",
+      m.name, m.target_op, m.target_backend, m.target_gpu,
+      is_modelled(m.primary_metric) ? m.primary_metric + ", modelled; nothing was measured" : m.primary_metric,
+      s.best_commit.empty() ? "-" : s.best_commit, s.consecutive_regressions,
       s.stage == Stage::idle ? (s.stopped.empty() ? "between rounds" : "stopped: " + s.stopped)
                              : fmt::format("round {}", s.current.number));
   if (const std::string hint = stagnation_hint(s); !hint.empty()) out += "- Stagnation: " + hint + "\n";

@@ -39,6 +39,10 @@ struct ColumnMap {
 /// A map by name (tilewave, flydsl, aiter) or written out: "us=COLUMN,err=COLUMN,max_err=0.05,config=A+B+C".
 ColumnMap column_map(std::string_view text);
 
+/// Whether a column of times was modelled, not measured: the chip that was modelled is then the device.
+inline bool is_modelled(std::string_view metric) { return metric.starts_with("model_"); }
+inline constexpr std::string_view modelled_chip = "model_chip";  // its column, "none" where nothing was modelled
+
 /// Columns that make a config class, most telling first; those that a CSV has are used.
 const std::vector<std::string>& class_columns();
 

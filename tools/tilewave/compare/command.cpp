@@ -34,6 +34,8 @@ int run(const Options& o) {
   CompareOptions options;
   options.map = column_map(o.map);
   if (!o.metric.empty()) options.map.us = o.metric;
+  if (is_modelled(options.map.us) && !o.traces.empty())
+    refuse("--kernel-trace is measured, " + options.map.us + " modelled");
   if (!o.by.empty()) options.by = split(o.by, ',');
   options.tie_pct = o.tie, options.row_loss_pct = o.row_loss, options.target = o.target;
   options.repeats = o.repeats == "best" ? Repeats::best : o.repeats == "median" ? Repeats::median : Repeats::refuse;
@@ -59,7 +61,9 @@ void add_compare(Command& tilewave) {
   sub.option("CANDIDATE", o->cand, "CSV of the candidate").required();
   sub.option("--by", o->by,
              "columns that make a class (default: those there are of block_size, mtp, head_size, types, ...)");
-  sub.option("--metric", o->metric, "column that is compared, lower is better (default: us)");
+  sub.option(
+      "--metric,--time", o->metric,
+      "column that is compared, lower is better (default: us); model_us: modelled times, of the same model_chip");
   sub.option("--map", o->map,
              "whose CSV: tilewave, flydsl, aiter, or us=COLUMN,err=COLUMN|none,max_err=X,config=A+B,ignore=C+D");
   sub.option("--tie", o->tie, "a class that changes by less percent is a tie (default: 1)").range(0, 50);

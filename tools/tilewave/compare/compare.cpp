@@ -73,15 +73,22 @@ std::string wrong(const Csv& csv, std::size_t row, const ColumnMap& map) {
   return fmt::format("{} = {}", map.err, err);
 }
 
-/// From the quartiles and the number of samples: a median's standard error is 1.25 sigma / sqrt(n).
-double noise_of(const Csv& csv, std::size_t row, double us) {
+/// From the quartiles and the number of samples: a median's standard error is 1.25 sigma / sqrt(n). A model says itself.
+double noise_of(const Csv& csv, std::size_t row, double us, bool modelled) {
   const auto value = [&](const char* column) {
     const auto at = csv.find(column);
     const auto v = at ? number(csv.rows[row][*at]) : std::nullopt;
     return v && std::isfinite(*v) ? *v : 0.0;
   };
+  if (modelled) return value("model_error_pct") / 100;
   const double spread = (value("us_q3") - value("us_q1")) / 1.349, samples = value("samples");
   return samples >= 2 && spread > 0 ? 1.25 * spread / us / std::sqrt(samples) : 0;
+}
+
+/// What a row's times were modelled for.
+std::string chip_of(const Csv& csv, std::size_t row) {
+  const auto at = csv.find(modelled_chip);
+  return at ? csv.rows[row][*at] : "none";
 }
 
 /// The rows of one file by config. Time is not looked at here.
@@ -99,10 +106,16 @@ Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::strin
   std::vector<Row> timed;
   for (const std::size_t r : rows) {
     const double us = csv.need_number(r, csv.need(o.map.us));
+    const bool modelled = chip_of(csv, r) != "none";
+    if (is_modelled(o.map.us) && !modelled)
+      not_comparable(fmt::format("{}: {} of a row that was measured, not modelled", csv.where(r), o.map.us));
+    if (!is_modelled(o.map.us) && modelled && !std::isfinite(us))
+      not_comparable(
+          fmt::format("{}: a row that was modelled, not measured; --time=model_us compares such rows", csv.where(r)));
     if (!std::isfinite(us) || us <= 0) {
       not_comparable(fmt::format("{}: {} is {}: an emulated or failed row has no time", csv.where(r), o.map.us, us));
     }
-    timed.push_back({r, us, noise_of(csv, r, us)});
+    timed.push_back({r, us, noise_of(csv, r, us, modelled)});
   }
   std::sort(timed.begin(), timed.end(), [](const Row& a, const Row& b) { return a.us < b.us; });
   if (o.repeats == Repeats::best || timed.size() == 1) return timed.front();
@@ -114,7 +127,7 @@ Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::strin
 }
 
 /// The same in both rows, as text or as number.
-void must_agree(const Csv& base, std::size_t b, const Csv& cand, std::size_t c) {
+void must_agree(const Csv& base, std::size_t b, const Csv& cand, std::size_t c, const std::string& metric) {
   for (std::size_t i = 0; i < base.columns.size(); ++i) {
     const Role role = role_of(base.columns[i], {});
     if (role != Role::device && role != Role::inputs && role != Role::work) continue;
@@ -127,6 +140,10 @@ void must_agree(const Csv& base, std::size_t b, const Csv& cand, std::size_t c) 
     not_comparable(fmt::format("{}: {} than {}: {} is {} instead of {}", cand.where(c), what, base.where(b),
                                base.columns[i], printable(y), printable(x)));
   }
+  const std::string x = chip_of(base, b), y = chip_of(cand, c);
+  if (is_modelled(metric) && x != y && x != "none" && y != "none")
+    not_comparable(fmt::format("{}: another device than {}: {} is {} instead of {}", cand.where(c), base.where(b),
+                               modelled_chip, printable(y), printable(x)));
 }
 
 double geomean(const std::vector<PairedRow>& rows, double (*value)(const PairedRow&)) {
@@ -268,7 +285,7 @@ Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& o) {
   std::map<std::string, std::size_t> classes;
   for (const auto& [key, rows] : base_rows) {
     const auto& others = cand_rows.at(key);
-    must_agree(base, rows[0], cand, others[0]);
+    must_agree(base, rows[0], cand, others[0], o.map.us);
     const Row b = timed(base, rows, key, o), c = timed(cand, others, key, o);
     const std::string name = result.by.empty() ? "all" : key_of(base, b.at, result.by);
     const auto [at, fresh] = classes.try_emplace(name, result.classes.size());
