@@ -51,6 +51,10 @@ std::span<const GemmEntry* const> every_entry() {
     std::vector<const GemmEntry*> all;
     for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()})
       all.insert(all.end(), list.begin(), list.end());
+#ifdef TILEWAVE_GENERATED  // by a tuner
+    const auto generated = all_gemm_generated_entries();
+    all.insert(all.end(), generated.begin(), generated.end());
+#endif
     return all;
   }();
   return entries;

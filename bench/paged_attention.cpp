@@ -62,6 +62,10 @@ std::span<const PagedAttentionEntry* const> every_entry() {
          {all_paged_attention_entries(), all_paged_attention_feature_entries(), all_paged_attention_native_entries()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
+#ifdef TILEWAVE_GENERATED  // by a tuner
+    const auto generated = all_paged_attention_generated_entries();
+    all.insert(all.end(), generated.begin(), generated.end());
+#endif
     return all;
   }();
   return entries;

@@ -20,6 +20,10 @@ list(GET focus 0 focus_list)
 list(GET focus 1 focus_arch)
 list(GET focus 2 focus_spec)
 
+# TILEWAVE_GENERATED_ENTRIES=FOLDER: a list OP_generated of candidates that nobody wrote into the library, from the header
+# FOLDER/OP_generated.hpp, for `tilewave tune run --generate`. The op's benchmark has it beside its other lists.
+set(TILEWAVE_GENERATED_ENTRIES "" CACHE PATH "folder of OP_generated.hpp, candidates that a tuner made")
+
 set(generated ${PROJECT_BINARY_DIR}/generated)
 
 # tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [TESTS])
@@ -36,7 +40,9 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   if(arg_HEADER)
     set(header ${arg_HEADER})
   endif()
-  set(header ${folder}/${header})
+  if(NOT IS_ABSOLUTE ${header})
+    set(header ${folder}/${header})
+  endif()
   set(parts 1)
   if(arg_SOURCES)
     set(parts ${arg_SOURCES})
@@ -110,6 +116,10 @@ function(tilewave_op_entries op root folder)
     include(${root}/${folder}/entries.cmake)
   else()
     tilewave_entries(${op})
+  endif()
+  if(TILEWAVE_GENERATED_ENTRIES AND EXISTS ${TILEWAVE_GENERATED_ENTRIES}/${op}_generated.hpp)
+    tilewave_entries(${op}_generated HEADER ${TILEWAVE_GENERATED_ENTRIES}/${op}_generated.hpp)
+    target_compile_definitions(tilewave_${op}_generated_entries INTERFACE TILEWAVE_GENERATED)
   endif()
 
   get_property(headers GLOBAL PROPERTY tilewave_${op}_headers)

@@ -58,5 +58,29 @@ TEST_CASE("a tuned row decides where it serves the problem and its entry is buil
   untouched(problem(16));
 }
 
+TEST_CASE("the library's own tables decide without being asked for, and their entries exist") {
+  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    for (const TunedGemm& row : tuned_gemm(arch)) {
+      const GemmPolicies policies = gemm_policies(arch, row.spec);
+      std::array<GemmEntry, 32> built{};
+      std::array<const GemmEntry*, 32> all{};
+      for (int i = 0; i < policies.count; ++i) {
+        built[i] = {arch, true, row.spec, policies.list[i], nullptr, 0};
+        all[i] = &built[i];
+      }
+      for (const std::int32_t m : {row.m_from, row.m_to}) {
+        GemmProblem p = problem(m);
+        p.spec = row.spec, p.n = row.n, p.k = row.k, p.batch = row.batch, p.groups = row.groups;
+        p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
+        GemmPlan plan;
+        CHECK(gemm_select(p, std::span(all.data(), policies.count), facts_of(arch), plan).ok());
+        REQUIRE(plan.entry != nullptr);
+        CHECK(plan.entry->policy == row.policy);
+        CHECK(plan.splits == row.splits);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilewave

@@ -5,6 +5,8 @@
 
 #include "test/catch_compat.hpp"
 #include "test/tools/tilewave/samples.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/tune/generate.hpp"
 
 namespace {
 using namespace tilewave::tool;
@@ -63,6 +65,61 @@ TEST_CASE("a shard is i of n") {
     CHECK(status_of([&] { parse_shard(bad); }) == Exit::usage);
 }
 
+const std::string attention =
+    "name,kind,arch,q_dtype,kv_dtype,quant_mode,block_size,mtp,head_size,batch_size,context_length,num_q_heads,num_kv_heads,k_layout,"
+    "any_block_size,native,sliding_window,sinks,split_tokens,num_splits,row_tiles,wave_rows,wave_tokens,slices,stages,"
+    "stage_tokens,fetch_waves,q_shared,balanced,waves_per_simd,us,err,policy_columns\n";
+std::string attention_row(int context, int splits, double us, int balanced = 0) {
+  return "x,pa_decode,gfx950,bf16,bf16,none,64,1,128,16," + std::to_string(context) + ",32,8,units,0,0,0,0,0," +
+         std::to_string(splits) + ",1,1,4,1,2,0,0,0," + std::to_string(balanced) + ",3," + std::to_string(us) +
+         ",0,num_splits stages balanced\n";
+}
+
+TEST_CASE("a tuned table of paged attention has runs of contexts, in tokens that whole pages hold") {
+  const TunedSource source{
+      .op = "paged_attention", .arch = "gfx950", .device = "d", .commit = "c", .csv = "t.csv", .benchmark = "b"};
+  const auto table = [&](const std::string& rows) {
+    const Csv csv = parse_csv(attention + rows, "t");
+    return tuned_header(csv, judge_tuning(csv, nullptr, {}), source);
+  };
+  const std::string text = table(attention_row(1000, 2, 5) + attention_row(1000, 4, 6) + attention_row(2048, 2, 9) +
+                                 attention_row(4096, 4, 9));
+  CHECK(text.find("64, 1, 32, 8, 16, 1024, 2048,") != text.npos);
+  CHECK(text.find("64, 1, 32, 8, 16, 4096, 4096,") != text.npos);
+  CHECK(text.find("TunedPagedAttention{{.q = DType::bf16, .kv = DType::bf16, .out = DType::bf16,") != text.npos);
+  CHECK(status_of([&] { table(attention_row(1000, 1, 5, 1)); }) == Exit::usage);
+  const std::string none = tuned_tables("paged_attention", {}), two = tuned_tables("gemm", {"gfx950", "sm90"});
+  CHECK(none.find("tuned_paged_attention(ArchId) { return {}; }") != none.npos);
+  CHECK(two.find("#include \"tilewave/tuned/gemm_sm90.hpp\"") != two.npos);
+  CHECK(two.find("if (arch == ArchId::gfx950) return tuned_gemm_gfx950;") != two.npos);
+}
+
+TEST_CASE("generated candidates are steps from the best that were tried, and none that was") {
+  const Csv csv = parse_csv(attention + attention_row(1000, 2, 5) + attention_row(1000, 4, 6), "t");
+  const Generated made = generate(csv, judge_tuning(csv, nullptr, {}), "paged_attention", 2);
+  CHECK(made.policies > 8);
+  const auto times = [&](const std::string& word) {
+    std::size_t count = 0;
+    for (std::size_t at = made.header.find(word); at != std::string::npos; at = made.header.find(word, at + 1)) ++count;
+    return count;
+  };
+  CHECK(times("add({.row_tiles = 2, .waves = {1, 4}, .prefetch = {1, 2, 0, 0}") == 1);
+  CHECK(times("add({.row_tiles = 1, .waves = {1, 4}, .prefetch = {1, 2, 0, 0}, .q_shared = false, .schedule = "
+              "PagedAttentionSchedule::even, .waves_per_simd = 3}") == 0);  // what was tried
+  CHECK(times(".waves = {2, 2}") == 1);                                     // two knobs at once
+  CHECK(times("std::array<PagedAttentionSpec, 1>") == 1);
+  CHECK(status_of([&] { generate(csv, judge_tuning(csv, nullptr, {}), "softmax", 2); }) == Exit::usage);
+  CHECK(fuzz(
+            attention + attention_row(1000, 2, 5) + attention_row(1000, 4, 6),
+            [](const std::string& any) {
+              const Csv some = parse_csv(any, "t");
+              generate(some, judge_tuning(some, nullptr, {}), "paged_attention", 2);
+            },
+            300) > 0);
+  CHECK(with_program("nice -n 5 build/bench/bench_pa --x", "paged_attention", "/a b") == "nice -n 5 '/a b' --x");
+  CHECK(status_of([] { with_program("bench_norm", "gemm", "x"); }) == Exit::usage);
+}
+
 TEST_CASE("a tuned table holds the best of each config, neighbours that agree as one") {
   const std::string columns =
       "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,"
@@ -92,7 +149,10 @@ TEST_CASE("a tuned table holds the best of each config, neighbours that agree as
   CHECK(text.find("64, 64, 4096, 512, 1, 0,") != text.npos);
   CHECK(text.find(".rows = 16, .columns = 64, .depth = 128") != text.npos);
   CHECK(text.find(".path = GemmPath::tensor, .swapped = true") != text.npos);
-  CHECK(text.find("3 configs, 5 candidates measured on a chip, commit abc; all of them in t.csv") != text.npos);
+  for (const char* line :
+       {"3 configs, 5 candidates.\n", "// source: t.csv\n", "// device: a chip\n", "// commit: abc\n"})
+    CHECK(text.find(line) != text.npos);
+  for (const std::string& line : lines_of(text)) CHECK(line.size() <= 120);
   CHECK(text.find(".rows = 32") == text.npos);
   // The library's own choice is as good: nothing to write.
   CHECK(status_of([&] { table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 5.05, "1")); }) == Exit::refused);

@@ -213,5 +213,49 @@ expect 14 "measured twice" tune merge shard1 shard1
 "$tilewave" tune merge tuning --json | json tune
 expect 1 "cannot list" tune run other --benchmark false
 
+# --- tune --generate and write, on a stand-in for bench_gemm, which its stand-in for cmake copies into the round's folder
+mkdir -p lib/bin lib/include/tilewave/ops/gemm lib/include/tilewave/tuned
+cat >lib/bench_gemm <<'EOF'
+#!/bin/bash
+filter=.
+tile=64
+[[ $0 == *generated-* ]] && tile=32
+for argument; do
+  case $argument in
+    --benchmark_list_tests*) echo "m8/t$tile"; echo "m16/t$tile"; exit ;;
+    --benchmark_filter=*) filter=${argument#*=} ;;
+  esac
+done
+echo "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,config_n,config_k,tile_rows,tile_columns,depth,stages,waves_rows,waves_columns,path,swapped,cluster,splits,most_splits,waves_per_simd,us,err,policy_columns"
+for m in 8 16; do
+  [[ m$m/t$tile =~ $filter ]] && echo "m$m/t$tile,gemm,gfx950,bf16,bf16,bf16,none,nt,row_major,none,0,none,one,1,0,$m,4096,512,$m,4096,512,$tile,64,128,4,2,2,direct,0,1,1,16,2,$tile,0,tile_rows"
+done
+exit 0
+EOF
+cat >lib/bin/cmake <<'EOF'
+#!/bin/bash
+[[ $1 != --build ]] || { mkdir -p "$2/bench" && cp bench_gemm "$2/bench/"; }
+EOF
+chmod +x lib/bench_gemm lib/bin/cmake
+cd lib || exit 1
+PATH=$scratch/lib/bin:$PATH
+expect 2 "needs --op" tune run tuning --benchmark ./bench_gemm --generate 1
+expect 2 "no --shard" tune run sharded --benchmark ./bench_gemm --generate 1 --op gemm --arch gfx950 --shard 1/2
+expect 2 "norm" tune run tuning --benchmark ./bench_gemm --generate 1 --op norm --arch gfx950
+expect 2 "runs bench_gemm" tune run tuning --benchmark bench_norm --generate 1 --op gemm --arch gfx950
+[[ ! -e tuning ]] || failed "a refused run began"
+expect 0 "round 1 of generated candidates: 1 of 1" tune run tuning --benchmark ./bench_gemm --generate 1 --op gemm --arch gfx950
+grep -q 'add({.rows = 32, .columns = 64' tuning/generated-1/gemm_generated.hpp || failed "no neighbour of half the rows"
+before=$(<tuning/generated-1/gemm_generated.hpp)
+expect 0 "round 1 of generated candidates: 1 of 1" tune run tuning --benchmark ./bench_gemm --generate 1 --op gemm --arch gfx950
+[[ $before == "$(<tuning/generated-1/gemm_generated.hpp)" ]] || failed "a round that was generated is another one when it is resumed"
+expect 0 "tile_rows=32" tune merge tuning --out all.csv
+[[ $(wc -l <all.csv) -eq 5 ]] || failed "all.csv has $(wc -l <all.csv) lines"
+: >include/tilewave/ops/gemm/tuned_tables.hpp
+expect 0 "docs/tuned/gemm_gfx950.csv" tune write tuning --op gemm --arch gfx950 --device x --benchmark y --commit z
+grep -q 'tuned_gemm_gfx950' include/tilewave/ops/gemm/tuned_tables.hpp || failed "the library does not look into the table"
+grep -q '8, 16, 4096, 512, 1, 0' include/tilewave/tuned/gemm_gfx950.hpp || failed "the table"
+cd ..
+
 echo "$failures failures"
 exit $((failures > 0))

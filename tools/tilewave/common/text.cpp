@@ -143,6 +143,12 @@ std::string printable(std::string_view text, std::size_t max) {
   return text.size() > max ? out + "..." : out;
 }
 
+std::string shell_word(std::string_view word) {
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 std::string now_minute() {
   const std::time_t now = std::time(nullptr);
   std::tm local{};

@@ -31,6 +31,9 @@ bool contains(const std::vector<std::string>& list, std::string_view word);
 /// For a message: at most max bytes, control characters and what is no ASCII as '?'.
 std::string printable(std::string_view text, std::size_t max = 60);
 
+/// As one word of /bin/sh.
+std::string shell_word(std::string_view word);
+
 /// Local time, to the minute: YYYY-MM-DD HH:MM.
 std::string now_minute();
 

@@ -11,6 +11,7 @@
 #include "tools/tilewave/common/process.hpp"
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/gpu/devices.hpp"
+#include "tools/tilewave/tune/generate.hpp"
 #include "tools/tilewave/tune/tune.hpp"
 
 namespace tilewave::tool {
@@ -19,22 +20,51 @@ namespace {
 
 struct Options {
   TuneRun run;
-  std::string folder, shard = "1/1", gpus = "none", retry = "10m", limit = "1h", timeout = "1h", out, selected, by,
+  std::string folder, shard = "1/1", csv, gpus = "none", retry = "10m", limit = "1h", timeout = "1h", out, selected, by,
                       metric = "us";
   TunedSource source;
+  GenerateOptions generate;
   double gain = 0;
   std::vector<std::string> folders;
   bool partial = false, json = false;
 };
 
+/// Round after round around what was best so far; each is built and measured once, as the rows of the plan are.
+int run_generated(const Options& o) {
+  for (int round = 1; round <= o.generate.rounds; ++round) {
+    TuneRun next = o.run;
+    next.folder = generated_folder(o.run.folder, round);
+    const std::filesystem::path header = next.folder / (o.generate.op + "_generated.hpp");
+    std::string text;
+    if (std::filesystem::exists(header)) {
+      text = read_file(header.string());
+    } else {
+      const Csv tried = gather({o.folder}, false);
+      const Generated made =
+          generate(tried, judge_tuning(tried, nullptr, {}, o.metric), o.generate.op, o.generate.around);
+      if (made.policies == 0) break;
+      text = made.header;
+    }
+    next.benchmark = with_program(o.run.benchmark, o.generate.op, build_generated(next.folder, text, o.generate));
+    const TuneProgress p = run_tune(next);
+    fmt::print("round {} of generated candidates: {} of {} chunks measured\n", round, p.done, p.chunks);
+    if (p.failed > 0) return static_cast<int>(Exit::failed);
+  }
+  return 0;
+}
+
 int run(Options& o) {
   std::tie(o.run.shard, o.run.shards) = parse_shard(o.shard);
   o.run.folder = o.folder, o.run.gpus = o.gpus != "none";
   o.run.retry_s = seconds_of(o.retry), o.run.limit_s = seconds_of(o.limit), o.run.timeout_s = seconds_of(o.timeout);
+  if (o.generate.rounds > 0 && (o.run.shards > 1 || o.generate.op.empty() || o.generate.arch.empty()))
+    refuse("--generate needs --op and --arch, and all chunks: no --shard");
+  if (o.generate.rounds > 0) with_program(o.run.benchmark, o.generate.op, "refused before any work");
   if (o.gpus == "all") o.run.workers = static_cast<int>(ask_gpus().gpus.size());
   const TuneProgress p = run_tune(o.run);
   fmt::print("{} of {} chunks measured\n", p.done, p.chunks);
-  return p.failed > 0 ? static_cast<int>(Exit::failed) : 0;
+  if (p.failed > 0) return static_cast<int>(Exit::failed);
+  return o.generate.rounds > 0 ? run_generated(o) : 0;
 }
 
 std::string csv_cell(const std::string& text) {
@@ -106,14 +136,25 @@ int write(Options& o) {
   if (o.out.empty()) o.out = fmt::format("include/tilewave/tuned/{}_{}.hpp", o.source.op, o.source.arch);
   const std::filesystem::path header = o.out;
   if (header.extension() != ".hpp") refuse("--out is no .hpp");
-  const std::filesystem::path all = std::filesystem::path(header).replace_extension(".csv");
-  o.source.csv = all.filename().string(), o.source.least_gain = o.gain / 100;
+  if (o.csv.empty()) o.csv = fmt::format("docs/tuned/{}_{}.csv", o.source.op, o.source.arch);
+  const std::filesystem::path all = o.csv;
+  o.source.csv = o.csv, o.source.least_gain = o.gain / 100;
   if (o.source.commit.empty()) o.source.commit = Git(".").head();
   const std::string text = tuned_header(tried, tuned, o.source);
-  if (!header.parent_path().empty()) std::filesystem::create_directories(header.parent_path());
+  for (const std::filesystem::path& file : {header, all})
+    if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path());
   write_atomically(all, csv_text(tried));
   write_atomically(header, text);
   fmt::print("{}\n{}\n", header.string(), all.string());
+  const std::filesystem::path tables = header.parent_path() / ".." / "ops" / o.source.op / "tuned_tables.hpp";
+  if (std::filesystem::exists(tables)) {  // the library's own folder of tables
+    std::vector<std::string> archs;
+    for (const char* arch : {"gfx942", "gfx950", "sm90"})
+      if (std::filesystem::exists(header.parent_path() / fmt::format("{}_{}.hpp", o.source.op, arch)))
+        archs.push_back(arch);
+    write_atomically(tables, tuned_tables(o.source.op, archs));
+    fmt::print("{}\n", tables.lexically_normal().string());
+  }
   return 0;
 }
 
@@ -137,6 +178,18 @@ void add_tune(Command& tilewave) {
   sub.option("--gpu-retry", o->retry, "default: 10m");
   sub.option("--gpu-limit", o->limit, "default: 1h");
   sub.option("--timeout", o->timeout, "of one chunk (default: 1h)");
+  sub.option("--generate", o->generate.rounds,
+             "then rounds of candidates that the library does not have, a step from the best so far, built here")
+      .range(0, 20);
+  sub.option("--op", o->generate.op, "with --generate: gemm or paged_attention").one_of({"gemm", "paged_attention"});
+  sub.option("--arch", o->generate.arch, "with --generate: gfx942, gfx950 or sm90")
+      .one_of({"gfx942", "gfx950", "sm90"});
+  sub.option("--around", o->generate.around, "with --generate: of each config so many of the best (default: 2)")
+      .range(1, 100);
+  sub.option("--preset", o->generate.preset, "with --generate: CMake preset to build with (default: host)");
+  sub.option("--sources", o->generate.sources, "with --generate: the library's checkout (default: this folder)");
+  sub.option("--jobs", o->generate.jobs, "with --generate: of the build (default: 2)").range(1, 1024);
+  sub.option("--metric", o->metric, "with --generate: column of the time (default: us); model_us: modelled");
   sub.example(
       "  tilewave tune run DIR --benchmark 'bench_pa --policies=all --sweep=decode' --use-gpu all --shard $SLURM_ARRAY_TASK_ID/8");
   sub.run([o] { return run(*o); });
@@ -154,12 +207,13 @@ void add_tune(Command& tilewave) {
   Command table =
       tune.add("write", "a table that overrides the cost model: include/tilewave/tuned/OP_ARCH.hpp and its CSV");
   table.option("FOLDER", o->folders, "of run, one or more with the same plan").required();
-  table.option("--op", o->source.op, "gemm").required().one_of({"gemm"});
+  table.option("--op", o->source.op, "gemm or paged_attention").required().one_of({"gemm", "paged_attention"});
   table.option("--arch", o->source.arch, "gfx942, gfx950 or sm90").required().one_of({"gfx942", "gfx950", "sm90"});
   table.option("--device", o->source.device, "what it was measured on, in words").required();
   table.option("--benchmark", o->source.benchmark, "how, for the header").required();
   table.option("--commit", o->source.commit, "of the kernels (default: git's HEAD here)");
-  table.option("--out", o->out, "the header; everything tried goes beside it as .csv");
+  table.option("--out", o->out, "the header (default: include/tilewave/tuned/OP_ARCH.hpp)");
+  table.option("--csv", o->csv, "everything tried (default: docs/tuned/OP_ARCH.csv)");
   table.option("--selected", o->selected,
                "CSV with --policies=selected: only what beats the library's choice is written");
   table.option("--gain", o->gain, "with --selected: by this many percent at least (default: 0)").range(0, 1000);

@@ -82,10 +82,9 @@ Csv gather(const std::vector<std::string>& folders, bool partial) {
   Csv all;
   std::string plan;
   std::set<std::string> names, planned;
-  for (const std::string& folder : folders) {
-    const std::string text = read_file((fs::path(folder) / "plan.txt").string());
-    if (plan.empty()) plan = text;
-    if (text != plan) throw Error(Exit::refused, fmt::format("{} has another plan than {}", folder, folders.front()));
+  const auto take = [&](const std::string& folder, const std::string& its_plan) {
+    const auto lines = lines_of(its_plan);
+    for (std::size_t i = 1; i < lines.size(); ++i) planned.insert(lines[i]);
     std::vector<fs::path> files;
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(fs::path(folder) / "chunks", error)) {
@@ -107,9 +106,18 @@ Csv gather(const std::vector<std::string>& folders, bool partial) {
         all.lines.push_back(all.rows.size() + 1);
       }
     }
+  };
+  const auto plan_text = [](const std::string& folder) { return read_file((fs::path(folder) / "plan.txt").string()); };
+  for (const std::string& folder : folders) {
+    const std::string text = plan_text(folder);
+    if (plan.empty()) plan = text;
+    if (text != plan) throw Error(Exit::refused, fmt::format("{} has another plan than {}", folder, folders.front()));
+    take(folder, text);
+    for (int round = 1; fs::exists(generated_folder(folder, round) / "plan.txt"); ++round) {
+      const std::string inside = generated_folder(folder, round).string();
+      take(inside, plan_text(inside));
+    }
   }
-  const auto lines = lines_of(plan);
-  for (std::size_t i = 1; i < lines.size(); ++i) planned.insert(lines[i]);
   if (all.rows.empty()) refuse(folders.front() + " holds no chunk");
   if (!partial && names != planned)
     throw Error(Exit::refused,

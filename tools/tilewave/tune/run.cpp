@@ -21,12 +21,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string quoted(const std::string& word) {
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 /// The rows that the benchmark would measure, as the first run wrote them down.
 std::vector<std::string> plan_of(const TuneRun& o) {
   ProcessOptions p;
@@ -104,7 +98,7 @@ class Worker {
     if (o_.gpus && gpu_.lock < 0) gpu_ = wait_for_gpu({o_.retry_s, o_.limit_s, 1});
     if (o_.gpus) p.variables[gpu_.variable] = std::to_string(gpu_.gpu.index);
     const ProcessResult result =
-        run_shell(o_.benchmark + " --benchmark_format=csv --benchmark_filter=" + quoted(filter_of(names)), p);
+        run_shell(o_.benchmark + " --benchmark_format=csv --benchmark_filter=" + shell_word(filter_of(names)), p);
     if (result.timed_out) return "no end in time";
     if (result.status > 1) return fmt::format("exit status {}", result.status);  // 1: wrong rows, which are results
     try {

@@ -36,6 +36,11 @@ std::pair<int, int> parse_shard(const std::string& text);
 /// For --benchmark_filter: these names and no longer ones.
 std::string filter_of(const std::vector<std::string>& names);
 
+/// Of round 1, 2, ... of what --generate made.
+inline std::filesystem::path generated_folder(const std::filesystem::path& folder, int round) {
+  return folder / ("generated-" + std::to_string(round));
+}
+
 struct Tried {
   std::string policy, entry;
   double us = 0;
@@ -62,7 +67,7 @@ struct Tuned {
   std::vector<TunedClass> classes;
 };
 
-/// All chunks of folders with the same plan, as one CSV; refuses an incomplete plan (unless partial) and other columns.
+/// All chunks of folders with the same plan, and of what --generate made in them, as one CSV; refuses an incomplete plan (unless partial) and other columns.
 Csv gather(const std::vector<std::string>& folders, bool partial);
 
 /// Refuses rows without a time, and a candidate that was measured twice for one config.
@@ -75,8 +80,12 @@ struct TunedSource {
   double least_gain = 0;  // over the library's own choice, where that is known
 };
 
-/// The text of include/tilewave/tuned/<op>_<arch>.hpp: the best right candidate of each config, neighbouring rows of M that
-/// chose the same as one. Refuses configs of which a part was launched, and words that are none.
+/// The text of include/tilewave/tuned/<op>_<arch>.hpp: the best right candidate of each config, neighbours in M (gemm) or in
+/// context (paged_attention) that chose the same as one. Refuses configs of which a part was launched, and words that are none.
 std::string tuned_header(const Csv& tried, const Tuned& tuned, const TunedSource& source);
+
+/// The text of include/tilewave/ops/<op>/tuned_tables.hpp, by which calls of the library look into the tables of these
+/// architectures.
+std::string tuned_tables(const std::string& op, const std::vector<std::string>& archs);
 
 }  // namespace tilewave::tool

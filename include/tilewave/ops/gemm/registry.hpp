@@ -10,7 +10,7 @@
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/lds_cost.hpp"
 #include "tilewave/ops/gemm/lds_policies.hpp"
-#include "tilewave/ops/gemm/tuned.hpp"
+#include "tilewave/ops/gemm/tuned_tables.hpp"
 
 namespace tilewave {
 
@@ -143,9 +143,10 @@ inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& pl
 
 /// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
 /// batch_invariant not on M. A row of `tuned` that serves the problem decides instead, if its entry is a candidate.
+/// Without `tuned`: the library's own tables (tuned_tables.hpp).
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
-                          GemmPlan& plan, std::span<const TunedGemm> tuned = {}) {
+                          GemmPlan& plan, std::span<const TunedGemm> tuned) {
   plan = {};
   if (Status s = gemm_check(p, facts); !s.ok()) return s;
   for (const TunedGemm& row : tuned) {
@@ -174,10 +175,15 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   return {};
 }
 
+inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
+                          GemmPlan& plan) {
+  return gemm_select(p, candidates, facts, plan, tuned_gemm(facts.id));
+}
+
 /// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
 /// another spec; those of gemm_select.
 template <class B, GemmSpec S>
-Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = {}) {
+Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = tuned_gemm(B::facts.id)) {
   plan = {};
   if (!(p.spec == S)) {
     return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};

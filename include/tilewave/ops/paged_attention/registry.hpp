@@ -8,6 +8,7 @@
 
 #include "tilewave/ops/paged_attention/cost.hpp"
 #include "tilewave/ops/paged_attention/launch.hpp"
+#include "tilewave/ops/paged_attention/tuned_tables.hpp"
 
 namespace tilewave {
 
@@ -186,13 +187,19 @@ inline constexpr PagedAttentionEntry paged_attention_entry{
     &paged_attention_launch<B, S, P>,
     sizeof(typename PagedAttentionKernel<B, S, P>::type::Shared)};
 
+/// The entries of a spec for a list of policies, which policies_of(arch, spec) gives.
+template <class B, PagedAttentionSpec S, PagedAttentionPolicies (*policies_of)(ArchId, const PagedAttentionSpec&)>
+constexpr auto paged_attention_entries_of() {
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<PagedAttentionEntry, sizeof...(i)>{
+        paged_attention_entry<B, S, policies_of(B::facts.id, S)[i]>...};
+  }
+  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
+}
+
 /// All entries of one spec on one backend.
 template <class B, PagedAttentionSpec S>
-inline constexpr auto paged_attention_entries = []<std::size_t... i>(std::index_sequence<i...>) {
-  return std::array<PagedAttentionEntry, sizeof...(i)>{
-      paged_attention_entry<B, S, paged_attention_policies(B::facts.id, S)[i]>...};
-}
-(std::make_index_sequence<paged_attention_policies(B::facts.id, S).size()>{});
+inline constexpr auto paged_attention_entries = paged_attention_entries_of<B, S, paged_attention_policies>();
 
 /// An entry and the run-time part of the policy: how many ways the context is split.
 struct PagedAttentionPlan {
@@ -250,15 +257,26 @@ inline Status paged_attention_considers(const PagedAttentionProblem& p, const Pa
 
 /// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
 /// asks for it, else the staged plan of least modelled time, with less than twice the query rows; else, straight to
-/// registers, the smallest entry that holds all query rows of a kv head or the largest. Errors: those of
-/// paged_attention_check; no_matching_entry, or what candidates of the kind that is asked for refuse.
+/// registers, the smallest entry that holds all query rows of a kv head or the largest. A row of `tuned` that serves
+/// the problem decides instead, if its entry is a candidate; without `tuned`: one of the library's own tables
+/// (tuned_tables.hpp). Errors: those of paged_attention_check; no_matching_entry, or what candidates of the kind that
+/// is asked for refuse.
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
-                                     PagedAttentionPlan& plan) {
+                                     PagedAttentionPlan& plan, std::span<const TunedPagedAttention> tuned) {
   plan = {};
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
   if (p.balanced && p.split_tokens > 0) {
     return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
+  }
+  for (const TunedPagedAttention& row : tuned) {
+    if (!row.serves(p)) continue;
+    for (const PagedAttentionEntry* e : candidates) {
+      if (e->arch != facts.id || !(e->spec == p.spec) || !(e->policy == row.policy)) continue;
+      if (!paged_attention_takes(p, e->policy, facts, row.num_splits).ok()) continue;
+      plan = {e, row.num_splits};
+      return {};
+    }
   }
   const std::int32_t rows = p.mtp * (p.num_q_heads / p.num_kv_heads);
   detail::CheapestPlan staged, balanced, registers;
@@ -291,6 +309,12 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
   if (best.plan.entry == nullptr) return none;
   plan = best.plan;
   return {};
+}
+
+inline Status paged_attention_select(const PagedAttentionProblem& p,
+                                     std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
+                                     PagedAttentionPlan& plan) {
+  return paged_attention_select(p, candidates, facts, plan, tuned_paged_attention(facts.id));
 }
 
 /// What paged_attention_select thinks of an entry; without an entry, why there is none of a kind.
