@@ -23,13 +23,19 @@ struct KvCacheWriteCase {
   std::int32_t rows = 0;         // tokens; launched
   std::int32_t config_rows = 0;  // of the config, see launched_rows
   std::int32_t columns = 0;      // of qkv
+  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which turn; else 0
   std::uint64_t seed = 123;
 
   static constexpr std::int32_t table_rows = 8192;
 
   DType out() const { return spec.kv; }
   std::int32_t queries() const { return spec.fused ? q_heads : 0; }
-  std::int32_t fused_columns() const { return (queries() + 2 * kv_heads) * head_size; }
+  std::int32_t cached() const { return (latent > 0 ? 1 : 2) * kv_heads; }  // heads
+  std::int32_t fused_columns() const { return (queries() + cached()) * head_size; }
+  std::int32_t rotary() const { return latent > 0 ? latent : head_size; }
+  /// Scales of a head, where they are found.
+  std::int32_t groups() const { return spec.group > 0 ? head_size / spec.group : 1; }
+  DType scale_type() const { return spec.e8m0 ? DType::i8 : DType::f32; }  // as far as its size goes
   std::int32_t pages() const { return ceil_div(max_of(rows, 64), block_size) + 1; }
   std::int32_t position(std::int64_t token) const {
     return static_cast<std::int32_t>((token * 7919 + static_cast<std::int64_t>(seed % table_rows)) % table_rows);
@@ -49,6 +55,9 @@ struct KvCacheWriteCase {
                                             {"d", "head_size"},
                                             {"bs", "block_size"},
                                             {"norm", "norm"},
+                                            {"latent", "latent"},
+                                            {"g", "group"},
+                                            {"powers", "e8m0"},
                                             {"token_major", "v_layout", "token_major"},
                                             {"dim_major", "v_layout", "dim_major"},
                                             {"halves", "pairs", "halves"},
@@ -64,6 +73,7 @@ struct KvCacheWriteCase {
     if (q_heads > 1 << 16 || kv_heads > 1 << 16 || kv_heads < 1) return "heads are not 1 to 65536, or missing";
     if (head_size < 16 || head_size > 512 || head_size % 16 != 0) return "head_size is not a multiple of 16 to 512";
     if (block_size < 1 || block_size > 1 << 16) return "block_size is not 1 to 65536";
+    if (latent < 0 || latent > head_size || (latent > 0 && !spec.fused)) return "latent is for fused heads of its size";
     return extent_fault(*this);
   }
 
@@ -83,6 +93,9 @@ struct KvCacheWriteCase {
     visit("kv_heads", c.kv_heads);
     visit("head_size", c.head_size);
     visit("block_size", c.block_size);
+    visit("latent", c.latent);
+    visit("group", c.spec.group);
+    visit("e8m0", c.spec.e8m0);
     visit.derived("columns", c.fused_columns());
     visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
@@ -102,7 +115,8 @@ inline std::string name_of(const KvCacheWriteCase& c) {
                      short_name(s.kv) + "." + std::string(name_of(s.quant)) +
                      (c.dim_major ? "/dim_major" : "/token_major");
   return s.fused ? name + number("norm", s.norm) + "/" + name_of(s.pairs) + "/" + short_name(s.q_out) + "/" +
-                       std::string(name_of(s.table))
+                       std::string(name_of(s.table)) + (c.latent > 0 ? number("latent", c.latent) : "") +
+                       (s.group > 0 ? number("g", s.group) + number("powers", s.e8m0) : "")
                  : name;
 }
 
@@ -134,10 +148,10 @@ struct KvCacheWriteOp {
     const auto* qkv = static_cast<const std::byte*>(address(t.qkv));
     const std::int64_t head = std::int64_t{c.head_size} * size_of(c.spec.x);
     p.k = qkv + p.q_heads * head;
-    p.v = qkv + (p.q_heads + p.kv_heads) * head;
+    if (c.latent == 0) p.v = qkv + (p.q_heads + p.kv_heads) * head;
     p.k_strides = p.v_strides = {c.columns, c.head_size};
     p.k_cache = address(t.out);
-    p.v_cache = address(t.v_cache);
+    if (c.latent == 0) p.v_cache = address(t.v_cache);
     p.slots = address(t.slots);
     const PagedAttentionSpec cache{.kv = c.spec.kv, .head_size = c.head_size};
     p.values = c.dim_major ? ValueLayout::dim_major : ValueLayout::token_major;
@@ -147,8 +161,8 @@ struct KvCacheWriteOp {
                                     : nhd_value_strides(cache, c.kv_heads, c.block_size);
     if (c.spec.quant != QuantMode::none) {
       const bool per_token = c.spec.quant == QuantMode::per_token;
-      p.k_scale = static_cast<float*>(address(t.k_scale));
-      p.v_scale = static_cast<float*>(address(t.v_scale));
+      p.k_scale = address(t.k_scale);
+      if (c.latent == 0) p.v_scale = static_cast<float*>(address(t.v_scale));
       p.scale_page_stride = per_token ? std::int64_t{c.kv_heads} * c.block_size : 0;
       p.scale_head_stride = per_token ? c.block_size : 1;
     }
@@ -160,10 +174,11 @@ struct KvCacheWriteOp {
     p.cos = address(t.cos);
     p.sin = address(t.sin);
     p.positions = address(t.positions);
-    p.rotary = c.head_size;
+    p.rotary = c.rotary();
+    p.rotary_first = c.latent > 0 ? c.head_size - c.latent : 0;
     p.table_rows = Case::table_rows;
-    p.table_stride = c.head_size / 2;
-    if (is_fp8(c.spec.q_out)) p.q_scale = static_cast<const float*>(address(t.q_scale));
+    p.table_stride = c.rotary() / 2;
+    if (is_fp8(c.spec.q_out)) p.q_scale = address(t.q_scale);
     if (c.spec.norm) p.q_norm = p.k_norm = address(t.weights);
     return p;
   }
@@ -175,14 +190,14 @@ struct KvCacheWriteOp {
                    [&](std::int64_t r, std::int64_t column) { return drawn(c.seed, 'x', r, column); });
     const std::int64_t cached = std::int64_t{c.pages()} * c.block_size * c.kv_heads;
     t.out = poisoned(s.kv, cached * c.head_size);
-    t.v_cache = poisoned(s.kv, cached * c.head_size);
+    if (c.latent == 0) t.v_cache = poisoned(s.kv, cached * c.head_size);
     const auto scales = [&] {
-      if (s.quant == QuantMode::per_token) return poisoned(DType::f32, cached);
+      if (s.quant == QuantMode::per_token) return poisoned(c.scale_type(), cached * c.groups());
       const int count = s.quant == QuantMode::none ? 0 : s.quant == QuantMode::per_head ? c.kv_heads : 1;
       return filled(DType::f32, 1, count, 1, [](std::int64_t, std::int64_t h) { return 0.02f + 0.001f * (h % 8); });
     };
     t.k_scale = scales();
-    t.v_scale = scales();
+    if (c.latent == 0) t.v_scale = scales();
     const auto indices = [&](auto zero, const auto& index) {
       TwinBuffer buffer(c.rows * sizeof(zero));
       for (std::int32_t i = 0; i < c.rows; ++i) {
@@ -196,12 +211,13 @@ struct KvCacheWriteOp {
     if (!s.fused) return t;
     t.positions = indices(std::int32_t{}, [&](std::int32_t i) { return c.position(i); });
     t.q_out = poisoned(s.q_out, std::int64_t{c.rows} * c.q_heads * c.head_size);
-    t.q_scale = filled(DType::f32, 1, 1, 1, [](std::int64_t, std::int64_t) { return 0.02f; });
+    t.q_scale = s.group > 0 ? poisoned(c.scale_type(), std::int64_t{c.rows} * c.q_heads * c.groups())
+                            : filled(DType::f32, 1, 1, 1, [](std::int64_t, std::int64_t) { return 0.02f; });
     t.weights = filled(s.x, 1, c.head_size, 1,
                        [&](std::int64_t r, std::int64_t d) { return 1 + drawn(c.seed, 'w', r, d) / 2; });
-    const reference::RopeAngles angles = reference::rope_angles(c.head_size, 500000);
+    const reference::RopeAngles angles = reference::rope_angles(c.rotary(), 500000);
     const auto table = [&](const auto& value) {
-      return filled(s.table, Case::table_rows, c.head_size / 2, threads, [&](std::int64_t r, std::int64_t column) {
+      return filled(s.table, Case::table_rows, c.rotary() / 2, threads, [&](std::int64_t r, std::int64_t column) {
         return static_cast<float>(value(s.rope(), angles, r, static_cast<int>(column)));
       });
     };
@@ -210,22 +226,24 @@ struct KvCacheWriteOp {
     return t;
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) {
-    return {&t.q_out, &t.out, &t.v_cache, &t.k_scale, &t.v_scale};
+    return {&t.q_out, &t.out, &t.v_cache, &t.k_scale, &t.v_scale, &t.q_scale};
   }
 
   /// Of a token: its heads in, q and the cached heads out, scales that are found, its slot; fused its position and rows
   /// of the tables. An element that turns: 3; that is normalised: 4; a code: 1, 2 where the scale is found.
   static Work work_of(const Case& c) {
     const KvCacheWriteSpec& s = c.spec;
-    const std::int64_t q = std::int64_t{c.queries()} * c.head_size, cached = 2LL * c.kv_heads * c.head_size;
+    const std::int64_t q = std::int64_t{c.queries()} * c.head_size, cached = std::int64_t{c.cached()} * c.head_size;
     const bool found = s.quant == QuantMode::per_token;
-    const std::int64_t written =
-        q * size_of(s.q_out) + cached * size_of(s.kv) + (found ? 2 * c.kv_heads * sizeof(float) : 0);
-    const std::int64_t read = c.columns * size_of(s.x) + 8 + (s.fused ? 4 + c.head_size * size_of(s.table) : 0);
-    const std::int64_t turned = s.fused ? q + cached / 2 : 0;
+    const std::int64_t scales = found ? (c.cached() + (s.group > 0 ? c.queries() : 0)) * c.groups() : 0;
+    const std::int64_t written = q * size_of(s.q_out) + cached * size_of(s.kv) + scales * size_of(c.scale_type());
+    const std::int64_t read = c.columns * size_of(s.x) + 8 + (s.fused ? 4 + c.rotary() * size_of(s.table) : 0);
+    const std::int64_t heads = s.fused ? q + std::int64_t{c.kv_heads} * c.head_size : 0;
+    const std::int64_t turned = heads / c.head_size * c.rotary();
+    const std::int64_t codes = is_fp8(s.kv) ? cached + (s.group > 0 ? q : 0) : 0;
     return {.bytes = c.rows * (read + written),
             .written = c.rows * written,
-            .flops = c.rows * ((s.norm ? 7 : 3) * turned + (is_fp8(s.kv) ? (found ? 2 : 1) * cached : 0))};
+            .flops = c.rows * (3 * turned + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
   }
 
   /// Half a step of the type, and what the f32 arithmetic costs.
@@ -237,18 +255,31 @@ struct KvCacheWriteOp {
                              const auto& scale) {
       for (std::int32_t h = 0; h < heads; ++h) {
         const std::vector<double> wanted = reference::written_head(p, what, token, h);
-        const double factor = scale(h, wanted);
+        double factor = 1;
         for (std::int32_t d = 0; d < p.head_size; ++d, ++column) {
+          if (d % (p.spec.group > 0 ? p.spec.group : p.head_size) == 0) factor = scale(h, d, wanted);
           const double got = reference::element(type, data, index(h, d)) * factor;
           const double slack = half_step(type, wanted[d] / factor) * factor * 1.001 + 4e-6 * (1 + std::abs(wanted[d]));
           errors.out(std::abs(got - wanted[d]) <= slack, token, column, got, wanted[d]);
         }
       }
     };
-    const auto cached = [&](const float* scales) {
-      return [&p, &errors, slot, scales, token](std::int32_t h, const std::vector<double>& wanted) {
+    // Of a group, whose head's scales are the block-th.
+    const auto grouped = [&](HeadOf what, const void* scales, std::int64_t block, std::int32_t h, std::int32_t d) {
+      const int group = d / p.spec.group;
+      const std::vector<double> unturned = reference::unturned_head(p, what, token, h);
+      const double factor = reference::group_scale(p, scales, block * (p.head_size / p.spec.group) + group);
+      const double low = reference::bound_scale(p, unturned, group, 1 - 4e-6);
+      const double high = reference::bound_scale(p, unturned, group, 1 + 4e-6);
+      errors.expect(factor >= low && factor <= high, "scale", token, h, factor, low);
+      return factor;
+    };
+    const auto cached = [&](HeadOf what, const void* scales) {
+      return [&, what, scales](std::int32_t h, std::int32_t d, const std::vector<double>& wanted) {
         if (p.spec.quant == QuantMode::none) return 1.0;
-        const double factor = scales[reference::scale_index(p, slot, h)];
+        const std::int64_t at = reference::scale_index(p, slot, h);
+        if (p.spec.group > 0) return grouped(what, scales, at, h, d);
+        const double factor = static_cast<const float*>(scales)[at];
         if (p.spec.quant == QuantMode::per_token) {
           const double right = reference::scale_of(reference::amax(wanted, 0, p.head_size), p.spec.kv);
           errors.expect(std::abs(factor - right) <= 1e-5 * right, "scale", token, h, factor, right);
@@ -258,14 +289,17 @@ struct KvCacheWriteOp {
     };
     compare(
         HeadOf::k, p.kv_heads, p.spec.kv, p.k_cache, [&](int h, int d) { return reference::key_index(p, slot, h, d); },
-        cached(p.k_scale));
+        cached(HeadOf::k, p.k_scale));
     compare(
-        HeadOf::v, p.kv_heads, p.spec.kv, p.v_cache,
-        [&](int h, int d) { return reference::value_index(p, slot, h, d); }, cached(p.v_scale));
+        HeadOf::v, p.v != nullptr ? p.kv_heads : 0, p.spec.kv, p.v_cache,
+        [&](int h, int d) { return reference::value_index(p, slot, h, d); }, cached(HeadOf::v, p.v_scale));
     compare(
         HeadOf::q, p.q_heads, p.spec.q_out, p.q_out,
         [&](int h, int d) { return token * p.q_out_strides.token + h * p.q_out_strides.head + d; },
-        [&](std::int32_t, const std::vector<double>&) { return p.q_scale != nullptr ? double{*p.q_scale} : 1.0; });
+        [&](std::int32_t h, std::int32_t d, const std::vector<double>&) {
+          if (p.spec.group > 0) return grouped(HeadOf::q, p.q_scale, std::int64_t{token} * p.q_heads + h, h, d);
+          return p.q_scale != nullptr ? double{*static_cast<const float*>(p.q_scale)} : 1.0;
+        });
   }
 };
 

@@ -9,7 +9,8 @@
 namespace tilewave::bench {
 
 /// Tokens of decode and of prefill. Fused, with the heads of Llama-3 8B: plain, with all of it in fp8, with norms; then
-/// the heads of 70B, 405B, Qwen3-235B, which has the norms, and GPT-OSS. Then writes alone, into each kind of cache.
+/// the heads of 70B, 405B, Qwen3-235B, which has the norms, and GPT-OSS. Then writes alone, into each kind of cache; and
+/// DeepSeek-V4's latent heads, of which the last 64 dimensions turn, in 16 bits and as fp8 with scales of groups.
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) {
   std::vector<KvCacheWriteCase> cases;
   const DType fp8 = facts_of(arch).fp8;
@@ -40,6 +41,19 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
   }
   add({.kv = fp8, .quant = QuantMode::per_tensor}, 256, 0, 8, 128);
   add({.x = DType::f16, .kv = DType::f16}, 256, 0, 8, 128);
+  const auto latent = [&](KvCacheWriteSpec spec, std::int32_t tokens) {
+    spec.fused = spec.norm = true;
+    spec.pairs = RopePairs::neighbours;
+    spec.table = DType::bf16;
+    cases.push_back({arch, spec, false, 128, 1, 512, 64, tokens, tokens, 129 * 512, 64});
+  };
+  const KvCacheWriteSpec codes{.kv = fp8, .quant = QuantMode::per_token, .q_out = fp8, .group = 128};
+  KvCacheWriteSpec powers = codes;
+  powers.group = 64;
+  powers.e8m0 = true;
+  for (const int tokens : {1, 64, 4096}) {
+    for (const KvCacheWriteSpec& spec : {KvCacheWriteSpec{}, codes, powers}) latent(spec, tokens);
+  }
   return cases;
 }
 

@@ -120,13 +120,14 @@ class KvCacheWrite:
     step = [f"rope_cache/gfx950/bf16/c1280/r{batch}/hq8/hkv1/d128/bs16/bf16.none/token_major/norm0/halves/bf16/f32"
             for batch in (1, 64)]
     identity = """kind arch x_dtype kv_dtype quant_mode q_dtype table_dtype pairs norm v_layout q_heads kv_heads head_size
-block_size columns rows config_rows seed""".split()
+block_size latent group e8m0 columns rows config_rows seed""".split()
     name = re.compile(r"(?P<kind>cache|rope_cache)/" + EXTENT + r"hq(?P<q_heads>\d+)/hkv(?P<kv_heads>\d+)/d(?P<head_size>\d+)/"
                       r"bs(?P<block_size>\d+)/(?P<kv_dtype>f16|bf16|fp8)\.(?P<quant_mode>none|per_tensor|per_head|per_token)/"
                       r"(?P<v_layout>token_major|dim_major)/"
-                      r"(?:norm(?P<norm>[01])/(?P<pairs>\w+)/(?P<q_dtype>f16|bf16|fp8)/(?P<table_dtype>f32|f16|bf16)/)?" + END)
-    rows = 40
-    small = "^rope_cache/.*/r1/"  # 7 rows
+                      r"(?:norm(?P<norm>[01])/(?P<pairs>\w+)/(?P<q_dtype>f16|bf16|fp8)/(?P<table_dtype>f32|f16|bf16)/"
+                      r"(?:latent(?P<latent>\d+)/)?(?:g(?P<group>\d+)/powers(?P<e8m0>[01])/)?)?" + END)
+    rows = 49
+    small = "^rope_cache/.*/r1/hq(32|64|128)/.*/d(64|128)/"  # 7 rows
     one = "^rope_cache/.*/r1/hq32/.*/norm1/"
 
     @staticmethod
@@ -136,12 +137,16 @@ block_size columns rows config_rows seed""".split()
     @staticmethod
     def work(row, match):
         fused, found = match["kind"] == "rope_cache", match["quant_mode"] == "per_token"
-        q, kv = (int(row[heads]) * int(row["head_size"]) for heads in ("q_heads", "kv_heads"))
-        moved = (q + 2 * kv) * BYTES[row["x_dtype"]] + 8 + q * BYTES[row["q_dtype"]] + 2 * kv * BYTES[row["kv_dtype"]]
-        moved += 8 * int(row["kv_heads"]) * found
-        moved += fused * (4 + int(row["head_size"]) * BYTES[row["table_dtype"]])
-        flops = fused * (7 if match["norm"] == "1" else 3) * (q + kv)
-        flops += 2 * kv * (BYTES[row["kv_dtype"]] == 1) * (1 + found)
+        size, q_heads, kv_heads = (int(row[column]) for column in ("head_size", "q_heads", "kv_heads"))
+        latent, group = int(row["latent"]), int(row["group"])
+        cached, rotary = kv_heads * (1 if latent else 2), latent or size
+        moved = (q_heads + cached) * size * BYTES[row["x_dtype"]] + 8
+        moved += size * (q_heads * BYTES[row["q_dtype"]] + cached * BYTES[row["kv_dtype"]])
+        groups, heads = (size // group, q_heads + cached) if group else (1, cached)
+        moved += found * heads * groups * (1 if row["e8m0"] == "1" else 4)
+        moved += fused * (4 + rotary * BYTES[row["table_dtype"]])
+        flops = fused * (q_heads + kv_heads) * (3 * rotary + 4 * size * (match["norm"] == "1"))
+        flops += size * (heads if group else cached) * (BYTES[row["kv_dtype"]] == 1) * (1 + found)
         return int(row["rows"]) * moved, int(row["rows"]) * flops
 
 

@@ -9,10 +9,9 @@ namespace tilewave::reference {
 
 enum class HeadOf { q, k, v };
 
-/// A head of a token as it is before rounding and scaling: turned and normalised where the spec says so. All tensors
-/// are on the host.
-inline std::vector<double> written_head(const KvCacheWriteProblem& p, HeadOf what, std::int32_t token,
-                                        std::int32_t head) {
+/// A head of a token before it is turned: normalised where the spec says so. All tensors are on the host.
+inline std::vector<double> unturned_head(const KvCacheWriteProblem& p, HeadOf what, std::int32_t token,
+                                         std::int32_t head) {
   const KvCacheWriteSpec& s = p.spec;
   const HeadStrides& strides = what == HeadOf::q ? p.q_strides : what == HeadOf::k ? p.k_strides : p.v_strides;
   const void* data = what == HeadOf::q ? p.q : what == HeadOf::k ? p.k : p.v;
@@ -28,9 +27,35 @@ inline std::vector<double> written_head(const KvCacheWriteProblem& p, HeadOf wha
     const double rstd = 1 / std::sqrt(squares / p.head_size + p.eps);
     for (int d = 0; d < p.head_size; ++d) values[d] *= rstd * (weight != nullptr ? element(s.x, weight, d) : 1);
   }
-  rope_turn(s.rope(), p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
-            index_at(p.positions, p.position_type, token), values);
   return values;
+}
+/// A head of a token as it is before rounding and scaling.
+inline std::vector<double> written_head(const KvCacheWriteProblem& p, HeadOf what, std::int32_t token,
+                                        std::int32_t head) {
+  std::vector<double> values = unturned_head(p, what, token, head);
+  if (!p.spec.fused || what == HeadOf::v) return values;
+  std::vector<double> turned(values.begin() + p.rotary_first, values.begin() + p.rotary_first + p.rotary);
+  rope_turn(p.spec.rope(), p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
+            index_at(p.positions, p.position_type, token), turned);
+  std::copy(turned.begin(), turned.end(), values.begin() + p.rotary_first);
+  return values;
+}
+/// The scale of a group of an unturned head, if its values were `factor` as large.
+inline double bound_scale(const KvCacheWriteProblem& p, const std::vector<double>& unturned, int group, double factor) {
+  double largest = 0;
+  for (int d = group * p.spec.group; d < (group + 1) * p.spec.group; ++d) {
+    largest = std::fmax(largest, std::abs(unturned[d]));
+  }
+  largest *= std::sqrt(2.0) * factor;
+  if (!p.spec.e8m0) return scale_of(largest, p.spec.kv);
+  if (largest == 0) return 0x1p-127;
+  const int below = std::ilogb(largest);
+  return std::max(std::ldexp(1.0, below + (largest >= std::ldexp(1.5, below)) - 7), 0x1p-127);
+}
+/// The value of scale i of groups.
+inline double group_scale(const KvCacheWriteProblem& p, const void* scales, std::int64_t i) {
+  if (!p.spec.e8m0) return static_cast<const float*>(scales)[i];
+  return std::ldexp(1.0, static_cast<const std::uint8_t*>(scales)[i] - 127);
 }
 
 /// The slot of a token, negative if it has none in the caches.

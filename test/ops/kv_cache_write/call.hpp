@@ -188,7 +188,7 @@ class CacheCall {
     p.cos = at(cos_);
     p.sin = at(sin_);
     p.positions = at(positions_);
-    if (is_fp8(p.spec.q_out)) p.q_scale = static_cast<const float*>(at(q_scale_));
+    if (is_fp8(p.spec.q_out)) p.q_scale = const_cast<void*>(at(q_scale_));
     if (!p.spec.norm) return;
     p.q_norm = at(weights_);
     p.k_norm = static_cast<const std::byte*>(at(weights_)) + p.head_size * size_of(p.spec.x);

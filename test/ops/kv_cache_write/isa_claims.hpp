@@ -27,6 +27,18 @@ ordered_json row_claims(const KvCacheWriteSpec& s, const RowPolicy& p) {
   // Elements of V in a dim-major cache, and codes of halves.
   const int halves = (fp8 && !joined ? 2 * unit : 0) + (s.fused && is_fp8(s.q_out) && !joined ? 2 * unit : 0);
   claims["narrow_store_bytes"] = 4 * use.scalar_stores + 2 * unit * size_of(s.kv) + halves;
+  if (s.group > 0) {  // no V; a scale of q and one of K for each group
+    const auto steps = [](int lanes) {
+      int n = 0;
+      while (lanes >> (n + 1) != 0) ++n;
+      return n;
+    };
+    claims["wide_loads"] = p.chunks + weights + tables;
+    claims["wide_stores"] = 2;
+    claims["narrow_load_bytes"] = 4 * 4;  // slot and position
+    claims["narrow_store_bytes"] = 2 * (s.e8m0 ? 1 : 4);
+    claims["dpp"] = steps(p.lanes) + steps(s.group / (2 * unit));
+  }
   return claims;
 }
 

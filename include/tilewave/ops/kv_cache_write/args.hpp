@@ -17,14 +17,14 @@ struct KvCacheWriteArgs {
   void* v_cache;
   PagedKeyStrides k_cache_strides;
   PagedValueStrides v_cache_strides;
-  float* k_scale;
+  void* k_scale;
   float* v_scale;
   std::int64_t scale_page_stride, scale_head_stride;  // the latter 0 where all heads share a scale
   IndexList slots;
   std::int32_t slot_limit;  // pages * block_size
   FastDiv block_size;
 
-  const float* q_scale;
+  void* q_scale;
   const void* q_norm;  // of the weights that are not there some memory that is
   const void* k_norm;
   bool q_weighted, k_weighted, dim_major;
@@ -33,7 +33,7 @@ struct KvCacheWriteArgs {
   const void* sin;
   IndexList positions;
   std::int64_t table_stride;
-  std::int32_t table_rows, rotary, head_size;
+  std::int32_t table_rows, rotary, rotary_first, head_size;
 
   std::int32_t q_heads, head_rows, head_blocks;  // rows of q and k
   FastDiv heads;                                 // of q and k of a token

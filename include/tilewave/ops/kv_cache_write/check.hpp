@@ -28,6 +28,15 @@ inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts
   if (s.fused && s.q_out != s.x && s.q_out != facts.fp8) {
     return {StatusCode::unsupported_dtype, "q_out must be of x's type or this architecture's fp8"};
   }
+  if (s.group == 0 && s.e8m0) return {StatusCode::unsupported_quant_mode, "e8m0 scales are those of groups"};
+  if (s.group == 0) return {};
+  if (s.group < 32 || s.group > 512 || (s.group & (s.group - 1)) != 0) {
+    return {StatusCode::unsupported_quant_mode, "a group must be 32, 64, 128, 256 or 512 dimensions"};
+  }
+  if (!s.fused || !s.norm || s.pairs != RopePairs::neighbours || !is_fp8(s.kv) || s.q_out != s.kv ||
+      s.quant != QuantMode::per_token) {
+    return {StatusCode::unsupported_quant_mode, "scales of groups are for fused norms, neighbours and fp8 per_token"};
+  }
   return {};
 }
 
@@ -60,6 +69,15 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
   if (!is_index_type(p.position_type)) return {StatusCode::bad_value, "position_type is none of IndexType"};
   if (Status s = check_rope_tables(p.spec.rope(), p.rotary, p.head_size, p.table_rows); !s.ok()) return s;
   if (p.rotary % 16 != 0) return {StatusCode::bad_extent, "rotary must be a multiple of 16"};
+  if (p.rotary_first < 0 || p.rotary_first % 16 != 0 || p.rotary_first > p.head_size - p.rotary) {
+    return {StatusCode::bad_extent, "rotary_first must be a multiple of 16, with rotary dimensions behind it"};
+  }
+  if (p.rotary_first > 0 && p.spec.pairs == RopePairs::halves) {
+    return {StatusCode::unsupported_layout, "halves turn from dimension 0 on"};
+  }
+  if (p.spec.group > 0 && p.head_size % p.spec.group != 0) {
+    return {StatusCode::unsupported_head_size, "head_size must be whole groups"};
+  }
   if (!(p.eps >= 0.0f) || !std::isfinite(p.eps)) return {StatusCode::bad_value, "eps must be finite and not negative"};
   return {};
 }
@@ -70,7 +88,14 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   if (s.quant == QuantMode::none && (p.k_scale != nullptr || p.v_scale != nullptr)) {
     return {StatusCode::bad_value, "scales are given, but the caches have none"};
   }
+  if (s.group > 0 && (p.v != nullptr || p.v_cache != nullptr)) {
+    return {StatusCode::bad_value, "v is given, but with scales of groups there is none"};
+  }
+  if (p.v == nullptr && p.v_cache == nullptr && p.v_scale != nullptr) {
+    return {StatusCode::bad_value, "v_scale is given without v"};
+  }
   if (!s.fused) {
+    if (p.rotary_first != 0) return {StatusCode::bad_value, "rotary_first is for fused specs"};
     for (const void* tensor : {p.q, static_cast<const void*>(p.q_out), p.cos, p.sin, p.positions}) {
       if (tensor != nullptr) return {StatusCode::bad_value, "a tensor of fused specs is given"};
     }
@@ -87,19 +112,20 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
 /// The rows of x's type start on multiples of 16 bytes, and all tensors are there.
 inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   const KvCacheWriteSpec& s = p.spec;
-  if (p.k == nullptr || p.v == nullptr) return {StatusCode::null_pointer, "k or v is null"};
-  if (p.k_cache == nullptr || p.v_cache == nullptr) return {StatusCode::null_pointer, "k_cache or v_cache is null"};
+  if (p.k == nullptr || p.k_cache == nullptr) return {StatusCode::null_pointer, "k or k_cache is null"};
+  const bool v = p.v != nullptr;
+  if (v != (p.v_cache != nullptr)) return {StatusCode::null_pointer, "v or v_cache is null"};
   if (p.slots == nullptr) return {StatusCode::null_pointer, "slots is null"};
-  if (s.quant != QuantMode::none && (p.k_scale == nullptr || p.v_scale == nullptr)) {
+  if (s.quant != QuantMode::none && (p.k_scale == nullptr || (v && p.v_scale == nullptr))) {
     return {StatusCode::null_pointer, "fp8 caches need k_scale and v_scale"};
   }
-  if (!heads_aligned(p.k, s.x, p.kv_heads, p.k_strides) || !heads_aligned(p.v, s.x, p.kv_heads, p.v_strides)) {
+  if (!heads_aligned(p.k, s.x, p.kv_heads, p.k_strides) || (v && !heads_aligned(p.v, s.x, p.kv_heads, p.v_strides))) {
     return {StatusCode::misaligned, "k and v need a 16-byte base and strides of whole 16 bytes"};
   }
   if (!aligned(p.slots, size_of(p.slot_type))) {
     return {StatusCode::misaligned, "slots are not aligned to their elements"};
   }
-  if (!aligned(p.k_scale, 4) || !aligned(p.v_scale, 4) || !aligned(p.q_scale, 4)) {
+  if (!s.e8m0 && (!aligned(p.k_scale, 4) || !aligned(p.v_scale, 4) || !aligned(p.q_scale, 4))) {
     return {StatusCode::misaligned, "scales need 4-byte alignment"};
   }
   const auto whole = [&](std::int64_t stride) { return stride % s.unit() == 0; };
@@ -107,9 +133,9 @@ inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   if (!aligned(p.k_cache, 16) || !whole(k.page) || !whole(k.head) || !whole(k.unit) || !whole(k.token)) {
     return {StatusCode::misaligned, "k_cache needs a 16-byte base and strides of whole 16 bytes"};
   }
-  const PagedValueStrides& v = p.v_cache_strides;
-  if (!aligned(p.v_cache, 16) || !whole(v.page) || !whole(v.head) ||
-      (p.values == ValueLayout::token_major ? !whole(v.token) : !whole(v.unit) || !whole(v.dim))) {
+  const PagedValueStrides& of = p.v_cache_strides;
+  if (v && (!aligned(p.v_cache, 16) || !whole(of.page) || !whole(of.head) ||
+            (p.values == ValueLayout::token_major ? !whole(of.token) : !whole(of.unit) || !whole(of.dim)))) {
     return {StatusCode::misaligned, "v_cache needs a 16-byte base and strides of whole 16 bytes"};
   }
   if (!s.fused) return {};
@@ -139,7 +165,7 @@ inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   cache.spec = {.kv = p.spec.kv, .quant = p.spec.quant, .head_size = p.head_size, .values = p.values};
   cache.k = p.k_cache;
   cache.v = p.v_cache;
-  cache.k_scale = p.k_scale;
+  if (p.spec.group == 0) cache.k_scale = static_cast<const float*>(p.k_scale);
   cache.v_scale = p.v_scale;
   cache.num_kv_heads = p.kv_heads;
   cache.block_size = p.block_size;
@@ -149,7 +175,13 @@ inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   cache.v_strides = p.v_cache_strides;
   cache.scale_page_stride = p.scale_page_stride;
   cache.scale_head_stride = p.scale_head_stride;
-  return PagedAttentionRegions(cache);
+  PagedAttentionRegions regions(cache);
+  if (const int group = p.spec.group; group > 0) {  // blocks of a head's groups
+    const int block = p.head_size / group * size_of(p.spec.e8m0 ? DType::i8 : DType::f32);
+    regions.k_scale =
+        Region(p.k_scale, block, p.block_size, {{p.num_pages, p.scale_page_stride}, {p.kv_heads, p.scale_head_stride}});
+  }
+  return regions;
 }
 
 inline Status check_cache_regions(const KvCacheWriteProblem& p) {
@@ -164,7 +196,9 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   const Region cos(p.cos, size_of(s.table), p.rotary / 2, {{p.table_rows, p.table_stride}});
   const Region sin(p.sin, size_of(s.table), p.rotary / 2, {{p.table_rows, p.table_stride}});
   const Region q_norm = vector_region(p.q_norm, s.x, p.head_size), k_norm = vector_region(p.k_norm, s.x, p.head_size);
-  const Region q_scale = vector_region(p.q_scale, DType::f32, 1);
+  const DType scale = s.e8m0 ? DType::i8 : DType::f32;
+  const std::int64_t q_scales = s.group > 0 ? std::int64_t{p.tokens} * p.q_heads * (p.head_size / s.group) : 1;
+  const Region q_scale = vector_region(p.q_scale, scale, q_scales);
   for (const Status& status :
        {check_read(q, "a stride of q is 0"), check_read(k, "a stride of k is 0"), check_read(v, "a stride of v is 0"),
         check_read(cos, "table_stride is 0"), check_written(q_out, "tokens or heads of q_out overlap"),
@@ -187,6 +221,9 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   if (found && (!clear(cache.k_scale) || !clear(cache.v_scale) || !clear_of(cache.k_scale, {q, q_out, cache.v_scale}) ||
                 !clear_of(cache.v_scale, {q, q_out}))) {
     return {StatusCode::bad_value, "scales that are found overlap another tensor"};
+  }
+  if (s.group > 0 && !clear_of(q_scale, {q, k, slots, positions, cos, sin, q_norm, k_norm})) {
+    return {StatusCode::bad_value, "q_scale overlaps another tensor"};
   }
   if (!in_place_or_clear(q_out, q) || !clear(q_out) || !clear_of(q_out, {cache.k_scale, cache.v_scale})) {
     return {StatusCode::bad_value, "q_out overlaps a tensor, without being q"};

@@ -20,7 +20,9 @@ struct KvCacheWrite {
   struct Shared {};
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = P.vec / size_of(S.x);
-  static constexpr bool quantised = is_fp8(S.kv), found = S.quant == QuantMode::per_token;
+  static constexpr bool grouped = S.group > 0;
+  static constexpr bool quantised = is_fp8(S.kv), found = S.quant == QuantMode::per_token && !grouped;
+  static constexpr int group = grouped ? S.group : P.lanes * 2 * unit, group_lanes = group / (2 * unit);
   using Turn = Rotation<B, S.rope(), unit>;
   // What does not turn is held in neighbouring pieces where they become 16 bytes of codes, else as halves.
   static constexpr RopePairs plain_pairs = quantised ? RopePairs::neighbours : RopePairs::halves;
@@ -34,9 +36,9 @@ struct KvCacheWrite {
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const int thread = B::block_lane_id(), lane = thread % P.lanes, block = B::block_id();
     const auto row_of = [&](int first_block) { return (block - first_block) * P.rows + thread / P.lanes; };
-    if (block < a.head_blocks) {
+    if (grouped || block < a.head_blocks) {
       write_heads(a, row_of(0), lane);
-    } else {
+    } else if constexpr (!grouped) {
       write_values(a, row_of(a.head_blocks), lane);
     }
   }
@@ -62,7 +64,7 @@ struct KvCacheWrite {
     Head h;
     Piece low, high, low_weight, high_weight;
     if constexpr (S.fused) {
-      h.at = Turn::place(lane, a.rotary);
+      h.at = Turn::place(lane, a.rotary, a.rotary_first);
     } else {
       h.at = Plain::place(lane, a.head_size);
     }
@@ -87,6 +89,8 @@ struct KvCacheWrite {
       normalise(h.low, rstd, widen<B, S.x, unit>(low_weight), of(a.q_weighted, a.k_weighted));
       normalise(h.high, rstd, widen<B, S.x, unit>(high_weight), of(a.q_weighted, a.k_weighted));
     }
+    [[maybe_unused]] Scale bound;
+    if constexpr (grouped) bound = bound_of(h);
     if constexpr (S.fused) {
       Values first = h.low, second = h.high;
       turn.turn(known, first, second);
@@ -96,14 +100,19 @@ struct KvCacheWrite {
         h.high[e] = h.at.turns ? second[e] : h.high[e];
       }
     }
-    const Scale scale = scale_of(h, given);
+    Scale scale = scale_of(h, given);
+    if constexpr (grouped) scale = bound;
     const Place to = place(a, slot);
     if (!is_k) {
       if constexpr (S.fused) {
-        if (active) write_query(a, h, token, head);
+        if (active) {
+          if constexpr (grouped) store_group(a, a.q_scale, token * a.q_heads + head, h, lane, scale);
+          write_query(a, h, token, head, scale);
+        }
       }
     } else if (active && to.there) {
-      if (found && lane == 0) B::store(a.k_scale + scale_offset(a, to, head), scale.value);
+      if constexpr (grouped) store_group(a, a.k_scale, scale_offset(a, to, head), h, lane, scale);
+      if (found && lane == 0) B::store(static_cast<float*>(a.k_scale) + scale_offset(a, to, head), scale.value);
       Code* keys = static_cast<Code*>(a.k_cache) + to.page * a.k_cache_strides.page + head * a.k_cache_strides.head +
                    to.token * a.k_cache_strides.token;
       const auto piece = [&](int dim) { return keys + dim / S.unit() * a.k_cache_strides.unit + dim % S.unit(); };
@@ -169,28 +178,54 @@ struct KvCacheWrite {
     for (int e = 0; e < unit; ++e) v[e] *= rstd * (weighted ? weight[e] : 1.0f);
   }
 
-  /// What multiplies the codes of a head, and its inverse.
+  /// What multiplies the codes of a head, of e8m0 as its code, and its inverse.
   struct Scale {
     float value, inverse;
   };
-  TILEWAVE_DEVICE static float given_scale(const Args& a, const float* scales, std::int32_t head) {
-    if constexpr (!quantised || found) {
+  TILEWAVE_DEVICE static float given_scale(const Args& a, const void* scales, std::int32_t head) {
+    if constexpr (!quantised || found || grouped) {
       return 1.0f;
     } else {
-      return B::load(scales + head * a.scale_head_stride);
+      return B::load(static_cast<const float*>(scales) + head * a.scale_head_stride);
     }
   }
   TILEWAVE_DEVICE static Scale scale_of(const Head& h, float given) {
-    if constexpr (!quantised) {
+    if constexpr (!quantised || grouped) {
       return {1.0f, 1.0f};
     } else if constexpr (!found) {
       return {given, 1.0f / given};
     } else {
-      float largest = 0.0f;
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) largest = Max{}(largest, Max{}(abs_of(h.low[e]), abs_of(h.high[e])));
-      largest = B::template reduce<P.lanes>(largest, Max{});
+      const float largest = B::template reduce<P.lanes>(largest_of(h), Max{});
       return {quant_scale(S.kv, largest), quant_factor(S.kv, largest)};
+    }
+  }
+  TILEWAVE_DEVICE static float largest_of(const Head& h) {
+    float largest = 0.0f;
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) largest = Max{}(largest, Max{}(abs_of(h.low[e]), abs_of(h.high[e])));
+    return largest;
+  }
+  /// Of my group before it turns, which makes a value at most sqrt(2) times as large as the largest.
+  TILEWAVE_DEVICE static Scale bound_of(const Head& h) {
+    constexpr float sqrt2 = 1.41421356f;
+    const float largest = B::template reduce<group_lanes>(largest_of(h), Max{}) * sqrt2;
+    if constexpr (S.e8m0) {  // to the nearest power of two, of which 2^7 are below the largest code of either flavour
+      const int code = max_of(((__builtin_bit_cast(std::int32_t, largest) + 0x400000) >> 23) - 7, 0);
+      return {__builtin_bit_cast(float, code), __builtin_bit_cast(float, (254 - code) << 23)};
+    } else {
+      return {quant_scale(S.kv, largest), quant_factor(S.kv, largest)};
+    }
+  }
+  /// The scale of my group, of the head whose groups are the `block`-th.
+  TILEWAVE_DEVICE static void store_group(const Args& a, void* scales, std::int64_t block, const Head& h, int lane,
+                                          const Scale& scale) {
+    if (lane % group_lanes != 0 || h.at.low >= a.head_size) return;
+    const std::int64_t at = block * (a.head_size / group) + h.at.low / group;
+    if constexpr (S.e8m0) {
+      B::store(static_cast<std::uint8_t*>(scales) + at,
+               static_cast<std::uint8_t>(__builtin_bit_cast(int, scale.value)));
+    } else {
+      B::store(static_cast<float*>(scales) + at, scale.value);
     }
   }
 
@@ -208,10 +243,15 @@ struct KvCacheWrite {
     return to.page * a.scale_page_stride + head * a.scale_head_stride + to.token;
   }
 
-  TILEWAVE_DEVICE static void write_query(const Args& a, const Head& h, std::int32_t token, std::int32_t head) {
+  TILEWAVE_DEVICE static void write_query(const Args& a, const Head& h, std::int32_t token, std::int32_t head,
+                                          const Scale& found_scale) {
     auto* out = static_cast<Storage<S.q_out>*>(a.q_out) + token * a.q_out_strides.token + head * a.q_out_strides.head;
     float inverse = 1.0f;
-    if constexpr (is_fp8(S.q_out)) inverse = 1.0f / B::load(a.q_scale);
+    if constexpr (grouped) {
+      inverse = found_scale.inverse;
+    } else if constexpr (is_fp8(S.q_out)) {
+      inverse = 1.0f / B::load(static_cast<const float*>(a.q_scale));
+    }
     store_pieces<S.q_out, Turn::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
   }
   /// As elements of T, codes where it is narrower; `at(dim)` is where one lies. Neighbouring pieces of codes are one

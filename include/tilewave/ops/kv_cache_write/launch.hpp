@@ -47,12 +47,13 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .table_stride = p.table_stride,
           .table_rows = p.table_rows,
           .rotary = p.rotary,
+          .rotary_first = p.rotary_first,
           .head_size = p.head_size,
           .q_heads = p.q_heads,
           .head_rows = head_rows,
           .head_blocks = ceil_div(head_rows, policy.rows),
           .heads = FastDiv::by(heads),
-          .value_rows = p.tokens * p.kv_heads,
+          .value_rows = p.v != nullptr ? p.tokens * p.kv_heads : 0,
           .inner_values = FastDiv::by(dim_major ? p.tokens : p.kv_heads)};
 }
 

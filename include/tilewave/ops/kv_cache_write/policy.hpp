@@ -10,11 +10,14 @@ namespace tilewave {
 /// Heads are held as by rope.
 using KvCacheWritePolicy = RowPolicy;
 
-/// The policies that entries of a spec are built for. Weights of norms take registers.
+/// The policies that entries of a spec are built for: those that hold a group. Weights of norms take registers.
 constexpr RowPolicies kv_cache_write_policies(ArchId arch, const KvCacheWriteSpec& s) {
-  RowPolicies all = head_policies(arch, s.x);
-  for (int i = 0; i < all.count; ++i) {
-    if (s.fused) all.list[i].waves_per_simd = (arch == ArchId::sm90 ? 10 : 8) - (s.norm ? 2 : 0);
+  const RowPolicies heads = head_policies(arch, s.x);
+  RowPolicies all;
+  for (int i = 0; i < heads.count; ++i) {
+    RowPolicy p = heads.list[i];
+    if (s.fused) p.waves_per_simd = (arch == ArchId::sm90 ? 10 : 8) - (s.norm ? 2 : 0);
+    if (p.columns(s.x) >= s.group) all.list[all.count++] = p;
   }
   return all;
 }

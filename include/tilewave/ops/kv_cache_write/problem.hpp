@@ -10,17 +10,20 @@ namespace tilewave {
 
 /// A token whose slot is negative, or beyond the pages, is in no cache: nothing of its K and V is written, its q
 /// is. The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out may
-/// be q, with its strides, where it is of q's type. Dimensions beyond `rotary` are not turned; a position outside
-/// [0, table_rows) makes what would be turned NaN.
+/// be q, with its strides, where it is of q's type. Only `rotary` dimensions from rotary_first on are turned; a position
+/// outside [0, table_rows) makes what would be turned NaN. Without v and v_cache K alone is written, as latent attention
+/// has it.
 struct KvCacheWriteProblem {
   KvCacheWriteSpec spec{};
 
   // tensors on the device
-  const void* k = nullptr;   // [tokens, kv_heads, head_size], last dimension contiguous; slices of qkv are fine
-  const void* v = nullptr;   // the same
-  void* k_cache = nullptr;   // see PagedKeyStrides
-  void* v_cache = nullptr;   // see PagedValueStrides, by `values`
-  float* k_scale = nullptr;  // of fp8: as PagedAttentionProblem; positive where they are read
+  const void* k = nullptr;  // [tokens, kv_heads, head_size], last dimension contiguous; slices of qkv are fine
+  const void* v = nullptr;  // the same; or null, as v_cache
+  void* k_cache = nullptr;  // see PagedKeyStrides
+  void* v_cache = nullptr;  // see PagedValueStrides, by `values`
+  // Of fp8: as PagedAttentionProblem; positive where they are read. Of groups: [pages, kv_heads, block_size, groups],
+  // whose strides count blocks of `groups` scales, f32 or e8m0.
+  void* k_scale = nullptr;
   float* v_scale = nullptr;
   const void* slots = nullptr;  // [tokens]: page * block_size + place in the page
   IndexType slot_type = IndexType::i64;
@@ -29,7 +32,7 @@ struct KvCacheWriteProblem {
   // of a fused spec alone
   const void* q = nullptr;          // [tokens, q_heads, head_size]
   void* q_out = nullptr;            // as q
-  const float* q_scale = nullptr;   // [1] of an fp8 q_out: positive, what multiplies its codes
+  void* q_scale = nullptr;          // of an fp8 q_out: [1], positive, read; of groups [tokens, q_heads, groups], found
   const void* q_norm = nullptr;     // [head_size] of x's type, with spec.norm; null: ones
   const void* k_norm = nullptr;     // the same
   const void* cos = nullptr;        // [table_rows, rotary / 2], rows table_stride
@@ -39,8 +42,9 @@ struct KvCacheWriteProblem {
   float eps = 1e-6f;
 
   std::int32_t tokens = 0, q_heads = 0, kv_heads = 0;
-  std::int32_t head_size = 0;  // a multiple of 16, at most 512
-  std::int32_t rotary = 0;     // a multiple of 16, at most head_size
+  std::int32_t head_size = 0;     // a multiple of 16, at most 512
+  std::int32_t rotary = 0;        // a multiple of 16, at most head_size
+  std::int32_t rotary_first = 0;  // a multiple of 16; 0 of pairs of halves
   std::int32_t table_rows = 0;
   std::int32_t block_size = 0;  // tokens of a page
   std::int64_t num_pages = 0;   // pages * block_size is below 2^31

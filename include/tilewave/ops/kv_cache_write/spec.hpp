@@ -13,7 +13,9 @@ namespace tilewave {
 /// divide by the caches' scales, which are read; per_token finds the scale of each head of a token, its largest
 /// magnitude over the largest code (1 where that is below smallest_amax), and writes it beside. fused: heads of q
 /// and k are turned before, as rope does it; with `norm` an rmsnorm comes first; and q goes to q_out. All in f32,
-/// rounded once.
+/// rounded once. With `group` q_out and K have scales of groups of a head's dimensions, which are found before they turn:
+/// sqrt(2) times the group's largest magnitude over the largest code, or e8m0, to a power of two that leaves codes below
+/// 2^7.6. There is no V then.
 struct KvCacheWriteSpec {
   DType x = DType::bf16;   // of q, k and v: bf16 or f16
   DType kv = DType::bf16;  // of the caches: x, or the architecture's fp8
@@ -24,6 +26,8 @@ struct KvCacheWriteSpec {
   DType q_out = DType::bf16;  // x, or the architecture's fp8 with a scale for the tensor
   RopePairs pairs = RopePairs::halves;
   DType table = DType::f32;  // of cos and sin: x or f32
+  int group = 0;             // 0, or dimensions with a scale: 32, 64, 128, 256, 512
+  bool e8m0 = false;         // scales of groups are e8m0, else f32
 
   friend constexpr bool operator==(const KvCacheWriteSpec&, const KvCacheWriteSpec&) = default;
 
@@ -44,7 +48,8 @@ inline std::string name_of(const KvCacheWriteSpec& s) {
                            std::string(name_of(s.quant));
   if (!s.fused) return name;
   return name + ".fused" + (s.norm ? ".norm" : "") + "." + std::string(name_of(s.pairs)) + ".table_" +
-         std::string(name_of(s.table)) + ".q_" + std::string(name_of(s.q_out));
+         std::string(name_of(s.table)) + ".q_" + std::string(name_of(s.q_out)) +
+         (s.group > 0 ? ".g" + std::to_string(s.group) + (s.e8m0 ? ".e8m0" : "") : "");
 }
 
 }  // namespace tilewave

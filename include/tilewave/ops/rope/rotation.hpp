@@ -9,7 +9,8 @@ namespace tilewave {
 
 /// Where a lane stands in a head: slot s has the pieces that start at dimensions `low` and `high`, and angles from
 /// `column` of the tables on. Slots without angles (!turns) are those of the dimensions behind the rotated ones, two
-/// neighbouring pieces each; behind the head's end come pieces that a window of the head does not have.
+/// neighbouring pieces each; behind the head's end come pieces that a window of the head does not have. Pairs of
+/// neighbours may turn from dimension `first` on; slots are then in the order of dimensions.
 struct RotationPlace {
   int low, high, column;
   bool turns;
@@ -21,11 +22,15 @@ struct Rotation {
   static constexpr int every = S.full_table ? 2 : 1;          // of the table's columns is read
   static constexpr int width = unit == 1 ? 1 : unit * every;  // columns that are loaded
 
-  TILEWAVE_DEVICE static RotationPlace place(int slot, int rotary) {
+  TILEWAVE_DEVICE static RotationPlace place(int slot, int rotary, int first = 0) {
     const int apart = 2 * unit * slot;
-    const bool turns = apart < rotary, halves = turns && !neighbours;
-    const int low = halves ? unit * slot : apart;
-    return {low, low + (halves ? rotary / 2 : unit), unit * every * slot, turns};
+    if constexpr (neighbours) {
+      return {apart, apart + unit, (apart - first) / 2 * every, apart >= first && apart < first + rotary};
+    } else {
+      const bool turns = apart < rotary;
+      const int low = turns ? unit * slot : apart;
+      return {low, low + (turns ? rotary / 2 : unit), unit * every * slot, turns};
+    }
   }
 
   ColumnValues<B, S.table, width> cos, sin;
