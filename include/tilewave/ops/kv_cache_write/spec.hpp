@@ -13,9 +13,9 @@ namespace tilewave {
 /// divide by the caches' scales, which are read; per_token finds the scale of each head of a token, its largest
 /// magnitude over the largest code (1 where that is below smallest_amax), and writes it beside. fused: heads of q
 /// and k are turned before, as rope does it; with `norm` an rmsnorm comes first; and q goes to q_out. All in f32,
-/// rounded once. With `group` q_out and K have scales of groups of a head's dimensions, which are found before they
-/// turn: sqrt(2) times the group's largest magnitude over the largest code, or e8m0, to a power of two that leaves codes
-/// below 2^7.6. There is no V then.
+/// rounded once. With `group` q_out and K have scales of groups of a head's dimensions, found before they turn: sqrt(2)
+/// times the group's largest magnitude over the largest code, or e8m0, to a power of two that leaves codes below 2^7.6.
+/// There is no V then.
 struct KvCacheWriteSpec {
   DType x = DType::bf16;   // of q, k and v: bf16 or f16
   DType kv = DType::bf16;  // of the caches: x, or the architecture's fp8
