@@ -205,6 +205,11 @@ MATRIX_CLOCKS = {"16x16x16": 16, "16x16x32": 16, "16x16x64": 16, "32x32x8": 32, 
 QUARTER_RATE = re.compile(r"^v_(exp|log|rcp|rsq|sqrt|sin|cos|mul_lo|mul_hi|mad_u64_u32|mad_i64_i32)")
 
 
+def shape_of(mfma):
+    """32x32x64 of f32_32x32x64_f8f6f4 and of scale_f32_32x32x64_f8f6f4."""
+    return next(part for part in mfma.split("_") if part.count("x") == 2)
+
+
 class Steady:
     """The steady path of a loop that streams KV: what it spends for each KB of K and V, 1024 bytes that a wave loads."""
 
@@ -212,7 +217,7 @@ class Steady:
         self.mix = Mix(path)
         self.kb = sum(width * self.mix.loads[width] for width in kv_widths) / 16
         self.quarter_rate = sum(bool(QUARTER_RATE.match(ins.mnemonic)) for ins in path)
-        self.matrix_clocks = sum(n * MATRIX_CLOCKS[name.split("_")[1]] for name, n in self.mix.mfma.items())
+        self.matrix_clocks = sum(n * MATRIX_CLOCKS[shape_of(name)] for name, n in self.mix.mfma.items())
         self.kb_in_flight = min(in_flight(path, kv_widths), default=0)
 
     def per_kb(self, count):

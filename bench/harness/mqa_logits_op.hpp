@@ -13,7 +13,7 @@ template <>
 inline constexpr int enumerators_of<MqaKeys> = 2;
 
 /// Paged: a row is a sequence with `queries` of its own and up to `columns` keys, half to all of them, in pages of 64 with
-/// the scales behind the keys. Ranges: a row is a query, which sees the keys up to its own, of all queries the last ones.
+/// the scales behind the keys; of fp8 one a key, of fp4, which is for paged keys, one for 32 dimensions. Ranges: a row is a query, which sees the keys up to its own, of all queries the last ones.
 struct MqaLogitsCase {
   ArchId arch = ArchId::gfx950;
   MqaLogitsSpec spec{};
@@ -26,6 +26,8 @@ struct MqaLogitsCase {
 
   DType out() const { return DType::f32; }
   bool paged() const { return spec.keys == MqaKeys::paged; }
+  bool fp4() const { return spec.type == DType::fp4_e2m1; }
+  std::int32_t head_bytes() const { return bytes_of(spec.type, spec.head_size); }
   /// Scores behind a row's logits: what emulating and verifying one costs.
   std::int64_t row_elements() const { return std::int64_t{columns} * (paged() ? queries : 1) * spec.heads; }
   std::int32_t length(std::int32_t sequence) const {
@@ -45,9 +47,10 @@ struct MqaLogitsCase {
   void settle() {
     rows = config_rows;
     if (!paged()) queries = rows;
-    spec.type = facts_of(arch).fp8;
+    if (!fp4()) spec.type = facts_of(arch).fp8;
   }
   std::string fault() const {
+    if (fp4() && (!paged() || !facts_of(arch).mx)) return "fp4 keys are paged, and for gfx950";
     if (!paged() && config_rows > columns) return "more queries than keys";
     if (queries < 1 || queries > columns) return "queries is not 1 to columns";
     if (spec.heads != 32 && spec.heads != 64) return "heads must be 32 or 64";
@@ -85,7 +88,7 @@ void each_column(const MqaLogitsPolicy* policy, Visit& visit) {
 }
 
 struct MqaLogitsTensors {
-  TwinBuffer q, weights, k, tables, starts, ends, out;  // k with its scales; ends: lengths of sequences
+  TwinBuffer q, q_scale, weights, k, tables, starts, ends, out;  // k with its scales; ends: lengths of sequences
 };
 
 struct MqaLogitsOp {
@@ -103,7 +106,7 @@ struct MqaLogitsOp {
   static std::int32_t pages(const Case& c) { return c.paged() ? c.rows * c.table_columns() : 1; }
   static std::int32_t page_keys(const Case& c) { return c.paged() ? Case::block_size : c.columns; }
   static std::int64_t page_bytes(const Case& c) {
-    return align_up<std::int64_t>(std::int64_t{page_keys(c)} * (c.spec.head_size + 4), 16);
+    return align_up<std::int64_t>(std::int64_t{page_keys(c)} * (c.head_bytes() + 4), 16);
   }
 
   template <class Address>
@@ -114,8 +117,7 @@ struct MqaLogitsOp {
     p.q = address(t.q);
     p.weights = static_cast<const float*>(address(t.weights));
     p.k = address(t.k);
-    p.k_scale = reinterpret_cast<const float*>(static_cast<const std::byte*>(p.k) +
-                                               std::int64_t{page_keys(c)} * c.spec.head_size);
+    p.k_scale = static_cast<const std::byte*>(p.k) + std::int64_t{page_keys(c)} * c.head_bytes();
     p.logits = static_cast<float*>(address(t.out));
     if (c.paged()) {
       p.block_tables = words(t.tables);
@@ -131,11 +133,17 @@ struct MqaLogitsOp {
     p.sequences = c.paged() ? c.rows : 1;
     p.queries = c.paged() ? c.queries : c.rows;
     p.columns = c.columns;
-    p.q_stride = std::int64_t{c.spec.heads} * c.spec.head_size;
-    p.q_head_stride = p.k_stride = c.spec.head_size;
+    p.q_stride = std::int64_t{c.spec.heads} * c.head_bytes();
+    p.q_head_stride = p.k_stride = c.head_bytes();
     p.weights_stride = c.spec.heads;
     p.k_page_stride = page_bytes(c);
-    p.k_scale_page_stride = p.k_page_stride / 4;
+    p.k_scale_page_stride = c.fp4() ? p.k_page_stride : p.k_page_stride / 4;
+    if (c.fp4()) {
+      p.q_scale = address(t.q_scale);
+      p.q_scale_stride = c.spec.heads * c.spec.head_size / 32;
+      p.k_stride = 16;
+      p.k_unit_stride = 16 * Case::block_size;
+    }
     p.logits_stride = c.columns;
     return p;
   }
@@ -143,13 +151,38 @@ struct MqaLogitsOp {
   static Tensors fill(const Case& c, int threads) {
     const auto queries = static_cast<std::int32_t>(all_queries(c));
     Tensors t;
-    t.q = filled(c.spec.type, queries, c.spec.heads * c.spec.head_size, threads,
-                 [&](std::int64_t r, std::int64_t column) { return drawn(c.seed, 'q', r, column); });
+    const auto draw = [&](std::byte* bytes, std::int64_t count, char name, std::int64_t i, bool scales) {
+      for (std::int64_t b = 0; b < count; ++b) {
+        const std::uint64_t bits = random_bits({c.seed, std::uint64_t(name), std::uint64_t(i), std::uint64_t(b)});
+        bytes[b] = static_cast<std::byte>(scales ? 120 + bits % 8 : bits);
+      }
+    };
+    if (c.fp4()) {
+      const std::int64_t codes = std::int64_t{c.spec.heads} * c.head_bytes(), scales = codes / 16;
+      t.q = TwinBuffer(static_cast<std::size_t>(queries * codes));
+      t.q_scale = TwinBuffer(static_cast<std::size_t>(queries * scales));
+      for (std::int32_t i = 0; i < queries && fills(t.q.bytes()); ++i) {
+        draw(t.q.host() + i * codes, codes, 'q', i, false);
+        draw(t.q_scale.host() + i * scales, scales, 'Q', i, true);
+      }
+      t.q.upload();
+      t.q_scale.upload();
+    } else {
+      t.q = filled(c.spec.type, queries, c.spec.heads * c.spec.head_size, threads,
+                   [&](std::int64_t r, std::int64_t column) { return drawn(c.seed, 'q', r, column); });
+    }
     t.weights = filled(DType::f32, queries, c.spec.heads, threads,
                        [&](std::int64_t r, std::int64_t column) { return drawn(c.seed, 'w', r, column); });
     t.k = TwinBuffer(static_cast<std::size_t>(pages(c) * page_bytes(c)));
     const std::int32_t keys = page_keys(c), size = c.spec.head_size;
-    if (fills(t.k.bytes())) {
+    if (fills(t.k.bytes()) && c.fp4()) {
+      reference::parallel_for(pages(c), threads, [&](std::int64_t page) {
+        std::byte* const bytes = t.k.host() + page * page_bytes(c);
+        const std::int64_t codes = std::int64_t{keys} * c.head_bytes();
+        draw(bytes, codes, 'k', page, false);
+        draw(bytes + codes, codes / 16, 's', page, true);
+      });
+    } else if (fills(t.k.bytes())) {
       reference::parallel_for(std::int64_t{pages(c)} * keys, threads, [&](std::int64_t key) {
         std::byte* const page = t.k.host() + key / keys * page_bytes(c);
         for (int d = 0; d < size; ++d)
@@ -197,8 +230,8 @@ struct MqaLogitsOp {
       tables = 4LL * c.rows;
       for (std::int32_t i = 0; i < c.rows; ++i) tables += 4LL * ceil_div(c.length(i), Case::block_size);
     }
-    return {.bytes = keys * (c.spec.head_size + 4) + all_queries(c) * c.spec.heads * (c.spec.head_size + 4) + tables +
-                     written,
+    const std::int64_t head = c.head_bytes() + 4 + (c.fp4() ? 4 : 0);  // with its weight
+    return {.bytes = keys * (c.head_bytes() + 4) + all_queries(c) * c.spec.heads * head + tables + written,
             .written = written,
             .flops = pairs * c.spec.heads * (2 * c.spec.head_size + 3)};
   }

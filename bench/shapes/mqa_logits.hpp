@@ -9,7 +9,7 @@
 namespace tilewave::bench {
 
 /// Decode of the reference measurements (batch 8, 4 and 32 of FlyDSL's examples/pa_mqa_logits_fp4), with lengths that
-/// vary, and of few keys; two queries a sequence, as speculative decode has them; prefill of DeepSeek-V3.2.
+/// vary, and of few keys; two queries a sequence, as speculative decode has them; prefill of DeepSeek-V3.2; decode in fp4.
 inline std::vector<MqaLogitsCase> MqaLogitsOp::default_sweep(ArchId arch) {
   std::vector<MqaLogitsCase> cases;
   const auto add = [&](MqaKeys keys, std::int32_t queries, std::int32_t context, std::int32_t rows) {
@@ -25,6 +25,12 @@ inline std::vector<MqaLogitsCase> MqaLogitsOp::default_sweep(ArchId arch) {
   add(MqaKeys::ranges, 2048, 8192, 2048);
   add(MqaKeys::ranges, 4096, 4096, 4096);
   add(MqaKeys::ranges, 2048, 65536, 2048);
+  if (facts_of(arch).mx) {
+    for (const int batch : {8, 32}) add(MqaKeys::paged, 1, 131072, batch);
+    add(MqaKeys::paged, 1, 8192, 1);
+    add(MqaKeys::paged, 2, 32768, 32);
+    for (auto c = cases.end() - 4; c != cases.end(); ++c) c->spec.type = DType::fp4_e2m1;
+  }
   return cases;
 }
 

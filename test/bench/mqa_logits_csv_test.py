@@ -8,9 +8,9 @@ from contract import ARCHS, run
 
 IDENTITY = """kind arch x_dtype heads queries columns rows config_rows seed block_queries teams stages
 waves_per_simd""".split()
-NAME = re.compile(r"(?P<kind>paged|ranges)/(?P<arch>gfx942|gfx950|sm90)/fp8/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
+NAME = re.compile(r"(?P<kind>paged|ranges)/(?P<arch>gfx942|gfx950|sm90)/(?P<type>fp8|fp4_e2m1)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
                   r"q(?P<queries>\d+)/h(?P<heads>\d+)/(?P<policy>t(?P<teams>\d+)\.q(?P<block_queries>\d+)\.s(?P<stages>\d+))")
-ROWS = 12
+ROWS = 16
 SMALL = "/c1024/|/c4096/"  # one of each kind of keys
 
 
@@ -21,7 +21,8 @@ class Csv(contract.Contract):
             named = match.groupdict() | {"config_rows": match["of"] or match["rows"]}
             for column in set(IDENTITY) & set(named):
                 self.assertEqual(row[column], named[column], column)
-            self.assertEqual(row["x_dtype"], "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn")
+            fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
+            self.assertEqual(row["x_dtype"], fp8 if match["type"] == "fp8" else match["type"])
             self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])
             if match["kind"] == "ranges":  # each query sees the keys up to its own; of paged ones lengths are drawn
                 queries, keys, heads = (int(row[column]) for column in ("rows", "columns", "heads"))
@@ -42,6 +43,14 @@ class Csv(contract.Contract):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual([(row["err"], row["arch"]) for row in rows], [("0", arch)] * 4)
             self.assertLess(max(float(row["max_rel_err"]) for row in rows), 1e-5)
+
+    def test_fp4(self):
+        done = run("--benchmark_format=csv", "--benchmark_filter=/fp4_e2m1/c8192/", "--policies=all")
+        rows = self.check_rows(done)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([row["err"] for row in rows], ["0"] * 2)
+        self.assertIn("fp4 keys are paged, and for gfx950", self.refuses("--config=ranges/gfx950/fp4_e2m1/c4/r4"))
+        self.assertIn("fp4 keys are paged, and for gfx950", self.refuses("--config=paged/sm90/fp4_e2m1/c4/r4", "--arch=sm90"))
 
     def test_wrong_output_is_an_err_row_like_any_other(self):
         done = run("--benchmark_format=csv", f"--benchmark_filter={SMALL}", "--inject-error")

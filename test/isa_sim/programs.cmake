@@ -92,7 +92,8 @@ simulate(rows ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/
 simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test ops/kv_cache_write/latent_test
          isa_sim/head_entries)
 simulate(tiles ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test
-         ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test isa_sim/tile_entries)
+         ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test ops/mqa_logits/mqa_fp4_test
+         isa_sim/tile_entries)
 simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)

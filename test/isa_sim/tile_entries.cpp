@@ -49,9 +49,10 @@ std::span<const MoeReduceEntry* const> all_moe_reduce_entries() {
   return entries;
 }
 std::span<const MqaLogitsEntry* const> all_mqa_logits_entries() {
-  constexpr auto specs = mqa_logits_specs(Room::facts.id);
+  constexpr auto specs = mqa_logits_specs(Room::facts.id);  // the last is fp4 where there are MX formats
   static const auto entries =
-      pointers_to<MqaLogitsEntry>(mqa_logits_entries<Room, specs[0]>, mqa_logits_entries<Room, specs[1]>);
+      pointers_to<MqaLogitsEntry>(mqa_logits_entries<Room, specs[0]>, mqa_logits_entries<Room, specs[1]>,
+                                  mqa_logits_entries<Room, specs[specs.size() - 1]>);
   return entries;
 }
 

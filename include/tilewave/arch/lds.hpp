@@ -83,4 +83,13 @@ concept LdsBackend = Backend<B> &&
   { B::template priority<1>() } -> std::same_as<void>;
 };
 
+/// Such a room of a chip that takes OCP MX's formats:
+///   products    multiply_scaled<fp4, side>(kv, rows, kv_scales, rows_scales, sums): sums += the product of operands of
+///               32 values a unit, each of unit c times an e8m0 scale, the low byte of word c; other bits do not matter
+template <class B>
+concept MxProductBackend = LdsBackend<B> && MxBackend<B> &&
+    requires(const Chunk (&operand)[2], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {
+  { B::template multiply_scaled<DType::fp4_e2m1, 32>(operand, operand, scales, scales, sums) } -> std::same_as<void>;
+};
+
 }  // namespace tilewave

@@ -17,6 +17,21 @@ struct MqaLogitsRow {
   std::vector<double> logits, magnitudes;
 };
 
+/// A dimension of a head of a query, and of a key, with the scales of their own that fp4 ones have.
+inline double mqa_query(const MqaLogitsProblem& p, std::int64_t query, int head, int d) {
+  const std::int64_t first = query * p.q_stride + head * p.q_head_stride;
+  if (p.spec.type != DType::fp4_e2m1) return element(p.spec.type, p.q, first + d);
+  const auto* scales = static_cast<const std::uint8_t*>(p.q_scale) + query * p.q_scale_stride;
+  return element(p.spec.type, p.q, 2 * first + d) * e8m0_to_f32(scales[head * p.spec.head_size / 32 + d / 32]);
+}
+inline double mqa_key(const MqaLogitsProblem& p, std::int64_t page, std::int64_t in_page, int d) {
+  const std::int64_t first = page * p.k_page_stride + in_page * p.k_stride;
+  if (p.spec.type != DType::fp4_e2m1) return element(p.spec.type, p.k, first + d);
+  const auto* scales = static_cast<const std::uint8_t*>(p.k_scale) + page * p.k_scale_page_stride;
+  return element(p.spec.type, p.k, 2 * (first + d / 32 * p.k_unit_stride) + d % 32) *
+         e8m0_to_f32(scales[d / 32 * 64 + in_page % 16 * 4 + in_page / 16]);
+}
+
 inline MqaLogitsRow mqa_logits_row(const MqaLogitsProblem& p, std::int64_t query) {
   const MqaLogitsSpec& s = p.spec;
   const bool paged = s.keys == MqaKeys::paged;
@@ -39,13 +54,11 @@ inline MqaLogitsRow mqa_logits_row(const MqaLogitsProblem& p, std::int64_t query
   if (!known) return row;
   std::vector<double> q(static_cast<std::size_t>(s.heads) * s.head_size), k(s.head_size);
   for (int h = 0; h < s.heads; ++h)
-    for (int d = 0; d < s.head_size; ++d)
-      q[h * s.head_size + d] = element(s.type, p.q, query * p.q_stride + h * p.q_head_stride + d);
+    for (int d = 0; d < s.head_size; ++d) q[h * s.head_size + d] = mqa_query(p, query, h, d);
   for (std::int64_t t = first; t < end; ++t) {
     const std::int64_t page = paged ? p.block_tables[sequence * p.table_stride + t / p.block_size] : 0;
     const std::int64_t in_page = paged ? t % p.block_size : t;
-    for (int d = 0; d < s.head_size; ++d)
-      k[d] = element(s.type, p.k, page * p.k_page_stride + in_page * p.k_stride + d);
+    for (int d = 0; d < s.head_size; ++d) k[d] = mqa_key(p, page, in_page, d);
     double logit = 0, magnitude = 0;
     for (int h = 0; h < s.heads; ++h) {
       double dot = 0, size = 0;
@@ -57,7 +70,8 @@ inline MqaLogitsRow mqa_logits_row(const MqaLogitsProblem& p, std::int64_t query
       logit += weight * std::max(dot, 0.0);
       magnitude += std::abs(weight) * size;
     }
-    const double scale = p.k_scale[page * p.k_scale_page_stride + in_page];
+    const bool fp4 = s.type == DType::fp4_e2m1;
+    const double scale = fp4 ? 1 : static_cast<const float*>(p.k_scale)[page * p.k_scale_page_stride + in_page];
     row.logits[t] = logit * scale;
     row.magnitudes[t] = magnitude * std::abs(scale);
   }

@@ -42,7 +42,7 @@ const Wrong<P> of_both[] = {
     {"logits over q", C::bad_value, [](P& p) { p.logits = const_cast<float*>(static_cast<const float*>(p.q)); }},
     {"logits over weights", C::bad_value, [](P& p) { p.logits = const_cast<float*>(p.weights) + p.spec.heads - 1; }},
     {"logits over k", C::bad_value, [](P& p) { p.logits = const_cast<float*>(static_cast<const float*>(p.k)); }},
-    {"logits over k_scale", C::bad_value, [](P& p) { p.logits = const_cast<float*>(p.k_scale); }}};
+    {"logits over k_scale", C::bad_value, [](P& p) { p.logits = static_cast<float*>(const_cast<void*>(p.k_scale)); }}};
 
 const Wrong<P> of_paged[] = {
     {"no tables", C::null_pointer, [](P& p) { p.block_tables = nullptr; }},
@@ -73,6 +73,7 @@ const Wrong<P> of_ranges[] = {{"no starts", C::null_pointer, [](P& p) { p.starts
 
 TEST_CASE("mqa_logits: what is wrong is named, and nothing is written") {
   for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+    if (e->spec.type == DType::fp4_e2m1) continue;  // see mqa_fp4_test.cpp
     MqaShape s{.lengths = {70, 90}, .queries = 2, .columns = 100};
     if (e->spec.keys == MqaKeys::ranges) s.ranges = {{0, 70}, {3, 9}, {1, 100}};
     MqaCall call(e->spec, s);
@@ -98,6 +99,7 @@ TEST_CASE("mqa_logits: what is wrong is named, and nothing is written") {
 
 TEST_CASE("mqa_logits: more blocks than a grid has are refused") {
   for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {
+    if (e->spec.type == DType::fp4_e2m1) continue;  // see mqa_fp4_test.cpp
     if (e->spec.keys != MqaKeys::paged) continue;
     MqaCall call(e->spec, {.lengths = {70}, .columns = 100});
     P p = call.p;

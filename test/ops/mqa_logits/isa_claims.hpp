@@ -10,15 +10,17 @@ namespace tilewave::test {
 /// Queries, weights and keys come in whole chunks; lanes exchange one sum a query and tile, and keep nothing in LDS.
 template <ArchId arch>
 ordered_json row_claims(const MqaLogitsSpec& s, const MqaLogitsPolicy& p) {
-  const int key = s.head_size * size_of(s.type) / 16 / 2;  // chunks of a lane
+  const bool fp4 = s.type == DType::fp4_e2m1;
+  const int key = bytes_of(s.type, s.head_size) / 16 / 2;  // chunks of a lane
   const int query = s.heads / 32 * (key + 4);              // with its weights
   const int passes = 2 * p.stages - 1;                     // products in the code: the loop's and those behind it
-  const int words = 2 * p.stages + (s.keys == MqaKeys::paged ? 2 * p.stages + 1 : 0);  // scales and pages
+  const int scales = 2 * p.stages * (fp4 ? key : 4) + (fp4 ? 4 * p.queries * s.heads / 32 : 0);
+  const int pages = s.keys == MqaKeys::paged ? 2 * p.stages + 1 : 0;
   return {{"vector", true},
           {"bytes_in_flight", 0},
           {"wide_loads", 2 * p.stages * key + p.queries * query},
           {"wide_stores", 0},
-          {"narrow_load_bytes", 4 * words},
+          {"narrow_load_bytes", scales + 4 * pages},
           {"narrow_store_bytes", 4 * p.queries * (passes + 10)},  // unseen logits: two loops, unrolled by clang
           {"dpp", 0},
           {"exchanges", p.queries * passes},

@@ -49,6 +49,30 @@ struct Product {
     }
   }
 
+  /// v_mfma_scale_f32_*_f8f6f4: format 4 is e2m1, whose operand is the first four registers of eight.
+  template <DType type, int side, int chunks>
+  TILEWAVE_DEVICE static void multiply_scaled(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+                                              const std::uint32_t (&kv_scales)[chunks],
+                                              const std::uint32_t (&rows_scales)[chunks], Sums<type, side>& sums) {
+    static_assert(type == DType::fp4_e2m1);
+    using Words = int __attribute__((ext_vector_type(8)));
+    using Registers = float __attribute__((ext_vector_type(side * side / 64)));
+    TILEWAVE_UNROLL
+    for (int c = 0; c < chunks; ++c) {
+      const auto a = __builtin_bit_cast(Words, (Pair{{kv[c], Chunk{}}}));
+      const auto b = __builtin_bit_cast(Words, (Pair{{rows[c], Chunk{}}}));
+      const auto sum = __builtin_bit_cast(Registers, sums);
+      const int scale_a = static_cast<int>(kv_scales[c]), scale_b = static_cast<int>(rows_scales[c]);
+      if constexpr (side == 16) {
+        sums = __builtin_bit_cast(Vec<float, side * side / 64>, __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+                                                                    a, b, sum, 4, 4, 0, scale_a, 0, scale_b));
+      } else {
+        sums = __builtin_bit_cast(Vec<float, side * side / 64>, __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(
+                                                                    a, b, sum, 4, 4, 0, scale_a, 0, scale_b));
+      }
+    }
+  }
+
  private:
   using Pair = Vec<Chunk, 2>;
   template <DType type, int side, class Operand>

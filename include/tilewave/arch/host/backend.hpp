@@ -49,7 +49,7 @@ struct Backend : Memory<Id>,
 
 static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::MxBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
+static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
 static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
 

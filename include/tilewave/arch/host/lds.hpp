@@ -52,6 +52,41 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], co
   for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
 }
 
+/// The values of a unit of fp4 times its scale: exact, as long as a scale is no extreme.
+template <int side>
+TILEWAVE_HOST_UNTRACKED inline void spread_scaled(const Chunk& unit, std::uint32_t scale, int lane, bool columns,
+                                                  float* to) {
+  using Map = ProductMap<side>;
+  constexpr int elements = 32, k = Map::units * elements;
+  const float factor = e8m0_to_f32(static_cast<std::uint8_t>(scale));
+  const int first = Map::unit(lane) * elements, row = Map::row(lane);
+  for (int e = 0; e < elements; ++e) {
+    const float value = fp4_to_f32(static_cast<std::uint8_t>(unit[e / 8] >> 4 * (e % 8))) * factor;
+    to[columns ? (first + e) * side + row : row * k + first + e] = value;
+  }
+}
+
+template <int side>
+TILEWAVE_HOST_UNTRACKED inline void multiply_scaled_unit(const Chunk& kv, const Chunk& rows, std::uint32_t kv_scale,
+                                                         std::uint32_t rows_scale, Vec<float, side * side / 64>& sums,
+                                                         Where where) {
+  using Map = ProductMap<side>;
+  constexpr int k = Map::units * 32;
+  Lane& self = *current_lane;
+  float *const left = self.wave->tile, *const right = left + side * k, *const acc = right + side * k;
+  static_assert((2 * side * k + side * side) * sizeof(float) <= sizeof(Wave::tile));
+  spread_scaled<side>(rows, rows_scale, self.index, false, left);
+  spread_scaled<side>(kv, kv_scale, self.index, true, right);
+  float* const of_row = acc + Map::row(self.index) * side;
+  for (int i = 0; i < Map::sums; ++i) of_row[Map::kv_row(self.index, i)] = sums[i];
+  if (meet(self, {CollectiveKind::mma, side * 1024 + k, where})) {
+    multiply_dense<side, side, k>(left, right, acc);
+    ++self.cluster->counters.mma;
+    complete(self);
+  }
+  for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
+}
+
 /// The lane's oldest copies land until `pending` are left.
 inline void land_copies(Lane& self, int pending) {
   auto& copies = self.copies;
@@ -106,6 +141,17 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
                        Vec<ProductSum<type>, side * side / 64>& sums, Where where = {}) {
     static_assert(chunks % product_chunks<type> == 0 && (!is_fp8(type) || type == facts_of(Id).fp8));
     detail::multiply_units<type, side>(kv, rows, sums, where);
+  }
+
+  template <DType type, int side, int chunks>
+  requires(facts_of(Id).mx&& type ==
+           DType::fp4_e2m1) static void multiply_scaled(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
+                                                        const std::uint32_t (&kv_scales)[chunks],
+                                                        const std::uint32_t (&rows_scales)[chunks],
+                                                        Vec<float, side * side / 64>& sums, Where where = {}) {
+    for (int c = 0; c < chunks; ++c) {
+      detail::multiply_scaled_unit<side>(kv[c], rows[c], kv_scales[c], rows_scales[c], sums, where);
+    }
   }
 
   /// A base or bytes that differ between the lanes of a wave fail the launch.

@@ -15,12 +15,14 @@ struct MqaLogitsArgs {
   const std::byte* q;
   const float* weights;
   const std::byte* k;
-  const float* k_scale;
+  const std::byte* q_scale;
+  const void* k_scale;
   float* logits;
   const std::int32_t *block_tables, *context_lengths, *starts, *ends;
   std::int64_t q_stride, q_head_stride;  // in bytes, as those of k
   std::int64_t weights_stride;
-  std::int64_t k_page_stride, k_stride;
+  std::int64_t q_scale_stride;
+  std::int64_t k_page_stride, k_stride, k_unit_stride;
   std::int64_t k_scale_page_stride, logits_stride, table_stride;
   FastDiv chunks, groups, block_size;  // chunks of columns; groups of queries of a sequence
   std::int32_t queries, columns, chunk_columns;

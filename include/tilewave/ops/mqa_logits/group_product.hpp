@@ -56,8 +56,8 @@ class MqaGroupProduct {
   }
 
   /// Calls f(query, sums over heads of this lane's keys) for every query.
-  template <class F>
-  TILEWAVE_DEVICE void each(const Chunk (&key)[lane_keys][units], const F& f) const {
+  template <class Scale, class F>
+  TILEWAVE_DEVICE void each(const Chunk (&key)[lane_keys][units], const Scale (&)[lane_keys], const F& f) const {
     Chunk operand[steps];  // until the products are done
     TILEWAVE_UNROLL
     for (int s = 0; s < steps; ++s) {

@@ -33,7 +33,7 @@ struct MqaLogits {
   using Shared = typename Product::Shared;
   static constexpr int block_threads = P.teams * Product::lanes, waves_per_simd = P.waves_per_simd;
   static constexpr int lane_keys = Product::lane_keys, units = Product::units;
-  static constexpr bool paged = S.keys == MqaKeys::paged;
+  static constexpr bool paged = S.keys == MqaKeys::paged, scaled = S.type == DType::fp4_e2m1;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const auto at = MqaLogitsPlace::of<B>(a, P.queries);
@@ -61,9 +61,10 @@ struct MqaLogits {
   struct Reaches {
     MqaLogitsReach of[P.queries];
   };
+  using Scale = std::conditional_t<scaled, Vec<std::uint32_t, units>, float>;  // of units, or of the key
   struct Tile {
     Chunk key[lane_keys][units];
-    float scale[lane_keys];
+    Scale scale[lane_keys];
   };
   using Pages = Vec<std::int32_t, lane_keys>;
 
@@ -105,9 +106,18 @@ struct MqaLogits {
         // Not as a stream: a key's line comes in several accesses.
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) {
-          tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(from) + Product::unit(c));
+          const std::int64_t apart = scaled ? a.k_unit_stride : 16;
+          tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(from + Product::unit(c) * apart));
         }
-        tile.scale[i] = B::load(a.k_scale + of[i] * a.k_scale_page_stride + in_page);
+        if constexpr (scaled) {
+          const auto* const scales = static_cast<const std::uint8_t*>(a.k_scale) + of[i] * a.k_scale_page_stride;
+          TILEWAVE_UNROLL
+          for (int c = 0; c < units; ++c) {
+            tile.scale[i][c] = B::load(scales + (Product::unit(c) * 64 + in_page % 16 * 4 + in_page / 16));
+          }
+        } else {
+          tile.scale[i] = B::load(static_cast<const float*>(a.k_scale) + of[i] * a.k_scale_page_stride + in_page);
+        }
       }
     };
     if (count <= 0) return;
@@ -121,7 +131,7 @@ struct MqaLogits {
       B::sched_fence();
     });
     const auto products = [&](const Tile& of, std::int32_t n) TILEWAVE_INLINE_LAMBDA {
-      product.each(of.key, [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
+      product.each(of.key, of.scale, [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
         write(
             a, at, reach.of[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
       });
@@ -149,7 +159,9 @@ struct MqaLogits {
     TILEWAVE_UNROLL
     for (int j = 0; j < lane_keys; ++j) {
       const std::int32_t c = column(j);
-      const float logit = c >= reach.first && c < reach.end ? sums[j] * tile.scale[j] : reach.other;
+      float logit = sums[j];
+      if constexpr (!scaled) logit *= tile.scale[j];
+      if (c < reach.first || c >= reach.end) logit = reach.other;
       if (Product::writes() && query < at.queries && c < at.end_column) B::store(row + c, logit);
     }
   }

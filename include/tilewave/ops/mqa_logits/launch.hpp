@@ -12,8 +12,11 @@ namespace detail {
 
 inline Status check_mqa_extents(const MqaLogitsProblem& p, const ArchFacts& facts) {
   const MqaLogitsSpec& s = p.spec;
-  if (s.type != facts.fp8) return {StatusCode::unsupported_dtype, "q and k must be of the chip's fp8"};
+  const bool fp4 = s.type == DType::fp4_e2m1;
+  if (fp4 && !facts.mx) return {StatusCode::unsupported_dtype, "fp4 is for gfx950 only"};
+  if (!fp4 && s.type != facts.fp8) return {StatusCode::unsupported_dtype, "q and k must be fp4 or the chip's fp8"};
   if (s.keys != MqaKeys::paged && s.keys != MqaKeys::ranges) return {StatusCode::bad_value, "keys is none of MqaKeys"};
+  if (fp4 && s.keys != MqaKeys::paged) return {StatusCode::unsupported_layout, "fp4 keys are paged"};
   if (s.heads != 32 && s.heads != 64) return {StatusCode::unsupported_head_ratio, "heads must be 32 or 64"};
   if (s.head_size != 128) return {StatusCode::unsupported_head_size, "head_size must be 128"};
   if (p.sequences < 0 || p.queries < 0 || p.columns < 0) {
@@ -30,6 +33,7 @@ inline Status check_mqa_extents(const MqaLogitsProblem& p, const ArchFacts& fact
   }
   if (p.pages < 0 || p.table_columns < 0) return {StatusCode::bad_extent, "pages or table_columns is negative"};
   if (p.block_size < 1) return {StatusCode::unsupported_block_size, "block_size must be positive"};
+  if (fp4 && p.block_size != 64) return {StatusCode::unsupported_block_size, "pages of fp4 keys have 64"};
   return {};
 }
 
@@ -37,6 +41,11 @@ inline Status check_mqa_pointers(const MqaLogitsProblem& p) {
   if (p.q == nullptr || p.k == nullptr) return {StatusCode::null_pointer, "q or k is null"};
   if (p.weights == nullptr || p.k_scale == nullptr) return {StatusCode::null_pointer, "weights or k_scale is null"};
   if (p.logits == nullptr) return {StatusCode::null_pointer, "logits is null"};
+  const bool fp4 = p.spec.type == DType::fp4_e2m1;
+  if (fp4 && p.q_scale == nullptr) return {StatusCode::null_pointer, "q_scale is null"};
+  if (!fp4 && (p.q_scale != nullptr || p.k_unit_stride != 0)) {
+    return {StatusCode::bad_value, "q_scale and k_unit_stride are of fp4"};
+  }
   const bool paged = p.spec.keys == MqaKeys::paged;
   if (paged && (p.block_tables == nullptr || p.context_lengths == nullptr)) {
     return {StatusCode::null_pointer, "block_tables or context_lengths is null"};
@@ -50,7 +59,7 @@ inline Status check_mqa_pointers(const MqaLogitsProblem& p) {
       return {StatusCode::misaligned, "q, k and weights need 16-byte alignment"};
     }
   }
-  for (const void* words : {static_cast<const void*>(p.k_scale), static_cast<const void*>(p.logits),
+  for (const void* words : {p.k_scale, p.q_scale, static_cast<const void*>(p.logits),
                             static_cast<const void*>(p.block_tables), static_cast<const void*>(p.context_lengths),
                             static_cast<const void*>(p.starts), static_cast<const void*>(p.ends)}) {
     if (!element_aligned(words, DType::f32)) {
@@ -64,28 +73,33 @@ inline Status check_mqa_regions(const MqaLogitsProblem& p) {
   const MqaLogitsSpec& s = p.spec;
   const bool paged = s.keys == MqaKeys::paged;
   const std::int64_t queries = std::int64_t{p.sequences} * p.queries;
-  const Region q(p.q, size_of(s.type), s.head_size, {{queries, p.q_stride}, {s.heads, p.q_head_stride}});
+  const bool fp4 = s.type == DType::fp4_e2m1;
+  const int size = s.head_size / packing_of(s.type), units = s.head_size / 32;
+  const Region q(p.q, size_of(s.type), size, {{queries, p.q_stride}, {s.heads, p.q_head_stride}});
   const Region weights(p.weights, sizeof(float), s.heads, {{queries, p.weights_stride}});
   const std::int64_t keys = paged ? p.block_size : p.columns, pages = paged ? p.pages : 1;
-  const Region k(p.k, size_of(s.type), s.head_size, {{pages, p.k_page_stride}, {keys, p.k_stride}});
-  const Region scales(p.k_scale, sizeof(float), keys, {{pages, p.k_scale_page_stride}});
+  const Region k(p.k, size_of(s.type), fp4 ? 16 : size,
+                 {{pages, p.k_page_stride}, {fp4 ? units : 1, p.k_unit_stride}, {keys, p.k_stride}});
+  const Region scales(p.k_scale, fp4 ? 1 : sizeof(float), fp4 ? units * keys : keys, {{pages, p.k_scale_page_stride}});
+  const Region q_scale(p.q_scale, 1, std::int64_t{s.heads} * units, {{queries, p.q_scale_stride}});
   const Region tables(p.block_tables, sizeof(std::int32_t), p.table_columns, {{p.sequences, p.table_stride}});
   const auto list = [](const std::int32_t* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
   const Region logits(p.logits, sizeof(float), p.columns, {{queries, p.logits_stride}});
-  for (const Status& status :
-       {check_read(q, "a stride of q is 0"), check_read(weights, "weights_stride is 0"),
-        check_read(k, "a stride of k is 0"), check_read(scales, "k_scale_page_stride is 0"),
-        check_read(tables, "table_stride is 0"), check_written(logits, "rows of logits overlap")}) {
+  for (const Status& status : {check_read(q, "a stride of q is 0"), check_read(weights, "weights_stride is 0"),
+                               check_read(k, "a stride of k is 0"), check_read(scales, "k_scale_page_stride is 0"),
+                               check_read(q_scale, "q_scale_stride is 0"), check_read(tables, "table_stride is 0"),
+                               check_written(logits, "rows of logits overlap")}) {
     if (!status.ok()) return status;
   }
-  if (!clear_of(logits, {q, weights, k, scales, tables, list(p.context_lengths, p.sequences), list(p.starts, p.queries),
-                         list(p.ends, p.queries)})) {
+  if (!clear_of(logits, {q, weights, k, scales, q_scale, tables, list(p.context_lengths, p.sequences),
+                         list(p.starts, p.queries), list(p.ends, p.queries)})) {
     return {StatusCode::bad_value, "logits overlap an input"};
   }
   const auto wide = [](std::int64_t count, std::int64_t stride, int unit) { return count <= 1 || stride % unit == 0; };
   if (!wide(queries, p.q_stride, 16) || !wide(s.heads, p.q_head_stride, 16) || !wide(pages, p.k_page_stride, 16) ||
-      !wide(keys, p.k_stride, 16) || !wide(queries, p.weights_stride, 4)) {
-    return {StatusCode::bad_stride, "strides of q, k and weights must be multiples of 16 bytes"};
+      !wide(keys, p.k_stride, 16) || !wide(queries, p.weights_stride, 4) || p.k_unit_stride % 16 != 0 ||
+      !wide(queries, p.q_scale_stride, fp4 ? 4 : 1)) {
+    return {StatusCode::bad_stride, "strides of q, k and weights must be multiples of 16 bytes, of q_scale of 4"};
   }
   return {};
 }
@@ -120,6 +134,7 @@ inline MqaLogitsArgs mqa_logits_args(const MqaLogitsProblem& p, const MqaLogitsP
   return {.q = static_cast<const std::byte*>(p.q),
           .weights = p.weights,
           .k = static_cast<const std::byte*>(p.k),
+          .q_scale = static_cast<const std::byte*>(p.q_scale),
           .k_scale = p.k_scale,
           .logits = p.logits,
           .block_tables = p.block_tables,
@@ -129,8 +144,10 @@ inline MqaLogitsArgs mqa_logits_args(const MqaLogitsProblem& p, const MqaLogitsP
           .q_stride = p.q_stride * size,
           .q_head_stride = p.q_head_stride * size,
           .weights_stride = p.weights_stride,
+          .q_scale_stride = p.q_scale_stride,
           .k_page_stride = p.k_page_stride * size,
           .k_stride = p.k_stride * size,
+          .k_unit_stride = p.k_unit_stride * size,
           .k_scale_page_stride = p.k_scale_page_stride,
           .logits_stride = p.logits_stride,
           .table_stride = p.table_stride,

@@ -6,6 +6,7 @@
 
 #include "tilewave/arch/lds.hpp"
 #include "tilewave/ops/mqa_logits/args.hpp"
+#include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
@@ -14,10 +15,11 @@ class MqaWaveProduct {
   static constexpr int side = 32, tiles = S.heads / side;
   using Map = ProductMap<side>;
   using Sums = Vec<float, Map::sums>;
+  static constexpr bool scaled = S.type == DType::fp4_e2m1;
 
  public:
   static constexpr int lanes = B::facts.wave_lanes, keys = side;  // of a team
-  static constexpr int lane_keys = 1, units = S.head_size * size_of(S.type) / 16 / Map::units;
+  static constexpr int lane_keys = 1, units = bytes_of(S.type, S.head_size) / 16 / Map::units;
   struct Shared {
     float none;
   };
@@ -38,6 +40,12 @@ class MqaWaveProduct {
         const std::byte* const q = a.q + at.query(a, i) * a.q_stride + (t * side + Map::row(lane)) * a.q_head_stride;
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) q_[i][t][c] = B::load(reinterpret_cast<const Chunk*>(q) + unit(c));
+        if constexpr (scaled) {
+          const std::byte* const scales = a.q_scale + at.query(a, i) * a.q_scale_stride;
+          const auto word = B::load(reinterpret_cast<const std::uint32_t*>(scales) + t * side + Map::row(lane));
+          TILEWAVE_UNROLL
+          for (int c = 0; c < units; ++c) scales_[i][t][c] = word >> 8 * unit(c);
+        }
         const float* const weights = a.weights + at.query(a, i) * a.weights_stride + t * side;
         TILEWAVE_UNROLL
         for (int run = 0; run < Map::sums / 4; ++run) {
@@ -51,24 +59,29 @@ class MqaWaveProduct {
   }
 
   /// Calls f(query, sums over heads of this lane's keys) for every query.
-  template <class F>
-  TILEWAVE_DEVICE void each(const Chunk (&key)[lane_keys][units], const F& f) const {
+  template <class Scale, class F>
+  TILEWAVE_DEVICE void each(const Chunk (&key)[lane_keys][units], [[maybe_unused]] const Scale (&scale)[lane_keys],
+                            const F& f) const {
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
       float total = 0;
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles; ++t) {
         Sums sums = {};
-        constexpr int chunks = B::template product_chunks<S.type>;
-        TILEWAVE_UNROLL
-        for (int piece = 0; piece < units; piece += chunks) {
-          Chunk heads[chunks], keys_of[chunks];
+        if constexpr (scaled) {
+          B::template multiply_scaled<S.type, side>(q_[i][t], key[0], scales_[i][t], scale[0].data, sums);
+        } else {
+          constexpr int chunks = B::template product_chunks<S.type>;
           TILEWAVE_UNROLL
-          for (int c = 0; c < chunks; ++c) {
-            heads[c] = q_[i][t][piece + c];
-            keys_of[c] = key[0][piece + c];
+          for (int piece = 0; piece < units; piece += chunks) {
+            Chunk heads[chunks], keys_of[chunks];
+            TILEWAVE_UNROLL
+            for (int c = 0; c < chunks; ++c) {
+              heads[c] = q_[i][t][piece + c];
+              keys_of[c] = key[0][piece + c];
+            }
+            B::template multiply<S.type, side>(heads, keys_of, sums);
           }
-          B::template multiply<S.type, side>(heads, keys_of, sums);
         }
         TILEWAVE_UNROLL
         for (int e = 0; e < Map::sums; ++e) total = fused(weights_[i][t][e], positive(sums[e]), total);
@@ -80,6 +93,7 @@ class MqaWaveProduct {
  private:
   Chunk q_[P.queries][tiles][units];
   Sums weights_[P.queries][tiles];
+  std::uint32_t scales_[scaled ? P.queries : 1][tiles][units];  // in the low bytes
 };
 
 }  // namespace tilewave
