@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Cache writes: every entry and layout against the reference, in place and not, and read back by paged attention.
-#include "test/ops/kv_cache_write/call.hpp"
+#include "test/ops/kv_cache_write/read_back.hpp"
 #include "tilewave/reference/paged_attention.hpp"
 
 namespace tilewave::test {
@@ -78,55 +78,19 @@ TEST_CASE("kv_cache_write: weights may be missing, one or both") {
 /// Attention over the written cache by the oracle of paged attention, against a softmax over k and v as they came in.
 void check_read_back(const CacheCall& call, int tokens) {
   const KvCacheWriteProblem& w = call.host;
-  PagedAttentionProblem p;
-  p.spec = {.q = w.spec.x,
-            .kv = w.spec.kv,
-            .out = w.spec.x,
-            .quant = w.spec.quant,
-            .head_size = w.head_size,
-            .values = w.values};
-  const std::int32_t table[] = {2, 0, 1};
-  const std::vector<std::uint16_t> q(static_cast<std::size_t>(w.kv_heads) * w.head_size,
-                                     w.spec.x == DType::bf16 ? f32_to_bf16(0.25f) : f32_to_f16(0.25f));
+  PagedAttentionProblem p = read_back_problem(w, call.k_cache.host.data(), call.v_cache.host.data());
+  std::vector<std::uint16_t> q(static_cast<std::size_t>(w.kv_heads) * w.head_size);
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    q[i] = static_cast<std::uint16_t>(encode(w.spec.x, read_back_query(static_cast<int>(i) % w.head_size)));
+  }
   p.q = q.data();
-  p.k = call.k_cache.host.data();
-  p.v = call.v_cache.host.data();
-  p.k_scale = static_cast<const float*>(w.k_scale);
-  p.v_scale = w.v_scale;
-  p.block_table = table;
+  p.block_table = read_back_table;
   p.context_lengths = &tokens;
-  p.softmax_scale = 0.5f;
-  p.batch = 1;
-  p.num_q_heads = p.num_kv_heads = w.kv_heads;
-  p.block_size = w.block_size;
-  p.table_columns = 3;
-  p.num_pages = 3;
-  p.q_row_stride = std::int64_t{w.kv_heads} * w.head_size;
-  p.q_head_stride = w.head_size;
-  p.k_strides = w.k_cache_strides;
-  p.v_strides = w.v_cache_strides;
-  p.scale_page_stride = w.scale_page_stride;
-  p.scale_head_stride = w.scale_head_stride;
-  p.table_row_stride = 3;
   const reference::PagedAttentionResult got = reference::paged_attention(p, 1);
   for (int h = 0; h < w.kv_heads; ++h) {
-    std::vector<double> sum(w.head_size);
-    double weights = 0, error = 0, norm = 0;
-    for (int t = 0; t < tokens; ++t) {
-      const std::vector<double> k = reference::written_head(w, reference::HeadOf::k, t, h);
-      const std::vector<double> v = reference::written_head(w, reference::HeadOf::v, t, h);
-      double score = 0;
-      for (const double x : k) score += 0.5 * 0.25 * x;
-      weights += std::exp(score);
-      for (int d = 0; d < w.head_size; ++d) sum[d] += std::exp(score) * v[d];
-    }
-    for (int d = 0; d < w.head_size; ++d) {
-      error += std::pow(got.out[h * w.head_size + d] - sum[d] / weights, 2);
-      norm += std::pow(sum[d] / weights, 2);
-    }
     // As stored in 16 bits the values are those that came in, unless they were turned; codes have 4 bits.
     const double limit = is_fp8(w.spec.kv) ? 0.1 : w.spec.fused ? 0.01 : 1e-9;
-    CHECK(std::sqrt(error / norm) < limit);
+    CHECK(relative_error(attended(w, tokens, h), [&](int d) { return got.out[h * w.head_size + d]; }) < limit);
   }
 }
 
@@ -136,7 +100,7 @@ TEST_CASE("kv_cache_write: paged attention reads what was written") {
     for (const CacheLayout layout : cache_layouts) {
       constexpr int tokens = 37;  // one sequence, its pages 2, 0 and 1
       CacheCall call(e.spec, {tokens, 2, 2, 64, 64, 16, 3}, layout, IndexType::i32, false);
-      call.set_slots([](int t) { return std::int64_t{t < 16 ? 32 + t : t - 16}; });
+      call.set_slots(read_back_slot);
       REQUIRE(e.launch(call.device, {}).ok());
       call.check();
       check_read_back(call, tokens);
