@@ -9,7 +9,7 @@
 # line `tilewave_entries(...)` for each list.
 
 # TILEWAVE_FOCUS=LIST[/ARCH[/SPEC]]: of all lists that one alone has entries, those of the architecture and of the spec with that
-# number, from 0. A benchmark is then built in seconds: what an optimiser does round after round. Tests need all entries.
+# number, from 0; `all/ARCH`: of all lists those of one architecture. A benchmark is then built in seconds: what an optimiser does round after round. Tests need all entries.
 
 set(TILEWAVE_FOCUS "" CACHE STRING "entries of one list alone, LIST[/ARCH[/SPEC]]: for optimisers, whose benchmarks build in seconds")
 if(TILEWAVE_FOCUS AND TILEWAVE_BUILD_TESTS)
@@ -55,9 +55,9 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
     endif()
   endif()
   set(sources ${generated}/${list}_entries.cpp)
-  if(focus_list AND NOT focus_list STREQUAL list AND NOT list STREQUAL "traffic")
+  if(focus_list AND NOT focus_list STREQUAL "all" AND NOT focus_list STREQUAL list AND NOT list STREQUAL "traffic")
     set(archs)
-  elseif(focus_list STREQUAL list AND focus_arch)
+  elseif(focus_arch)
     set(archs ${focus_arch})
   endif()
   if(focus_list STREQUAL list AND NOT focus_spec STREQUAL "")

@@ -16,6 +16,7 @@
 
 #include "sim/clock.hpp"
 #include "sim/launch_file.hpp"
+#include "sim/wave_trace.hpp"
 #include "tilewave/arch/host/launch.hpp"
 
 namespace tilewave::bench {
@@ -38,12 +39,13 @@ std::string hash_name(const std::string& text) { return isa_sim::hex(hash(0xcbf2
 /// what they were made of: the type, and every header it may include.
 class Kernels {
  public:
-  explicit Kernels(ArchId arch) : arch_(name_of(arch)) {
+  explicit Kernels(ArchId arch)
+      : arch_(name_of(arch)), command_(std::string(TILEWAVE_MODEL_COMMAND) + (model_time.trace.empty() ? "" : " -g1")) {
     std::vector<fs::path> headers{TILEWAVE_MODEL_SOURCES "/bench/harness/traffic.hpp"};
     for (const auto& file : fs::recursive_directory_iterator(TILEWAVE_MODEL_SOURCES "/include"))
       if (file.path().extension() == ".hpp") headers.push_back(file.path());
     std::sort(headers.begin(), headers.end());
-    std::string all = TILEWAVE_MODEL_COMMAND;
+    std::string all = command_;
     for (const fs::path& header : headers) all += header.string() + whole_file(header);
     folder_ = fs::path(TILEWAVE_MODEL_CACHE) / (arch_ + "-" + hash_name(all));
     fs::create_directories(folder_);
@@ -54,13 +56,16 @@ class Kernels {
     const std::string name = for_chip(boost::core::demangle(type.name()));
     const auto known = objects_.find(name);
     if (known != objects_.end()) return known->second;
-    const fs::path file = folder_ / (hash_name(name) + ".co");
+    const fs::path file = file_of(type);
     if (!fs::exists(file)) {
       const std::string kernel = "tilewave::" + arch_ + "::entry<" + name + ">(const typename " + name + "::Args)";
       compile(file, "template __global__ void " + kernel + ";\n",
               "-Xclang -fno-validate-pch -Xclang -include-pch -Xclang '" + headers().string() + "' -o ");
     }
     return objects_.emplace(name, isa_sim::load_code_object(file.string(), TILEWAVE_MODEL_OBJDUMP)).first->second;
+  }
+  fs::path file_of(const std::type_info& type) const {
+    return folder_ / (hash_name(for_chip(boost::core::demangle(type.name()))) + ".co");
   }
 
  private:
@@ -89,17 +94,40 @@ class Kernels {
     const fs::path source = file.string() + ".hip";
     std::ofstream(mine) << text;
     fs::rename(mine, source);
-    const std::string command = std::string(TILEWAVE_MODEL_COMMAND) + " --offload-arch=" + arch_ + " '" +
-                                source.string() + "' " + options + "'" + mine + "' 2> '" + log + "'";
+    const std::string command = command_ + " --offload-arch=" + arch_ + " '" + source.string() + "' " + options + "'" +
+                                mine + "' 2> '" + log + "'";
     if (std::system(command.c_str()) != 0 || !fs::exists(mine))
       throw std::runtime_error("the kernel does not compile for " + arch_ + ": see " + log);
     fs::rename(mine, file);
   }
 
-  std::string arch_;
+  std::string arch_, command_;
   fs::path folder_;
   std::map<std::string, isa_sim::CodeObject> objects_;
 };
+
+/// Source lines into the code.json of a thread trace, from the code object's line table.
+void add_source_lines(const fs::path& folder, const fs::path& object) {
+  const fs::path file = folder / "code.json", places = folder / "addresses";
+  nlohmann::json trace = nlohmann::json::parse(whole_file(file));
+  std::ofstream addresses(places);
+  for (const auto& row : trace["code"]) addresses << isa_sim::hex(row[5].get<std::uint64_t>()) << "\n";
+  addresses.close();
+  const std::string lines = folder / "lines";
+  const std::string command = std::string(TILEWAVE_MODEL_ADDR2LINE) + " -e '" + object.string() + "' < '" +
+                              places.string() + "' > '" + lines + "' 2> /dev/null";
+  if (std::system(command.c_str()) != 0) throw std::runtime_error("no source lines: " + command);
+  std::ifstream in(lines);
+  const std::string root = TILEWAVE_MODEL_SOURCES "/";
+  for (auto& row : trace["code"]) {
+    std::string line;
+    std::getline(in, line);
+    if (line.starts_with(root)) row[3] = line.substr(root.size(), line.find(' ') - root.size());
+  }
+  std::ofstream(file) << trace.dump();
+  fs::remove(places);
+  fs::remove(lines);
+}
 
 class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
  public:
@@ -154,14 +182,40 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
       auto* const first = static_cast<std::uint8_t*>(pointer);
       memory.map_in_place("a tensor", first, static_cast<std::uint64_t>((std::uint8_t*)pages.end() - first), true);
     }
-    const isa_sim::ClockReport report = isa_sim::time_launch(object, launch, memory, options_);
+    isa_sim::WaveTrace trace;
+    const isa_sim::ClockReport report =
+        isa_sim::time_launch(object, launch, memory, options_, model_time.trace.empty() ? nullptr : &trace);
+    if (!model_time.trace.empty()) write_trace(object, launch, report, trace, kernels_->file_of(seen.kernel));
     // The share of the error in the sum.
     total_.error = (total_.error * total_.us + report.spread * report.us) / (total_.us + report.us);
     total_.us += report.us;
     if (report.us > longest_) longest_ = report.us, total_.bound = report.bound;
   }
 
+  /// The launch as rocprofv3 tells of one, in a folder of its own; all say that nothing was measured.
+  void write_trace(const isa_sim::CodeObject& object, const isa_sim::Launch& launch, const isa_sim::ClockReport& report,
+                   const isa_sim::WaveTrace& trace, const fs::path& file) {
+    const fs::path root = model_time.trace, folder = root / ("launch-" + std::to_string(++launches_));
+    isa_sim::write_thread_trace(folder.string(), trace,
+                                {object, launch.symbol, report.chip, report.cycles, report.mhz});
+    add_source_lines(folder, file);
+    std::ofstream out(root / "model_kernel_trace.csv", launches_ == 1 ? std::ios::trunc : std::ios::app);
+    if (launches_ == 1) {
+      out << "Kind,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count,Accum_VGPR_Count,LDS_Block_Size,"
+             "Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z\n";
+    }
+    const isa_sim::KernelDescriptor& kernel = object.kernels.at(launch.symbol);
+    const auto ns = static_cast<std::int64_t>(report.us * 1000);
+    out << "KERNEL_DISPATCH,\"" << launch.symbol.substr(0, launch.symbol.size() - 3) << " (modelled on " << report.chip
+        << ", not measured)\"," << now_ns_ << "," << now_ns_ + ns << "," << kernel.vgprs << "," << kernel.agprs << ","
+        << kernel.lds_bytes << "," << launch.block[0] << ",1,1," << launch.grid_blocks[0] * launch.block[0] << ",1,1\n";
+    now_ns_ += ns;
+    if (!out.flush()) throw std::runtime_error("cannot write " + root.string());
+  }
+
   ArchId arch_;
+  int launches_ = 0;
+  std::int64_t now_ns_ = 0;
   std::optional<Kernels> kernels_;
   isa_sim::ClockOptions options_;
   ModelledTime total_;

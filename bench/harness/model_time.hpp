@@ -35,6 +35,7 @@ struct ModelOptions {
   bool on = false;
   std::string chip;  // "": the first of the architecture
   std::uint64_t instructions = 4'000'000;
+  std::string trace;  // folder for what rocprofv3 would have written of each launch; "": none
 };
 inline ModelOptions model_time;
 

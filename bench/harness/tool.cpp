@@ -66,6 +66,10 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
                  "wave instructions of a launch that are timed, the rest is extrapolated (default: 4000000)")
       ->needs(model)
       ->check(CLI::Range(10'000, 1'000'000'000));
+  app.add_option(
+         "--model-trace", model_time.trace,
+         "folder for a kernel trace and a thread trace of each launch, as rocprofv3 writes them, with source lines")
+      ->needs(model);
   app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
 }

@@ -197,5 +197,23 @@ diff expected found || failed "after $kills kills in $attempt runs the campaign 
 [[ $kills -ge 5 ]] || failed "only $kills kills: nothing was tested"
 [[ -z $(find campaign -name '.*.??????' -newer campaign/state.json) ]] || echo "a temporary file of a killed command is left, which is harmless"
 
+# --- a campaign of modelled times says so wherever it has numbers, and its target is one of them
+make_repository
+cat >repository/bench/run <<'EOF'
+#!/bin/sh
+read -r a b e <kernel
+echo "block_size,us,err,model_us,model_chip"
+echo "16,nan,$e,$a,MI355X"
+echo "64,nan,0,$b,MI355X"
+exit "$e"
+EOF
+git -C repository commit -qam modelled
+init --metric model_us --target '< 130 us'
+expect 0 "1 rounds" campaign baseline campaign
+try "80 200 0" 0 "keep"
+holds campaign/logs/performance_trend.md "model_us, modelled; nothing was measured"
+holds campaign/logs/optimize.md "model_us, modelled; nothing was measured"
+holds campaign/performance.md "performance_target reached: < 130 us"
+
 echo "$failures failures, $kills kills in $attempt runs"
 exit $((failures > 0))

@@ -94,6 +94,10 @@ TEST_CASE("a performance target is reached in the geometric mean") {
   CHECK(target_reached("< 20.1 us", rows));
   CHECK_FALSE(target_reached("< 19.9 us", rows));
   CHECK_FALSE(target_reached("", rows));
+  const Csv modelled = parse_csv("us,model_us\nnan,10\nnan,40\n", "x");
+  CHECK(target_reached("< 20.1 us", modelled, "model_us"));
+  CHECK_FALSE(target_reached("< 19.9 us", modelled, "model_us"));
+  CHECK_FALSE(target_reached("< 20.1 us", modelled));
   for (const char* bad : {"fast", "> TFLOPS", "> 5", "= 5 us", ">= 5 us", "> 5 GB/s"}) {
     CHECK(status_of([&] { target_reached(bad, rows); }) == Exit::usage);
   }

@@ -140,6 +140,34 @@ python3 -c 'import sys; sys.exit("advanced_thread_trace: true" not in open("cap/
 expect 0 "gpu__time_duration.sum" trace capture cap --profiler ncu -- bench
 sh -n cap/capture.sh || failed "capture.sh is no script"
 
+# --- trace library from stand-ins for our benchmarks: one that knows the configuration and one that does not
+mkdir -p benches
+cat >benches/bench_scale <<'EOF'
+#!/bin/bash
+filter=. trace=
+for argument; do
+  case $argument in
+    --benchmark_filter=*) filter=${argument#*=} ;;
+    --model-trace=*) trace=${argument#*=} ;;
+  esac
+done
+echo "name,err,us,roof_us,model_us"
+for row in a/1,0,nan,5,10 b/2,0,nan,5,20; do [[ ${row%%,*} =~ $filter ]] && echo "$row"; done
+[[ -z $trace ]] || printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp\nKERNEL_DISPATCH,"scale (modelled)",0,%s\n' "${#filter}000" >"$trace/model_kernel_trace.csv"
+exit 0
+EOF
+printf '#!/bin/sh\nexit 2\n' >benches/bench_other
+chmod +x benches/bench_*
+ln -s bench_scale benches/bench_alias
+expect 0 "no row of --model=llama3-70b --tp=8 --batch=64: other" trace library made --benches benches --out pages
+grep -q '| \[scale\](scale/REPORT.md) | 64.6 % | 35.4 % |.*| a model |' pages/README.md || failed "the index: $(<pages/README.md)"
+grep -q 'benchmark_filter=.*b/2' made/scale/capture.sh || failed "not the row that takes longest is traced"
+[[ ! -e pages/alias && ! -e pages/other ]] || failed "an op that is none"
+expect 0 "*/capture.sh" trace library gpu_made --benches benches --profiler ncu --out pages
+grep -q 'ncu --csv .*--log-file' gpu_made/other/capture.sh || failed "no command of ncu"
+expect 2 "holds no bench_OP" trace library made --benches nothing --out pages
+expect 2 "cannot read" trace library made --benches nowhere --out pages
+
 # --- report
 expect 0 "Example" report --help
 printf 'name,mtp,us,err,flops,bytes_ideal\na,1,10,0,1e9,1e7\nb,2,20,0,1e9,1e7\n' >timed.csv

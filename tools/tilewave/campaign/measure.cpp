@@ -109,7 +109,7 @@ void Campaign::baseline() {
     throw Error(Exit::failed, "the baseline failed: " + failure);
   const Csv csv = read_csv((artifacts / "bench.csv").string(), options_of(manifest_, "").map.us);
   const Comparison self = compare(csv, csv, options_of(manifest_, ""));  // refuses wrong and untimed rows
-  target_reached(manifest_.performance_target, csv);
+  target_reached(manifest_.performance_target, csv, manifest_.primary_metric);
   Round round;
   round.number = 1, round.date = now_minute(), round.status = "baseline", round.commit = git.head();
   round.proposal.hypothesis = "unmodified code";

@@ -26,6 +26,10 @@ std::string cell(std::string text) {
 }
 
 std::string micro(double us) { return us > 0 ? fmt::format("{:.3f}", us) : "-"; }
+/// What all times of the campaign are.
+std::string times_of(const Manifest& m) {
+  return is_modelled(m.primary_metric) ? m.primary_metric + ", modelled; nothing was measured" : m.primary_metric;
+}
 std::string percent(const Round& r) {
   return r.best_us > 0 && r.us > 0 ? fmt::format("{:+.2f} %", (r.us / r.best_us - 1) * 100) : "-";
 }
@@ -59,9 +63,10 @@ std::string performance_md(const State& s, const Manifest& m) {
   return out;
 }
 
-std::string trend_md(const State& s) {
-  std::string out =
-      "# Performance trend\n\n| Round | Date | Status | us | over the best | over the baseline | Hypothesis |\n|---|---|---|---|---|---|---|\n";
+std::string trend_md(const State& s, const Manifest& m) {
+  std::string out = fmt::format(
+      "# Performance trend\n\nTimes: {}\n\n| Round | Date | Status | us | over the best | over the baseline | Hypothesis |\n|---|---|---|---|---|---|---|\n",
+      times_of(m));
   for (const Round& r : s.rounds) {
     out += fmt::format("| {} | {} | {} | {} | {:.4f} | {:.4f} | {} |\n", r.number, r.date, r.status, micro(r.us),
                        r.score, r.total, cell(r.proposal.hypothesis));
@@ -102,9 +107,8 @@ std::string summary_md(const Round& r) {
 std::string optimize_md(const State& s, const Manifest& m, bool stopped) {
   std::string out = fmt::format(
       "# Optimisation log of {}\n\n- Op: {}, backend: {}, GPU: {}\n- Times: {}\n- BEST_COMMIT: {}\n- CONSECUTIVE_REGRESSIONS: {}\n- Stage: {}\n",
-      m.name, m.target_op, m.target_backend, m.target_gpu,
-      is_modelled(m.primary_metric) ? m.primary_metric + ", modelled; nothing was measured" : m.primary_metric,
-      s.best_commit.empty() ? "-" : s.best_commit, s.consecutive_regressions,
+      m.name, m.target_op, m.target_backend, m.target_gpu, times_of(m), s.best_commit.empty() ? "-" : s.best_commit,
+      s.consecutive_regressions,
       s.stage == Stage::idle ? (s.stopped.empty() ? "between rounds" : "stopped: " + s.stopped)
                              : fmt::format("round {}", s.current.number));
   if (const std::string hint = stagnation_hint(s); !hint.empty()) out += "- Stagnation: " + hint + "\n";
@@ -162,7 +166,7 @@ void render(const Campaign& c) {
   }
   if (s.rounds.empty()) return;
   write_if_other(c.path("performance.md"), performance_md(s, c.manifest()));
-  write_if_other(c.path("logs/performance_trend.md"), trend_md(s));
+  write_if_other(c.path("logs/performance_trend.md"), trend_md(s, c.manifest()));
   write_if_other(c.path("logs/optimize.md"), optimize_md(s, c.manifest(), !s.stopped.empty()));
 }
 

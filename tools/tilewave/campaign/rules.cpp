@@ -33,7 +33,7 @@ std::string stop_reason(const State& s, const Manifest& m, const Csv* best) {
     return fmt::format("{} consecutive measured regressions", s.consecutive_regressions);
   if (m.max_iterations > 0 && static_cast<int>(s.rounds.size()) > m.max_iterations)
     return fmt::format("max_iterations = {}", m.max_iterations);
-  if (best != nullptr && target_reached(m.performance_target, *best))
+  if (best != nullptr && target_reached(m.performance_target, *best, m.primary_metric))
     return "performance_target reached: " + m.performance_target;
   return "";
 }
@@ -51,15 +51,15 @@ std::string stagnation_hint(const State& s) {
                      s.consecutive_rollbacks, tried.empty() ? "" : " than " + tried);
 }
 
-bool target_reached(const std::string& target, const Csv& rows) {
+bool target_reached(const std::string& target, const Csv& rows, const std::string& metric) {
   if (trim(target).empty()) return false;
   const char sign = target[0];
   const std::string rest(trim(std::string_view(target).substr(1)));
   const std::size_t end = rest.find_first_not_of("0123456789.");
   const auto goal = number(rest.substr(0, end));
   const std::string unit = lower(trim(end == std::string::npos ? "" : std::string_view(rest).substr(end)));
-  static const std::map<std::string, std::string> columns{
-      {"tflops", "tflops"}, {"%", "roof_pct"}, {"gb/s", "gbps"}, {"us", "us"}};
+  const std::map<std::string, std::string> columns{
+      {"tflops", "tflops"}, {"%", "roof_pct"}, {"gb/s", "gbps"}, {"us", metric}};
   const auto column = columns.find(unit);
   if ((sign != '>' && sign != '<') || !goal || column == columns.end()) {
     refuse(fmt::format("performance_target '{}' is not like '> 500 TFLOPS', '> 60 %', '> 3000 GB/s' or '< 12 us'",

@@ -22,7 +22,7 @@ std::string stop_reason(const State& state, const Manifest& manifest, const Csv*
 std::string stagnation_hint(const State& state);
 
 /// Whether the rows reach "> 500 TFLOPS", "> 60 %", "> 3000 GB/s" or "< 12 us" in the geometric mean; null never does.
-/// Refuses another form.
-bool target_reached(const std::string& target, const Csv& rows);
+/// Refuses another form. `metric`: the column of the time, which "us" then is.
+bool target_reached(const std::string& target, const Csv& rows, const std::string& metric = "us");
 
 }  // namespace tilewave::tool

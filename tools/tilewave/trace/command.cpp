@@ -16,9 +16,11 @@ namespace tilewave::tool {
 namespace {
 
 struct Options {
-  std::string folder, arch, out, title = "Profile", kernel = ".*", what = "times", profiler = "rocprofv3", hardware;
+  std::string folder, arch, out, title = "Profile", benches, config, kernel = ".*", what = "times",
+                                 profiler = "rocprofv3", hardware;
   std::vector<std::string> command, counters{"SQ_INSTS_VALU", "SQ_INSTS_MFMA", "SQ_INSTS_VMEM", "SQ_WAVES"};
   int top = 15;
+  std::string library_profiler = "model", model_arch = "gfx950";
   bool json = false, captures = false;
 };
 
@@ -41,8 +43,21 @@ int library(const Options& o) {
   std::vector<Chip> chips;
   const Chip* chip = nullptr;
   if (!o.arch.empty()) chips = all_chips(o.hardware), chip = &chip_of(chips, o.arch);
-  LibraryOptions options{.from = o.folder, .out = o.out};
+  LibraryOptions options;
+  options.from = o.folder, options.out = o.out;
   options.capture = o.captures, options.top = static_cast<std::size_t>(o.top);
+  options.benches = o.benches;
+  if (!o.config.empty()) options.config = o.config;
+  options.arch = o.model_arch;
+  options.profiler = o.library_profiler;
+  if (!o.benches.empty()) {
+    const auto left_out = prepare_library(options);
+    if (!left_out.empty()) fmt::print("no row of {}: {}\n", options.config, join(left_out, ", "));
+    if (options.profiler != "model" && !o.captures) {
+      fmt::print("{}/*/capture.sh: run them on the GPU, or add --capture\n", o.folder);
+      return 0;
+    }
+  }
   const std::size_t ops = write_library(options, chip);
   fmt::print("{} ops: {}/README.md\n", ops, o.out);
   return 0;
@@ -131,7 +146,15 @@ void add_trace(Command& tilewave) {
   all.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
   all.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
   all.flag("--capture", o->captures, "run each capture.sh first");
-  all.example("  tilewave trace library profiles --capture --arch gfx950 --out docs/profiles");
+  all.option("--benches", o->benches, "folder of our benchmarks: make FOLDER from all of them first");
+  all.option("--profiler", o->library_profiler,
+             "with --benches: model (default: times and traces of the simulator's clock), ncu or rocprofv3")
+      .one_of({"model", "ncu", "rocprofv3"});
+  all.option("--model-arch", o->model_arch, "with --benches: gfx942 or gfx950 (default)").one_of({"gfx942", "gfx950"});
+  all.option("--config", o->config, "with --benches: what they run (default: --model=llama3-70b --tp=8 --batch=64)");
+  all.example(
+      "  tilewave trace library profiles --benches build/host/bench --arch MI355X --out docs/profiles\n"
+      "  tilewave trace library profiles --benches build/sm90/bench --profiler ncu --capture --out docs/profiles");
   all.run([o] { return library(*o); });
   Command write =
       trace.add("capture", "write capture.sh, which records a command, and what it needs, and print its line");

@@ -29,9 +29,14 @@ std::string library_index(std::vector<LibraryPage> pages);
 struct LibraryOptions {
   std::string from, out;  // a folder for each op; OUT/<op>/REPORT.md and OUT/README.md
   bool capture = false;   // run each capture.sh before
+  std::string benches{};  // folder of our benchmarks, or empty: what `from` holds is prepared by prepare_library
+  std::string profiler = "model", arch = "gfx950", config = "--model=llama3-70b --tp=8 --batch=64";
   std::size_t top = 15;
   double timeout_s = 3600;
 };
+/// A folder in `from` for each benchmark. Modelled: the rows of the configuration and the trace of the one that takes longest; by a
+/// profiler: the capture.sh that records them. The ops that have no row of this configuration come back.
+std::vector<std::string> prepare_library(const LibraryOptions& options);
 /// How many ops there were.
 std::size_t write_library(const LibraryOptions& options, const Chip* chip);
 

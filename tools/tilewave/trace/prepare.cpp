@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// What `trace library` reads, made from our own benchmarks: a folder for each, by a profiler or by the simulator's clock.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/process.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/library.hpp"
+#include "tools/tilewave/tune/tune.hpp"
+
+namespace tilewave::tool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// bench_OP of a folder, by op; other names of a program are links, and no op of their own.
+std::vector<std::pair<std::string, fs::path>> benches_of(const std::string& folder) {
+  std::vector<std::pair<std::string, fs::path>> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("bench_") && name.find('.') == name.npos && entry.is_regular_file() && !entry.is_symlink())
+      found.emplace_back(name.substr(6), entry.path());
+  }
+  if (error) refuse("cannot read " + folder + ": " + error.message());
+  if (found.empty()) refuse(folder + " holds no bench_OP");
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::string slowest_row(const std::string& file, const std::string& metric) {
+  const Csv csv = read_csv(file, "name");
+  const std::size_t name = csv.need("name"), time = csv.need(metric);
+  double most = 0;
+  std::string row;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const double us = csv.need_number(r, time);
+    if (std::isfinite(us) && us > most) most = us, row = csv.rows[r][name];
+  }
+  if (row.empty()) refuse(file + ": no row has a time");
+  return row.substr(0, row.find("/iterations:"));
+}
+
+/// A configuration that a benchmark does not know, or that needs none of its calls, is no fault: the op has no folder then.
+bool runs(const std::string& command, const fs::path& out, const LibraryOptions& o) {
+  ProcessOptions p;
+  p.timeout_s = o.timeout_s, p.out_path = out.string(), p.quiet = true;
+  const ProcessResult result = run_shell(command, p);
+  if (result.status == 2) return false;
+  if (result.status != 0) throw Error(Exit::failed, fmt::format("{}: exit status {}", command, result.status));
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> prepare_library(const LibraryOptions& o) {
+  std::vector<std::string> left_out;
+  for (const auto& [op, program] : benches_of(o.benches)) {
+    const fs::path folder = fs::path(o.from) / op, csv = folder / "bench.csv", script = folder / "capture.sh";
+    const bool modelled = o.profiler == "model";
+    const std::string rows = fmt::format("{} {}{} --benchmark_format=csv", shell_word(program.string()), o.config,
+                                         modelled ? " --arch=" + o.arch + " --model-time" : "");
+    fs::create_directories(folder);
+    if (!modelled) {
+      const std::string in = shell_word(folder.string());
+      const std::string profiler = o.profiler == "ncu"
+                                       ? "ncu --csv --set full --import-source yes --log-file " + in + "/out_ncu.csv"
+                                       : "rocprofv3 --kernel-trace --stats -f csv -d " + in + " -o out --";
+      write_atomically(script, fmt::format("#!/bin/sh\n# Needs the GPU to itself: tilewave gpu wait -- sh capture.sh\n"
+                                           "set -e\n{0} >{1}/bench.csv\n{2} {0} --max-seconds=0 >{1}/out.log\n",
+                                           rows, in, profiler));
+      continue;
+    }
+    if (!runs(rows, csv, o)) {
+      left_out.push_back(op), fs::remove_all(folder);
+      continue;
+    }
+    // Of the row that takes longest.
+    const std::string traced = fmt::format("{} --benchmark_filter={} --model-trace={}", rows,
+                                           shell_word(filter_of({slowest_row(csv.string(), "model_us")})),
+                                           shell_word((folder / "trace").string()));
+    fs::remove_all(folder / "trace");
+    fs::create_directories(folder / "trace");
+    if (!runs(traced, folder / "trace" / "row.csv", o)) throw Error(Exit::failed, traced + ": exit status 2");
+    write_atomically(script, "#!/bin/sh\n" + traced + "\n");
+  }
+  return left_out;
+}
+
+}  // namespace tilewave::tool
