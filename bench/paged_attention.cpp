@@ -24,7 +24,6 @@ using namespace tilewave::bench;
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
   std::string inputs = "uniform";
-  std::string export_bundle;
   int every = 1;
   int splits = 0;
   RunnerOptions runner;
@@ -48,7 +47,6 @@ void declare(CLI::App& app, Options& o) {
       ->check(CLI::IsMember({"uniform", "varied"}));
   app.add_option("--check-pairs", o.runner.check_pairs, "(sequence, kv head) pairs to verify per row (default: all)")
       ->check(CLI::Range(1, 1 << 30));
-  app.add_option("--export-bundle", o.export_bundle, "write a repro bundle of the one matching row to this directory");
   declare(app, o, o.runner);
 }
 
@@ -159,7 +157,7 @@ int run(int argc, char** argv) {
     return fail("--sweep names a sweep twice");
   }
   const GoogleOptions google = initialize_google(app.remaining());
-  const bool exporting = !o.export_bundle.empty();
+  const bool exporting = bundle_request.on();
   if (exporting && !emulated_device) {
     return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
   }
@@ -169,7 +167,7 @@ int run(int argc, char** argv) {
   if (exporting && rows.size() > 1) {
     return fail("--export-bundle takes one row, --benchmark_filter leaves " + std::to_string(rows.size()));
   }
-  if (exporting) return export_bundle(o.export_bundle, rows[0].config, rows[0].plan);
+  if (exporting) return export_bundle(bundle_request.directory, rows[0].config, rows[0].plan);
   RowLog log;
   PagedAttentionRunner runner(o.runner, std::ref(log));
   return run_rows(rows, arch, google, log, [&](const Row& row) { return runner.run(row.config, row.plan); });

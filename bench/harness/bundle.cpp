@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "bench/harness/bundle_files.hpp"
 #include "bench/harness/case_tensors.hpp"
 #include "bench/harness/verify.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
@@ -21,19 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-using Bytes = std::vector<std::uint8_t>;
 
-Bytes read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw std::runtime_error(path.string() + ": cannot read");
-  return Bytes(std::istreambuf_iterator<char>(in), {});
-}
-void write_file(const fs::path& path, const void* data, std::size_t bytes) {
-  std::ofstream out(path, std::ios::binary);
-  out.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-  out.close();
-  if (!out) throw std::runtime_error(path.string() + ": cannot write");
-}
 template <class T>
 void write_values(const fs::path& path, const std::vector<T>& values) {
   write_file(path, values.data(), values.size() * sizeof(T));
@@ -98,13 +87,6 @@ Bytes kernarg_segment(const nlohmann::json& kernel, const PagedAttentionArgs& ar
   }
   for (const PointerField& field : paged_attention_pointers) put(field.offset, 0, sizeof(void*));
   return segment;
-}
-
-std::string hex_of(const Bytes& bytes) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (const std::uint8_t byte : bytes) text += {digits[byte >> 4], digits[byte & 15]};
-  return text;
 }
 
 struct Buffer {
@@ -179,19 +161,6 @@ ordered_json describe(const PagedAttentionProblem& p, int splits) {
           {"v_strides", v_strides},
           {"scale_strides", {p.scale_page_stride, p.scale_head_stride, 1}},
           {"table_row_stride", p.table_row_stride}};
-}
-
-/// Creates the directory, or empties it of an older bundle.
-void prepare(const fs::path& dir) {
-  if (fs::exists(dir) && !fs::is_directory(dir)) throw std::runtime_error(dir.string() + ": not a directory");
-  if (fs::exists(dir) && !fs::is_empty(dir) && !fs::exists(dir / "bundle.json")) {
-    throw std::runtime_error(dir.string() + ": not empty, and no bundle");
-  }
-  fs::create_directories(dir);
-  for (const fs::directory_entry& file : fs::directory_iterator(dir)) {
-    const fs::path extension = file.path().extension();
-    if (extension == ".bin" || extension == ".co" || file.path().filename() == "bundle.json") fs::remove(file.path());
-  }
 }
 
 /// What entries.json says about a kernel, with its code object.
@@ -368,7 +337,7 @@ void write_bundle(const fs::path& dir, const PagedAttentionCase& c, const PagedA
       balanced ? find_compiled(code_objects, c.arch, "balanced_combine", spec, policy)
                : find_compiled(code_objects, c.arch, "combine", combine_name(c.head_size, entry.spec.out), "");
 
-  prepare(dir);
+  prepare_bundle(dir);
   Writer writer(dir, c, plan);
   writer.add_launch("decode", decode, writer.decode_grid());
   if (balanced || plan.num_splits > 1) {

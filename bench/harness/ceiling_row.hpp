@@ -168,7 +168,7 @@ class CeilingRunner {
                                  .bytes = c.bytes,
                                  .seed = seed};
     const auto launch = [&](hipStream_t stream) { return plan.traffic->launch(problem, stream); };
-    if (!meter_.run(c.arch, launch, row.timing)) return;
+    if (!meter_.run(c.arch, launch, row.timing, std::array{&to})) return;
     std::string finding;
     if (writes) {
       to.download();
@@ -220,7 +220,7 @@ class CeilingRunner {
     const VecAddProblem problem{
         .spec = plan.vec_add->spec, .a = a.device(), .b = b.device(), .out = out.device(), .count = c.count()};
     const auto launch = [&](hipStream_t stream) { return plan.vec_add->launch(problem, stream); };
-    if (!meter_.run(c.arch, launch, row.timing)) return;
+    if (!meter_.run(c.arch, launch, row.timing, std::array{&out})) return;
     out.download();
     if (options_.inject_error) out.host()[size_of(c.x) - 1] ^= injected;  // the top of an exponent
     std::vector<RowErrors> found(static_cast<std::size_t>(rows));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tilewave/arch/facts.hpp"
@@ -72,13 +73,15 @@ class DeviceBuffer {
 class TwinBuffer {
  public:
   TwinBuffer() = default;
-  explicit TwinBuffer(std::size_t bytes) : device_(bytes) {
+  /// `element`: the name of a DType, i32, or bytes.
+  explicit TwinBuffer(std::size_t bytes, std::string_view element = "bytes") : device_(bytes), element_(element) {
     if constexpr (!emulated_device) copy_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
   }
 
   void* device() const { return device_.data(); }
   std::byte* host() const { return emulated_device ? static_cast<std::byte*>(device_.data()) : copy_.get(); }
   std::size_t bytes() const { return device_.bytes(); }
+  std::string_view element() const { return element_; }
 
   /// Make the device see what was written to [offset, offset + bytes) of the host view.
   void upload(std::size_t offset, std::size_t bytes) const {
@@ -95,6 +98,7 @@ class TwinBuffer {
 
  private:
   DeviceBuffer device_;
+  std::string_view element_ = "bytes";
   std::unique_ptr<std::byte[]> copy_;
 };
 

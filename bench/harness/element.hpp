@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "tilewave/core/dtype.hpp"
 
@@ -14,6 +15,11 @@ namespace tilewave::bench {
 /// The byte that makes a NaN of every float type when repeated: all ones, but 0x80 is e4m3fnuz's only NaN. i8 has none;
 /// -128 is a code that no quantisation here makes.
 constexpr int poison_byte(DType type) { return type == DType::fp8_e4m3fnuz || type == DType::i8 ? 0x80 : 0xff; }
+
+/// Bytes of an element by its name: that of a DType, i32, or bytes.
+inline int bytes_of_element(std::string_view name) {
+  return name == "f32" || name == "i32" ? 4 : name == "f16" || name == "bf16" ? 2 : 1;
+}
 
 /// Element `index` of an array becomes the nearest to `value`.
 inline void set_element(DType type, void* data, std::int64_t index, float value) {

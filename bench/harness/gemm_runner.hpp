@@ -2,6 +2,7 @@
 // A row of bench_gemm, and running it: fill, time, verify what the timed buffer then holds.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -105,7 +106,7 @@ class GemmRunner {
     p.workspace_bytes = static_cast<std::int64_t>(workspace.bytes());
 
     const auto launch = [&](hipStream_t stream) { return row.plan.entry->launch(p, row.plan.splits, stream); };
-    if (!meter_.run(c.arch, launch, measured.timing)) return;
+    if (!meter_.run(c.arch, launch, measured.timing, std::array{&tensors.out, &tensors.out_scale})) return;
     tensors.out.download();
     if (c.out_scales() > 0) tensors.out_scale.download();
     const GemmProblem host = on_host(c, tensors);

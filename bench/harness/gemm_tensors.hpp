@@ -88,7 +88,7 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
   const std::int64_t a_rows = std::int64_t{c.a_layers()} * c.m, b_rows = std::int64_t{c.layers()} * c.n;
   t.a = filled_operand(c, 'a', a_rows, false, threads);
   t.b = filled_operand(c, 'b', b_rows, c.preshuffled(), threads);
-  t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)));
+  t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)), name_of(c.spec.out));
   if (c.has(GemmScale::tensor)) {
     t.a_scale = filled_scales(c, 's', 1, 1, threads);
     t.b_scale = filled_scales(c, 't', 1, 1, threads);
@@ -103,7 +103,7 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
   if (c.spec.out_scale == ScaleMode::per_tensor) {  // gate x up is of the order of k
     t.out_scale = filled(DType::f32, 1, 1, threads, [&](std::int64_t, std::int64_t) { return c.k / 16.0f; });
   } else if (c.out_scales() > 0) {
-    t.out_scale = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_scales() * 4));
+    t.out_scale = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_scales() * 4), name_of(DType::f32));
   }
   if (c.bias) {
     const float large = std::sqrt(static_cast<float>(c.k));

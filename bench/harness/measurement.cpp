@@ -60,12 +60,17 @@ Measurement Meter::fill(ArchId arch, const std::function<void(Measurement&)>& bo
   return row;
 }
 
-bool Meter::run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing) {
+bool Meter::run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing,
+                std::span<const TwinBuffer* const> outputs) {
   const auto on_stream = [&]() -> Status { return launch(stream_); };
   if (model_time.on) {
     if (!clock_) clock_ = model_clock(arch);
     timing.modelled = clock_->time(on_stream);
     return false;
+  }
+  if (bundle_request.on()) {
+    export_launches(bundle_request, arch, on_stream, outputs);
+    return true;
   }
   const Status status = emulated_device ? on_stream() : sampler(arch).measure(on_stream, timing);
   if (!status.ok()) {

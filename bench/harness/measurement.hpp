@@ -6,12 +6,14 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/harness/ceiling.hpp"
 #include "bench/harness/column.hpp"
+#include "bench/harness/launch_bundle.hpp"
 #include "bench/harness/sampler.hpp"
 #include "bench/harness/work.hpp"
 
@@ -58,8 +60,10 @@ class Meter {
   Measurement fill(ArchId arch, const std::function<void(Measurement&)>& body);
 
   /// Times launch(stream), or on the emulated device runs it once; its work is done on return. False if there is nothing
-  /// to verify: it answers with a bad Status, which is logged, or its time was modelled.
-  bool run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing);
+  /// to verify: it answers with a bad Status, which is logged, or its time was modelled. `outputs`: what a bundle of the
+  /// row, if one is asked for, has expected values of.
+  bool run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing,
+           std::span<const TwinBuffer* const> outputs);
 
  private:
   const Ceilings& ceilings(ArchId arch);

@@ -1,115 +1,27 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/model_time.hpp"
 
-#include <unistd.h>
-
-#include <algorithm>
-#include <boost/core/demangle.hpp>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
-#include <vector>
 
+#include "bench/harness/chip_kernels.hpp"
 #include "sim/clock.hpp"
-#include "sim/launch_file.hpp"
 #include "sim/wave_trace.hpp"
-#include "tilewave/arch/host/launch.hpp"
 
 namespace tilewave::bench {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string whole_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::uint64_t hash(std::uint64_t h, const std::string& text) {  // FNV-1a
-  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return h;
-}
-std::string hash_name(const std::string& text) { return isa_sim::hex(hash(0xcbf29ce484222325, text)).substr(2); }
-
-/// Kernels of an AMD room by their types, compiled when they are first asked for. Code objects lie in the build folder by
-/// what they were made of: the type, and every header it may include.
-class Kernels {
- public:
-  explicit Kernels(ArchId arch)
-      : arch_(name_of(arch)), command_(std::string(TILEWAVE_MODEL_COMMAND) + (model_time.trace.empty() ? "" : " -g1")) {
-    std::vector<fs::path> headers{TILEWAVE_MODEL_SOURCES "/bench/harness/traffic.hpp"};
-    for (const auto& file : fs::recursive_directory_iterator(TILEWAVE_MODEL_SOURCES "/include"))
-      if (file.path().extension() == ".hpp") headers.push_back(file.path());
-    std::sort(headers.begin(), headers.end());
-    std::string all = command_;
-    for (const fs::path& header : headers) all += header.string() + whole_file(header);
-    folder_ = fs::path(TILEWAVE_MODEL_CACHE) / (arch_ + "-" + hash_name(all));
-    fs::create_directories(folder_);
-  }
-
-  /// `type` is a kernel of the emulated room.
-  const isa_sim::CodeObject& object_of(const std::type_info& type) {
-    const std::string name = for_chip(boost::core::demangle(type.name()));
-    const auto known = objects_.find(name);
-    if (known != objects_.end()) return known->second;
-    const fs::path file = file_of(type);
-    if (!fs::exists(file)) {
-      const std::string kernel = "tilewave::" + arch_ + "::entry<" + name + ">(const typename " + name + "::Args)";
-      compile(file, "template __global__ void " + kernel + ";\n",
-              "-Xclang -fno-validate-pch -Xclang -include-pch -Xclang '" + headers().string() + "' -o ");
-    }
-    return objects_.emplace(name, isa_sim::load_code_object(file.string(), TILEWAVE_MODEL_OBJDUMP)).first->second;
-  }
-  fs::path file_of(const std::type_info& type) const {
-    return folder_ / (hash_name(for_chip(boost::core::demangle(type.name()))) + ".co");
-  }
-
- private:
-  /// Debian's libstdc++ writes class-type template arguments as C++ does: nothing else is to be replaced.
-  std::string for_chip(std::string type) const {
-    const std::string backend = "tilewave::host::Backend<";
-    for (std::size_t at; (at = type.find(backend)) != std::string::npos;)
-      type.replace(at, type.find('>', at) + 1 - at, "tilewave::" + arch_ + "::Backend");
-    return type;
-  }
-
-  fs::path headers() {
-    const fs::path file = folder_ / "kernels.pch";
-    if (!fs::exists(file)) {
-      compile(file,
-              "#include <tilewave/arch/" + arch_ + "/backend.hpp>\n#include <tilewave/tilewave.hpp>\n" +
-                  "#include <bench/harness/traffic.hpp>\n",
-              "-fsyntax-only -Xclang -emit-pch -Xclang -o -Xclang ");
-    }
-    return file;
-  }
-
-  /// Files have a name of this process first: others may be at the same ones.
-  void compile(const fs::path& file, const std::string& text, const std::string& options) const {
-    const std::string mine = file.string() + "." + std::to_string(getpid()), log = file.string() + ".log";
-    const fs::path source = file.string() + ".hip";
-    std::ofstream(mine) << text;
-    fs::rename(mine, source);
-    const std::string command = command_ + " --offload-arch=" + arch_ + " '" + source.string() + "' " + options + "'" +
-                                mine + "' 2> '" + log + "'";
-    if (std::system(command.c_str()) != 0 || !fs::exists(mine))
-      throw std::runtime_error("the kernel does not compile for " + arch_ + ": see " + log);
-    fs::rename(mine, file);
-  }
-
-  std::string arch_, command_;
-  fs::path folder_;
-  std::map<std::string, isa_sim::CodeObject> objects_;
-};
-
 /// Source lines into the code.json of a thread trace, from the code object's line table.
 void add_source_lines(const fs::path& folder, const fs::path& object) {
   const fs::path file = folder / "code.json", places = folder / "addresses";
-  nlohmann::json trace = nlohmann::json::parse(whole_file(file));
+  nlohmann::json trace = nlohmann::json::parse(std::ifstream(file));
   std::ofstream addresses(places);
   for (const auto& row : trace["code"]) addresses << isa_sim::hex(row[5].get<std::uint64_t>()) << "\n";
   addresses.close();
@@ -160,21 +72,9 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   }
 
   void time(const host::SeenLaunch& seen) {
-    if (!kernels_) kernels_.emplace(arch_);  // reads all headers
+    if (!kernels_) kernels_.emplace(arch_, model_time.trace.empty() ? "" : "-g1");  // reads all headers
     const isa_sim::CodeObject& object = kernels_->object_of(seen.kernel);
-    if (object.kernels.size() != 1) throw std::runtime_error("a code object of one kernel has several");
-    isa_sim::Launch launch{.symbol = object.kernels.begin()->first,
-                           .grid_blocks = {static_cast<std::uint32_t>(seen.shape.grid), 1, 1},
-                           .block = {static_cast<std::uint32_t>(seen.shape.block), 1, 1},
-                           .dynamic_lds_bytes = 0,
-                           .kernarg = {}};
-    launch.kernarg = isa_sim::hidden_arguments(object, launch);
-    for (const isa_sim::KernelArgument& argument : object.arguments.at(launch.symbol)) {
-      if (argument.kind.starts_with("hidden_")) continue;
-      if (argument.bytes != seen.args_bytes) throw std::runtime_error("the chip's kernel takes other arguments");
-      std::copy_n(static_cast<const std::uint8_t*>(seen.args), seen.args_bytes,
-                  launch.kernarg.begin() + static_cast<std::ptrdiff_t>(argument.offset));
-    }
+    const isa_sim::Launch launch = chip_launch(object, seen);
     isa_sim::Memory memory;
     host::detail::Allocations& all = host::detail::allocations();
     const std::lock_guard lock(all.mutex);
@@ -216,7 +116,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   ArchId arch_;
   int launches_ = 0;
   std::int64_t now_ns_ = 0;
-  std::optional<Kernels> kernels_;
+  std::optional<ChipKernels> kernels_;
   isa_sim::ClockOptions options_;
   ModelledTime total_;
   double longest_ = 0;

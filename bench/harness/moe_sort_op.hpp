@@ -123,7 +123,7 @@ struct MoeSortOp {
 
   static Tensors fill(const Case& c, int threads) {
     const Problem p = shape_of(c);
-    const auto words = [](std::int64_t count) { return poisoned(DType::f32, count); };
+    const auto words = [](std::int64_t count) { return poisoned_words(count); };
     Tensors t;
     t.ids = words(std::int64_t{c.rows} * c.columns);
     reference::parallel_for(c.rows, threads, [&](std::int64_t row) {

@@ -60,7 +60,7 @@ class PagedAttentionRunner {
     const auto launch = [&](hipStream_t stream) {
       return plan.entry->launch(tensors.problem(), plan.num_splits, stream);
     };
-    if (!meter_.run(c.arch, launch, row.timing)) return;
+    if (!meter_.run(c.arch, launch, row.timing, {})) return;
     tensors.download_outputs();
     if (options_.inject_error) tensors.out()[0] ^= 0x4000;  // top exponent bit
 

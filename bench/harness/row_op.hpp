@@ -77,10 +77,11 @@ class RowOpRunner {
     const typename Op::Case& c = plan.config;
     const typename Op::Tensors tensors = Op::fill(c, options_.threads);
     const auto problem = Op::problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.device(); });
+    const std::vector<const TwinBuffer*> outputs = Op::outputs(tensors);
     if (!meter_.run(
-            c.arch, [&](hipStream_t stream) { return plan.entry->launch(problem, stream); }, row.timing))
+            c.arch, [&](hipStream_t stream) { return plan.entry->launch(problem, stream); }, row.timing, outputs))
       return;
-    for (const TwinBuffer* buffer : Op::outputs(tensors)) buffer->download();
+    for (const TwinBuffer* buffer : outputs) buffer->download();
     if (options_.inject_error) {  // the bit below the sign: the top of an exponent, or 64 of an i8
       tensors.out.host()[size_of(c.out()) - 1] ^= std::byte{0x40};
     }

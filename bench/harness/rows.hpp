@@ -104,7 +104,7 @@ inline std::int64_t bytes_of_values(DType type, std::int64_t values) {
 /// A tensor [rows, columns] of a row type, packed, element (r, c) the nearest to value(r, c), on host and device.
 template <class Value>
 TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threads, const Value& value) {
-  TwinBuffer buffer(static_cast<std::size_t>(rows) * columns * size_of(type));
+  TwinBuffer buffer(static_cast<std::size_t>(rows) * columns * size_of(type), name_of(type));
   if (!fills(buffer.bytes())) return buffer;
   reference::parallel_for(rows, threads, [&](std::int64_t r) {
     for (std::int32_t c = 0; c < columns; ++c) set_element(type, buffer.host(), r * columns + c, value(r, c));
@@ -113,12 +113,14 @@ TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threa
   return buffer;
 }
 /// A tensor for results: poison, so that an element that is not written shows.
-inline TwinBuffer poisoned(DType type, std::int64_t elements) {
-  TwinBuffer buffer(static_cast<std::size_t>(bytes_of_values(type, elements)));
+inline TwinBuffer poisoned(DType type, std::int64_t elements, std::string_view element) {
+  TwinBuffer buffer(static_cast<std::size_t>(bytes_of_values(type, elements)), element);
   if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
   buffer.upload();
   return buffer;
 }
+inline TwinBuffer poisoned(DType type, std::int64_t elements) { return poisoned(type, elements, name_of(type)); }
+inline TwinBuffer poisoned_words(std::int64_t elements) { return poisoned(DType::f32, elements, "i32"); }
 
 /// Uniform in (-1, 1): element (r, c) of the tensor `name`.
 inline float drawn(std::uint64_t seed, char name, std::int64_t r, std::int64_t c) {

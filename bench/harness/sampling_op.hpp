@@ -97,7 +97,7 @@ struct SamplingOp {
       for (int i = 0; i < 4; ++i) sum += drawn(c.seed, static_cast<char>('a' + i), r, column);
       return 2 * sum;
     });
-    t.tokens = poisoned(DType::f32, c.rows);
+    t.tokens = poisoned_words(c.rows);
     t.out = poisoned(DType::f32, c.rows);
     return t;
   }

@@ -70,6 +70,9 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
          "--model-trace", model_time.trace,
          "folder for a kernel trace and a thread trace of each launch, as rocprofv3 writes them, with source lines")
       ->needs(model);
+  app.add_option("--export-bundle", bundle_request.directory,
+                 "write the one row that is left as a repro bundle into this folder (docs/bundle.md)")
+      ->excludes(model);
   app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");
 }
@@ -130,6 +133,8 @@ static ArchId architecture_of(const std::string& wanted, ArchId built_for) {
 ArchId choose_arch(const std::string& wanted, ArchId built_for) {
   const ArchId arch = architecture_of(wanted, built_for);
   if (model_time.on) (void)model_clock(arch);
+  if (bundle_request.on() && !bundle_refusal(arch).empty())
+    throw std::invalid_argument(std::string(bundle_refusal(arch)));
   return arch;
 }
 
@@ -190,6 +195,9 @@ std::set<std::string> column_names(const RowFacts& row) {
 int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_of, ArchId arch,
              const GoogleOptions& google, RowLog& log, const std::function<Measurement(std::size_t)>& run) {
   if (google.list) return list_rows(count, row_of, google.format);
+  if (bundle_request.on() && count != 1) {
+    return fail("--export-bundle takes one row, --benchmark_filter leaves " + std::to_string(count));
+  }
   if (!google.out.empty() && !writable(google.out)) return fail("--benchmark_out=" + google.out + ": cannot write");
   benchmark::AddCustomContext("tilewave_arch", std::string(name_of(arch)) + (emulated_device ? " (emulated)" : ""));
   Report report{columns_of(row_of(0), {}), {}};
@@ -204,6 +212,9 @@ int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_
     log.row = row.name;
     progress.begin(row.name);
     if (!row.refusal.empty()) log(row.refusal);
+    bundle_request.config = row.name;
+    bundle_request.policy = row.entry_name;
+    bundle_request.problem = json_of(row.identity).dump();
     const Measurement measured = run(i);
     all_ok = all_ok && !measured.failed();
     report.row = columns_of(row, measured);

@@ -136,8 +136,8 @@ struct TopkGatingOp {
                     [&](std::int64_t, std::int64_t column) { return drawn(c.seed, 'b', 0, column); });
     const std::int64_t choices = std::int64_t{c.rows} * c.topk;
     t.out = poisoned(DType::f32, choices);
-    t.indices = poisoned(DType::f32, choices);
-    t.pairs = poisoned(DType::f32, choices);
+    t.indices = poisoned_words(choices);
+    t.pairs = poisoned_words(choices);
     return t;
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.out, &t.indices, &t.pairs}; }

@@ -13,7 +13,9 @@ import sys
 import tempfile
 import unittest
 
-TOOLS, BUNDLES = pathlib.Path(sys.argv[1]), [pathlib.Path(d) for d in sys.argv[2:]]
+TOOLS, EVERY = pathlib.Path(sys.argv[1]), [pathlib.Path(d) for d in sys.argv[2:]]
+WHOLE = [d for d in EVERY if json.loads((d / "bundle.json").read_text())["schema"] == "tilewave-bundle/2"]  # of any op
+BUNDLES = [d for d in EVERY if d not in WHOLE]  # of paged attention
 
 
 def check(directory):
@@ -29,7 +31,7 @@ def flip(path, at):
 
 class BundleCheck(unittest.TestCase):
     def test_exported_bundles_are_whole(self):
-        for bundle in BUNDLES:
+        for bundle in EVERY:
             status, out, err = check(bundle)
             self.assertEqual((status, err), (0, ""))
             self.assertIn("; ok", out)
@@ -103,6 +105,24 @@ class BundleCheck(unittest.TestCase):
         self.broken("row 0 head 0", files=lambda d: flip(d / "q.bin", 1))
         self.broken("row 0 head 0", edit=lambda b: b["problem"].update(softmax_scale=1.0))
         self.broken("row 0 head 0", files=lambda d: flip(d / "context_lengths.bin", 0))
+
+    def test_bundles_of_any_op(self):
+        for bundle in WHOLE:
+            output = lambda b: b["outputs"][0]  # noqa: E731
+            file = json.loads((bundle / "bundle.json").read_text())["outputs"][0]["file"]
+            expected = pathlib.Path(file).stem + ".expected.bin"
+            self.broken("no outputs", lambda b: b.update(outputs=[]), bundle=bundle)
+            self.broken("no elements", lambda b: output(b).pop("elements"), bundle=bundle)
+            self.broken("elements", lambda b: output(b).update(elements=1 << 40), bundle=bundle)
+            self.broken("dtype", lambda b: output(b).update(dtype="f64"), bundle=bundle)
+            self.broken("tolerance", lambda b: output(b).update(atol=-1), bundle=bundle)
+            self.broken("missing", files=lambda d, e=expected: (d / e).unlink(), bundle=bundle)
+            self.broken("bytes, tensor", files=lambda d, e=expected: (d / e).write_bytes(b"0"), bundle=bundle)
+            self.broken(
+                "nothing changes", files=lambda d, f=file, e=expected: shutil.copy(d / f, d / e), bundle=bundle
+            )
+            self.broken("direction 'out'", lambda b: [x.update(direction="out") for x in b["buffers"]] and
+                        [p.update(direction="out") for launch in b["launches"] for p in launch["pointers"]], bundle=bundle)
 
     def test_sinks(self):
         with_sinks = [bundle for bundle in BUNDLES if (bundle / "sinks.bin").exists()]

@@ -49,10 +49,10 @@ class Buffers {
     for (const json& buffer : list) {
       const std::string file = buffer.at("file"), direction = buffer.at("direction");
       const auto bytes = buffer.at("bytes").get<std::size_t>();
-      if (direction != "in" && direction != "out" && direction != "scratch")
-        throw Error(file + ": direction " + direction + " is none of in, out, scratch");
+      if (direction != "in" && direction != "inout" && direction != "out" && direction != "scratch")
+        throw Error(file + ": direction " + direction + " is none of in, inout, out, scratch");
       Bytes data(bytes, 0xff);
-      if (direction == "in") {
+      if (direction.starts_with("in")) {
         data = read_file(directory / file);
         if (data.size() != bytes)
           throw Error(file + " has " + std::to_string(data.size()) + " bytes, the bundle says " +
@@ -96,6 +96,46 @@ double element(const std::string& dtype, const std::uint8_t* at) {
   if (dtype == "f16") return static_cast<float>(Half::from_bits(load_bytes<std::uint16_t>(at)));
   if (dtype == "i32") return load_bytes<std::int32_t>(at);
   return load_bytes<float>(at);
+}
+
+/// e4m3, with a bias of 7 (fn: NaN is 0x7f and 0xff) or 8 (fnuz: NaN is 0x80).
+double fp8_value(bool fnuz, std::uint8_t code) {
+  if (fnuz ? code == 0x80 : (code & 0x7f) == 0x7f) return NAN;
+  const int exponent = code >> 3 & 15, mantissa = code & 7, bias = fnuz ? 8 : 7;
+  const double size = exponent > 0 ? std::ldexp(8 + mantissa, exponent - bias - 3) : std::ldexp(mantissa, -bias - 2);
+  return code & 0x80 ? -size : size;
+}
+
+/// Compares a buffer with the one expected of schema 2: elements with the same bits are equal, NaN or not.
+OutputReport compare_whole(const fs::path& directory, const json& output, const Buffers& buffers) {
+  OutputReport report;
+  report.file = output.at("file");
+  const std::string dtype = output.at("dtype");
+  const std::size_t width = dtype == "f32" || dtype == "i32" ? 4 : dtype == "f16" || dtype == "bf16" ? 2 : 1;
+  const auto value = [&](const std::uint8_t* at) -> double {
+    if (width > 1) return element(dtype, at);
+    if (dtype.starts_with("fp8")) return fp8_value(dtype == "fp8_e4m3fnuz", *at);
+    return dtype == "i8" ? static_cast<std::int8_t>(*at) : *at;
+  };
+  const Bytes &actual = buffers[report.file],
+              expected = read_file(directory / output.at("expected").get<std::string>());
+  report.elements = output.at("elements");
+  if (expected.size() != actual.size() || report.elements * width > actual.size() || report.elements == 0)
+    throw Error(report.file + ": elements and expected file do not fit the buffer");
+  const double atol = output.at("atol"), rtol = output.at("rtol");
+  for (std::size_t i = 0; i < report.elements; ++i) {
+    if (std::memcmp(actual.data() + i * width, expected.data() + i * width, width) == 0) continue;
+    const double got = value(actual.data() + i * width), wanted = value(expected.data() + i * width);
+    double error = got == wanted ? 0 : std::fabs(got - wanted);
+    if (std::isnan(error)) error = INFINITY;
+    report.max_abs_err = std::max(report.max_abs_err, error);
+    if (error == 0 || error <= atol + rtol * std::fabs(wanted)) continue;
+    ++report.outside;
+    if (report.first.empty())
+      report.first =
+          "element " + std::to_string(i) + " is " + std::to_string(got) + " instead of " + std::to_string(wanted);
+  }
+  return report;
 }
 
 /// Compares the elements of one output with its expected f32 file, in the order of the shape.
@@ -145,7 +185,9 @@ OutputReport compare(const fs::path& directory, const json& output, const Buffer
 }
 
 BundleReport run(const fs::path& directory, const json& bundle, const BundleOptions& options) {
-  if (bundle.at("schema") != "tilewave-bundle/1") throw Error("schema is not tilewave-bundle/1");
+  const std::string schema = bundle.at("schema");
+  if (schema != "tilewave-bundle/1" && schema != "tilewave-bundle/2")
+    throw Error("schema is neither tilewave-bundle/1 nor tilewave-bundle/2");
   BundleReport report;
   report.arch = bundle.at("arch");
   Memory memory;
@@ -184,7 +226,8 @@ BundleReport run(const fs::path& directory, const json& bundle, const BundleOpti
       if (!out) throw Error("cannot write " + file);
     }
   }
-  for (const json& output : bundle.at("outputs")) report.outputs.push_back(compare(directory, output, buffers));
+  const auto judge = schema == "tilewave-bundle/1" ? compare : compare_whole;
+  for (const json& output : bundle.at("outputs")) report.outputs.push_back(judge(directory, output, buffers));
   if (report.outputs.empty()) throw Error("the bundle names no outputs to compare");
   return report;
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// Files of a repro bundle (docs/bundle.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tilewave::bench {
+
+using Bytes = std::vector<std::uint8_t>;
+
+inline Bytes read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error(path.string() + ": cannot read");
+  return Bytes(std::istreambuf_iterator<char>(in), {});
+}
+inline void write_file(const std::filesystem::path& path, const void* data, std::size_t bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
+  out.close();
+  if (!out) throw std::runtime_error(path.string() + ": cannot write");
+}
+
+inline std::string hex_of(const Bytes& bytes) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) text += {digits[byte >> 4], digits[byte & 15]};
+  return text;
+}
+
+/// Removes the files of a bundle, whole or not.
+inline void clear_bundle(const std::filesystem::path& dir) {
+  for (const std::filesystem::directory_entry& file : std::filesystem::directory_iterator(dir)) {
+    const std::filesystem::path extension = file.path().extension();
+    if (extension == ".bin" || extension == ".co" || file.path().filename() == "bundle.json") remove(file.path());
+  }
+}
+
+/// Creates the directory, or empties it of an older bundle.
+inline void prepare_bundle(const std::filesystem::path& dir) {
+  namespace fs = std::filesystem;
+  if (fs::exists(dir) && !fs::is_directory(dir)) throw std::runtime_error(dir.string() + ": not a directory");
+  if (fs::exists(dir) && !fs::is_empty(dir) && !fs::exists(dir / "bundle.json")) {
+    throw std::runtime_error(dir.string() + ": not empty, and no bundle");
+  }
+  fs::create_directories(dir);
+  clear_bundle(dir);
+}
+
+}  // namespace tilewave::bench

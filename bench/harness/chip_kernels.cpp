@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "bench/harness/chip_kernels.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/core/demangle.hpp>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <vector>
+
+#include "sim/launch_file.hpp"
+
+namespace tilewave::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string whole_file(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::uint64_t hash(std::uint64_t h, const std::string& text) {  // FNV-1a
+  for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return h;
+}
+std::string hash_name(const std::string& text) { return isa_sim::hex(hash(0xcbf29ce484222325, text)).substr(2); }
+
+/// A kernel's type as the chip's compiler is to read it. Class-type template arguments are written `tilewave::Spec{...}`, but
+/// without the members at their end that are zero: C++ would give those their defaults, so whole() stands for the braces.
+std::string for_chip(std::string type, const std::string& arch) {
+  const std::string backend = "tilewave::host::Backend<";
+  for (std::size_t at; (at = type.find(backend)) != std::string::npos;)
+    type.replace(at, type.find('>', at) + 1 - at, "tilewave::" + arch + "::Backend");
+  std::string text;
+  for (const char c : type) {
+    if (c == '{') {
+      std::size_t name = text.size();
+      while (name > 0 && (std::isalnum(static_cast<unsigned char>(text[name - 1])) || text[name - 1] == '_' ||
+                          text[name - 1] == ':'))
+        --name;
+      text.insert(name, "whole<");
+      text += ">(";
+    } else {
+      text += c == '}' ? ')' : c;
+    }
+  }
+  return text;
+}
+
+/// T of its first members, all others zero.
+constexpr const char* whole = R"(
+struct Zero {
+  template <class T>
+  constexpr operator T() const { return T{}; }
+};
+template <class T, class... First>
+constexpr T whole(First... first) {
+  if constexpr (requires { T{first..., Zero{}}; }) return whole<T>(first..., Zero{});
+  else return T{first...};
+}
+)";
+
+}  // namespace
+
+ChipKernels::ChipKernels(ArchId arch, const std::string& options)
+    : arch_(name_of(arch)), command_(std::string(TILEWAVE_MODEL_COMMAND) + " " + options) {
+  std::vector<fs::path> headers{TILEWAVE_MODEL_SOURCES "/bench/harness/traffic.hpp"};
+  for (const auto& file : fs::recursive_directory_iterator(TILEWAVE_MODEL_SOURCES "/include"))
+    if (file.path().extension() == ".hpp") headers.push_back(file.path());
+  std::sort(headers.begin(), headers.end());
+  std::string all = command_ + whole;
+  for (const fs::path& header : headers) all += header.string() + whole_file(header);
+  folder_ = fs::path(TILEWAVE_MODEL_CACHE) / (arch_ + "-" + hash_name(all));
+  fs::create_directories(folder_);
+}
+
+fs::path ChipKernels::file_of(const std::type_info& type) {
+  const std::string name = for_chip(boost::core::demangle(type.name()), arch_);
+  const fs::path file = folder_ / (hash_name(name) + ".co");
+  if (!fs::exists(file)) {
+    const std::string kernel = "tilewave::" + arch_ + "::entry<" + name + ">(const typename " + name + "::Args)";
+    compile(file, "template __global__ void " + kernel + ";\n",
+            "-Xclang -fno-validate-pch -Xclang -include-pch -Xclang '" + headers().string() + "' -o ");
+  }
+  return file;
+}
+
+const isa_sim::CodeObject& ChipKernels::object_of(const std::type_info& type) {
+  const std::string file = file_of(type).string();
+  const auto known = objects_.find(file);
+  if (known != objects_.end()) return known->second;
+  isa_sim::CodeObject object = isa_sim::load_code_object(file, TILEWAVE_MODEL_OBJDUMP);
+  if (object.kernels.size() != 1) throw std::runtime_error("a code object of one kernel has several");
+  return objects_.emplace(file, std::move(object)).first->second;
+}
+
+fs::path ChipKernels::headers() {
+  const fs::path file = folder_ / "kernels.pch";
+  if (!fs::exists(file)) {
+    compile(file,
+            "#include <tilewave/arch/" + arch_ + "/backend.hpp>\n#include <tilewave/tilewave.hpp>\n" +
+                "#include <bench/harness/traffic.hpp>\n" + whole,
+            "-fsyntax-only -Xclang -emit-pch -Xclang -o -Xclang ");
+  }
+  return file;
+}
+
+/// Files have a name of this process first: others may be at the same ones.
+void ChipKernels::compile(const fs::path& file, const std::string& text, const std::string& options) const {
+  const std::string mine = file.string() + "." + std::to_string(getpid()), log = file.string() + ".log";
+  const fs::path source = file.string() + ".hip";
+  std::ofstream(mine) << text;
+  fs::rename(mine, source);
+  const std::string command = command_ + " --offload-arch=" + arch_ + " '" + source.string() + "' " + options + "'" +
+                              mine + "' 2> '" + log + "'";
+  if (std::system(command.c_str()) != 0 || !fs::exists(mine))
+    throw std::runtime_error("the kernel does not compile for " + arch_ + ": see " + log);
+  fs::rename(mine, file);
+}
+
+isa_sim::Launch chip_launch(const isa_sim::CodeObject& object, const host::SeenLaunch& seen) {
+  isa_sim::Launch launch{.symbol = object.kernels.begin()->first,
+                         .grid_blocks = {static_cast<std::uint32_t>(seen.shape.grid), 1, 1},
+                         .block = {static_cast<std::uint32_t>(seen.shape.block), 1, 1},
+                         .dynamic_lds_bytes = 0,
+                         .kernarg = {}};
+  launch.kernarg = isa_sim::hidden_arguments(object, launch);
+  for (const isa_sim::KernelArgument& argument : object.arguments.at(launch.symbol)) {
+    if (argument.kind.starts_with("hidden_")) continue;
+    if (argument.bytes != seen.args_bytes) throw std::runtime_error("the chip's kernel takes other arguments");
+    std::copy_n(static_cast<const std::uint8_t*>(seen.args), seen.args_bytes,
+                launch.kernarg.begin() + static_cast<std::ptrdiff_t>(argument.offset));
+  }
+  return launch;
+}
+
+}  // namespace tilewave::bench
