@@ -137,6 +137,13 @@ std::string gemm_mfma(DType type, int side) {
 template <class Kernel, GemmSpec spec>
 constexpr double gemm_valu() {
   using W = typename Kernel::W;
+  constexpr GemmPolicy policy = W::policy;
+  if constexpr (policy.path == GemmPath::direct && policy.rows * policy.columns < 128 * 128) {
+    // Tiles this small take so many turns a round that the places of copies in LDS, two words each, wait in vector registers.
+    constexpr int a = Kernel::a_slots, b = Kernel::b_slots, turns = a == b ? a : a * b;
+    constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
+    return 2.0 * places / (turns * Kernel::pieces * W::tiles_m * W::tiles_n);
+  }
   if constexpr (spec.scale == GemmScale::block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
     return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);

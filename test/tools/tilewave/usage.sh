@@ -153,7 +153,7 @@ for argument; do
 done
 echo "name,err,us,roof_us,model_us"
 for row in a/1,0,nan,5,10 b/2,0,nan,5,20; do [[ ${row%%,*} =~ $filter ]] && echo "$row"; done
-[[ -z $trace ]] || printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp\nKERNEL_DISPATCH,"scale (modelled)",0,%s\n' "${#filter}000" >"$trace/model_kernel_trace.csv"
+[[ -z $trace ]] || printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp\nKERNEL_DISPATCH,"scale (modelled on x, not measured)",0,%s\n' "${#filter}000" >"$trace/model_kernel_trace.csv"
 exit 0
 EOF
 printf '#!/bin/sh\nexit 2\n' >benches/bench_other
@@ -161,6 +161,7 @@ chmod +x benches/bench_*
 ln -s bench_scale benches/bench_alias
 expect 0 "no row of --model=llama3-70b --tp=8 --batch=64: other" trace library made --benches benches --out pages
 grep -q '| \[scale\](scale/REPORT.md) | 64.6 % | 35.4 % |.*| a model |' pages/README.md || failed "the index: $(<pages/README.md)"
+grep -q 'modelled, not measured' pages/scale/REPORT.md || failed "the report takes a model for rocprofv3"
 grep -q 'benchmark_filter=.*b/2' made/scale/capture.sh || failed "not the row that takes longest is traced"
 [[ ! -e pages/alias && ! -e pages/other ]] || failed "an op that is none"
 expect 0 "*/capture.sh" trace library gpu_made --benches benches --profiler ncu --out pages

@@ -77,7 +77,9 @@ KernelTimes from_trace(const Csv& csv) {
     if (!from || !to || *from < 0 || *to < *from) refuse(csv.where(r) + ": timestamps that are no interval");
     take_launch(csv, r, collector.add(csv.rows[r][name], static_cast<double>(*to - *from) * 1e-3, 1, csv.where(r)));
   }
-  return collector.take("rocprofv3 kernel trace");
+  const bool modelled = !csv.rows.empty() && csv.rows[0][name].find("(modelled on ") != std::string::npos;
+  return collector.take(modelled ? "kernel trace of the simulator's clock: modelled, not measured"
+                                 : "rocprofv3 kernel trace");
 }
 
 KernelTimes from_stats(const Csv& csv) {

@@ -11,17 +11,17 @@
 namespace tilewave {
 
 /// Fitted to modelled times, not to measured ones: those of the simulator's clock for MI300X and MI355X (docs/clock.md,
-/// "Choices").
+/// "Choices"; tiles below 128 x 128: docs/campaigns).
 struct GemmLdsCosts {
-  double few, small, large;  // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
-  double small_beside;       // more of it where two blocks share a unit,
-  double large_beside;       // and where all units multiply, which lowers the clock
-  double l2, memory;         // bytes a us: operands by tiles, operands and output once
+  double few, small, large;     // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
+  double small_beside;          // more of it where two blocks share a unit,
+  double large_beside;          // and where all units multiply, which lowers the clock
+  double l2, l2_small, memory;  // bytes a us: operands by tiles, by those below 128 x 128; operands and output once
   double start, aside, aside_split, aside_memory;  // us; us of sums put aside, and of each; bytes a us
 };
 constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
-  if (arch == ArchId::gfx950) return {0.44, 0.55, 1.02, 0.27, 0.85, 19.7e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
-  return {0.53, 0.90, 2.22, 0.77, 1.23, 11.6e6, 4.0e6, 1.6, 3.9, 1.45, 6.1e6};
+  if (arch == ArchId::gfx950) return {0.44, 0.55, 1.02, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
+  return {0.53, 0.90, 2.22, 0.77, 1.23, 11.6e6, 11.6e6, 4.0e6, 1.6, 3.9, 1.45, 6.1e6};
 }
 
 /// Microseconds, with m rows in each layer.
@@ -33,13 +33,15 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double units = facts.compute_units, at_a_time = units * policy.waves_per_simd;
   const double beside = blocks > units ? policy.waves_per_simd - 1 : 0;
   const double few = c.few * policy.columns / 64 * std::sqrt(policy.rows / 16.0);
-  const double step = policy.path == GemmPath::weights_in_registers ? few
-                      : policy.rows * policy.columns <= 128 * 128
-                          ? c.small * (1 + c.small_beside * beside)
-                          : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
+  const bool by_registers = policy.path == GemmPath::weights_in_registers;
+  const double area = policy.rows * policy.columns / (128.0 * 128);
+  const double step = by_registers ? few
+                      : area <= 1  ? c.small * std::pow(area, 0.75) * (1 + c.small_beside * beside)
+                                   : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
   const double steps = std::ceil(p.k * size / policy.depth / splits);
   const double computing = std::ceil(blocks / at_a_time) * steps * step;
-  const double by_tiles = tiles * (policy.rows + policy.columns) * p.k * size / c.l2;
+  const double by_tiles =
+      tiles * (policy.rows + policy.columns) * p.k * size / (by_registers || area >= 1 ? c.l2 : c.l2_small);
   const double once = layers * ((double{1} * p.n * p.k + double{1} * m * p.k) * size + 2.0 * m * p.n) / c.memory;
   // Sums put aside are written, read in turn, and wait for a launch of their own.
   const double sums = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
