@@ -10,7 +10,8 @@ TABLE_ROWS = 8192
 EXTENT = r"(?P<x>f32|f16|bf16)/c\d+/r(?P<tokens>\d+)/hq(?P<q_heads>\d+)/hkv?(?P<kv_heads>\d+)/d(?P<head_size>\d+)/"
 KEYS = [re.compile(r"(?P<pairs>halves|neighbours)/" + EXTENT + r"rot(?P<rotary>\d+)/(?P<table>\w+)/full(?P<full>[01])"),
         re.compile(r"(?P<cache>cache|rope_cache)/" + EXTENT + r"bs(?P<block_size>\d+)/(?P<kv>f16|bf16|fp8)\.(?P<quant>\w+)/"
-                   r"(?P<layout>token_major|dim_major)(?:/norm(?P<norm>[01])/(?P<pairs>halves|neighbours)/(?P<q>\w+)/(?P<table>\w+))?")]
+                   r"(?P<layout>token_major|dim_major)(?:/norm(?P<norm>[01])/(?P<pairs>halves|neighbours)/(?P<q>\w+)/(?P<table>\w+)"
+                   r"(?P<latent>/latent\d+(?:/g\d+/powers[01])?)?)?")]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ def config_of(key):
         if match := pattern.fullmatch(key):
             named = match.groupdict()
             numbers = {field: int(named[field]) for field in ("tokens", "q_heads", "kv_heads", "head_size")}
-            left_out = ("full tables" if named.get("full") == "1" else
+            left_out = ("latent heads" if named.get("latent") else
+                        "full tables" if named.get("full") == "1" else
                         "caches or q of fp8" if "fp8" in (named.get("kv"), named.get("q")) else
                         "dim-major caches" if named.get("layout") == "dim_major" else "")
             return Config(x=named["x"], pairs=named.get("pairs") or "", table=named.get("table") or "f32",
