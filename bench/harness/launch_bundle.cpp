@@ -168,15 +168,18 @@ void write_bundle(const BundleRequest& request, ArchId arch, const std::vector<R
 
   if (const Status status = call(); !status.ok()) throw std::runtime_error(status.reason);
   json["outputs"] = ordered_json::array();
+  bool any_changed = false;
   for (const auto& tensor : tensors.all()) {
-    const bool changed = std::memcmp(tensor->data, tensor->before.data(), tensor->bytes) != 0;
-    write_file(dir / tensor->file, tensor->before.data(), tensor->bytes);
-    json["buffers"].push_back(
-        {{"file", tensor->file}, {"bytes", tensor->bytes}, {"direction", changed ? "inout" : "in"}});
     const auto output = std::find_if(outputs.begin(), outputs.end(), [&](const TwinBuffer* b) {
       return b->bytes() > 0 && static_cast<const std::uint8_t*>(b->device()) == tensor->data;
     });
-    if (!changed || output == outputs.end()) continue;
+    const bool is_output = output != outputs.end();
+    const bool changed = std::memcmp(tensor->data, tensor->before.data(), tensor->bytes) != 0;
+    write_file(dir / tensor->file, tensor->before.data(), tensor->bytes);
+    json["buffers"].push_back(  // what is written may be what was there, -1 say
+        {{"file", tensor->file}, {"bytes", tensor->bytes}, {"direction", changed || is_output ? "inout" : "in"}});
+    if (!is_output) continue;
+    any_changed = any_changed || changed;
     const std::string expected = fs::path(tensor->file).stem().string() + ".expected.bin";
     write_file(dir / expected, tensor->data, tensor->bytes);
     const std::string_view element = (*output)->element();
@@ -190,7 +193,7 @@ void write_bundle(const BundleRequest& request, ArchId arch, const std::vector<R
                                {"rtol", tolerance.relative},
                                {"atol", tolerance.absolute}});
   }
-  if (json["outputs"].empty()) throw std::runtime_error("the call changes none of its outputs");
+  if (!any_changed) throw std::runtime_error("the call changes none of its outputs");
   for (ordered_json& launch : json["launches"])
     for (ordered_json& pointer : launch["pointers"])
       for (const ordered_json& buffer : json["buffers"])
