@@ -187,8 +187,9 @@ for attempt in $(seq 400); do
   if kill -9 "$victim" 2>/dev/null; then kills=$((kills + 1)); fi
   wait "$victim" 2>/dev/null
   if [[ $? -eq 30 ]]; then break; fi
-  # Between the baseline, which is refused over changes, and the end the state knows better.
-  if grep -qF "| baseline |" campaign/performance.md 2>/dev/null && ! grep -qF "## Stop Summary" campaign/performance.md; then
+  # Between the baseline, which is refused over changes, and the end, after which the worktree is the user's. The state
+  # tells, not performance.md: that is written after it, and a kill comes between.
+  if grep -qF "| baseline |" campaign/performance.md 2>/dev/null && grep -q '"stopped": ""' campaign/state.json; then
     echo "damaged by the kill" >worktree/kernel
   fi
 done
