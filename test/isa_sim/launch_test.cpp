@@ -50,6 +50,20 @@ TEST_CASE("a launch file runs a kernel of a code object and of a fat binary") {
     }
 }
 
+TEST_CASE("pointers in a code object's data point to where it is loaded") {
+  for (const char* arch : {"gfx942", "gfx950"}) {
+    FileLaunch run = read({{"file", std::string("toys_") + arch + ".co"},
+                           {"kernel", "pointers"},
+                           {"grid", 1},
+                           {"block", 64},
+                           {"args", json::array({{{"bytes", 256}}, 1})}});
+    CHECK_FALSE(run.object.relocations.empty());
+    run_launch(run.object, run.launch, run.memory, {});
+    const auto* const out = reinterpret_cast<const int*>(run.buffers[0].second->data());
+    for (int i = 0; i < 64; ++i) CHECK(out[i] == (i % 2 ? 1 : 110));
+  }
+}
+
 TEST_CASE("arguments are named, or placed by offset, or come as text") {
   const std::string names = list_kernels(read(vector_add()).object);
   CHECK(names.find("vector_add") != std::string::npos);

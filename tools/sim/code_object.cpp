@@ -96,6 +96,20 @@ void read_metadata(const std::vector<std::uint8_t>& file, std::uint64_t at, std:
   }
 }
 
+/// Of a code object that is linked as a whole: addresses in its own image, known once it is loaded.
+void read_relocations(const Elf& elf, std::uint64_t offset, std::uint64_t size, CodeObject& object) {
+  constexpr std::uint32_t relative64 = 13;  // R_AMDGPU_RELATIVE64: load base + addend
+  for (std::uint64_t r = offset; r < offset + size; r += 24) {
+    const auto type = elf.at<std::uint32_t>(r + 8);
+    const auto at = elf.at<std::uint64_t>(r);
+    if (type != relative64)
+      throw Error(elf.path + ": relocations of type " + std::to_string(type) + " are not simulated");
+    if (at > object.image.size() || object.image.size() - at < 8)
+      throw Error(elf.path + ": relocation at " + hex(at) + " outside the image");
+    object.relocations.push_back({at, elf.at<std::uint64_t>(r + 16)});
+  }
+}
+
 /// Load segments, relocations, kernel descriptors and argument lists.
 void read_elf(const std::string& path, CodeObject& object) {
   const std::vector<std::uint8_t> file = read_file(path);
@@ -129,7 +143,7 @@ void read_elf(const std::string& path, CodeObject& object) {
     const auto type = elf.at<std::uint32_t>(s + 4);
     const auto offset = elf.at<std::uint64_t>(s + 24), size = elf.at<std::uint64_t>(s + 32);
     constexpr std::uint32_t rela = 4, dynsym = 11;
-    if (type == rela && size > 0) throw Error(path + ": dynamic relocations are not simulated");
+    if (type == rela) read_relocations(elf, offset, size, object);
     if (type != dynsym) continue;
     const std::uint64_t names = elf.at<std::uint64_t>(sections + 64u * elf.at<std::uint32_t>(s + 40) + 24);
     for (std::uint64_t y = offset; y < offset + size; y += 24) {

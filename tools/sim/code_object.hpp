@@ -48,9 +48,15 @@ struct Hazard {
   std::string_view why;
 };
 
+/// Eight bytes of the image at `at` that hold the address of `target` in it.
+struct Relocation {
+  std::uint64_t at, target;
+};
+
 struct CodeObject {
   Arch arch = Arch::gfx950;
   std::vector<std::uint8_t> image;                               // virtual addresses 0 .. size
+  std::vector<Relocation> relocations;                           // to be done where the image is loaded
   std::map<std::string, KernelDescriptor> kernels;               // by descriptor symbol, `name.kd`
   std::map<std::string, std::vector<KernelArgument>> arguments;  // by descriptor symbol
   Program program;

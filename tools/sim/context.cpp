@@ -129,6 +129,10 @@ Context::Context(const CodeObject& code, const Launch& what, Memory& where, cons
   if (options.checks) check_registers(*this), check_hazards(*this);
   image_ = object.image, kernarg_ = launch.kernarg, packet_ = dispatch_packet_of(launch);
   load_base = where.map("the code object", image_.data(), image_.size(), false);
+  for (const Relocation& r : object.relocations) {
+    const std::uint64_t address = load_base + r.target;
+    std::memcpy(&image_[r.at], &address, sizeof address);
+  }
   kernarg = where.map("the kernel arguments", kernarg_.data(), kernarg_.size(), false);
   dispatch_packet = where.map("the dispatch packet", packet_.data(), packet_.size(), false);
 }

@@ -13,9 +13,9 @@ namespace {
 constexpr const CommonClock& k = common_clock;
 // A pass ends before its budget where a longer one would say the same: from this share of it on, once every slot has
 // seen several whole blocks, the rate holds. Of few rounds the start and the end of blocks weigh too much.
-constexpr std::size_t budget_marks = 256, enough_marks = 48;
+constexpr std::size_t budget_marks = 256, enough_rounds = 3;
 constexpr double steady_spread = 0.01;
-constexpr std::uint64_t many_rounds = 6, enough_rounds = 3;
+constexpr std::uint64_t many_rounds = 6;
 
 struct Xcd {
   Xcd(const Context& c, const std::vector<Pace>& paces, std::vector<OpClock>& ops, const Chip& chip,
@@ -58,12 +58,15 @@ double rate(const Mark& from, const Mark& to) {
   return to.t > from.t ? static_cast<double>(to.instructions - from.instructions) / (to.t - from.t) : 0;
 }
 
-/// The rate of the second half of what was timed, and by how much of it the two halves of that differ.
+/// The rate of the later half of what was timed, and by how much of it the two halves of that differ. Over whole rounds
+/// of blocks where there were several: inside one, blocks that began together are all in the same of their phases.
 struct Steady {
-  explicit Steady(const std::vector<Mark>& marks) {
-    const Mark &half = marks[marks.size() / 2], &later = marks[marks.size() * 3 / 4], &end = marks.back();
-    const double a = isa_sim::rate(half, later), b = isa_sim::rate(later, end);
-    rate = isa_sim::rate(half, end);
+  Steady(const std::vector<Mark>& marks, const std::vector<Mark>& rounds) {
+    const bool whole = rounds.size() >= enough_rounds;
+    const std::vector<Mark>& of = whole ? rounds : marks;
+    const std::size_t n = of.size(), from = whole ? n / 2 - 1 : n / 2, middle = whole ? (from + n - 1) / 2 : n * 3 / 4;
+    const double a = isa_sim::rate(of[from], of[middle]), b = isa_sim::rate(of[middle], of.back());
+    rate = isa_sim::rate(of[from], of.back());
     spread = std::fabs(a - b) / std::max(a + b, 1e-9) * 2;
   }
   double rate, spread;
@@ -90,7 +93,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     for (std::size_t i = 0; i < cus; ++i)
       if (all[x]->units[i].blocks()) events.emplace(all[x]->units[i].next(), x * cus + i);
   }
-  std::vector<Mark> marks;
+  std::vector<Mark> marks, rounds;  // of instructions; of blocks, as many as there are places
   std::vector<std::unique_ptr<TimedBlock>> finished;
   std::uint64_t block_instructions = 0;
   double t = 0;
@@ -112,16 +115,17 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
     finished.clear();
     if (unit.next() < never) events.emplace(unit.next(), i);
-    if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks) {
+    if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks)
       marks.push_back({t, pass.instructions});
-      steady =
-          sampled && pass.blocks_done >= slots && marks.size() > enough_marks && Steady(marks).spread < steady_spread;
+    if (pass.blocks_done >= (rounds.size() + 1) * slots) {
+      rounds.push_back({t, pass.instructions});
+      steady = sampled && rounds.size() >= enough_rounds && Steady(marks, rounds).spread < steady_spread;
     }
   }
   pass.cycles = t;
   if (pass.blocks_done) pass.block_instructions = block_instructions / pass.blocks_done;
   if (marks.size() > 8) {
-    const Steady steady(marks);
+    const Steady steady(marks, rounds);
     pass.steady_rate = steady.rate, pass.spread = steady.spread;
   } else {
     pass.steady_rate = static_cast<double>(pass.instructions) / std::max(t, 1.0);

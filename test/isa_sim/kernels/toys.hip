@@ -26,6 +26,11 @@ __global__ void vector_add(const float* a, const float* b, float* c, int n) {
   if (i < n) c[i] = a[i] + b[i];
 }
 
+// Addresses that are known once the code object is loaded.
+__attribute__((constant)) const int ones[2] = {1, 11}, tens[2] = {10, 110};
+__attribute__((constant)) const int* const tables[2] = {ones, tens + 1};
+__global__ void pointers(int* out, int first) { out[lane()] = *tables[(lane() + first) & 1]; }
+
 // Block (x, y) of a 3-D grid with 3-D work-item ids.
 __global__ void ids(u32* out) {
   const u32 x = __builtin_amdgcn_workitem_id_x(), y = __builtin_amdgcn_workitem_id_y(),
