@@ -49,7 +49,8 @@ struct Chip {
   Arch arch;
   int xcds, cus;      // CUs of an XCD
   double mhz;         // light load
-  double mhz_matrix;  // fitted: sustained with the matrix units always busy
+  double mhz_matrix;  // fitted: lost where the matrix units are always busy,
+  double mhz_valu;    // fitted: and where the ports of VALU and matrix instructions are
   double hbm_tbs;     // achieved, of streaming
   double mall_ratio;  // bandwidth of the MALL over that of HBM
   double launch_us;   // fitted: an empty kernel

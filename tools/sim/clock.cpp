@@ -74,10 +74,12 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   const std::uint64_t short_budget = std::max(options.instructions / 8, std::min(options.instructions, shows_waits));
   PassOptions how{.mhz = report.mhz, .budget = short_budget, .resident = fits.blocks};
   Pass pass;
+  std::uint64_t counted = 0;
   const auto run = [&] {
     try {
       pass = run_pass(context, chip, how);
-      if (pass.block_instructions == 0 && !how.whole_chip) pass.block_instructions = count_block(context);
+      if (pass.block_instructions == 0 && !how.whole_chip)
+        pass.block_instructions = counted ? counted : counted = count_block(context);
     } catch (const BlocksWait&) {
       how.whole_chip = true;
       how.budget = options.instructions * static_cast<std::uint64_t>(chip.xcds);
@@ -97,7 +99,9 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
     const double share = static_cast<double>(region.size) * progress / (chip.xcds * touched->second);
     how.first[region.base] = options.warm ? 0 : std::clamp(share, 1.0 / chip.xcds, 1.0);
   }
-  const auto held = [&] { return chip.mhz - (chip.mhz - chip.mhz_matrix) * std::min(1.0, pass.matrix_duty); };
+  const auto held = [&] {
+    return chip.mhz - chip.mhz_matrix * std::min(1.0, pass.matrix_duty) - chip.mhz_valu * std::min(1.0, pass.valu_duty);
+  };
   if (options.mhz <= 0) report.mhz = held();
   how.mhz = report.mhz;
   how.trace = trace;

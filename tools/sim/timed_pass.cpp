@@ -11,8 +11,9 @@ namespace isa_sim {
 namespace {
 
 constexpr const CommonClock& k = common_clock;
-// A pass ends before its budget where a longer one would say the same: from this share of it on, once every slot has
-// seen several whole blocks, the rate holds. Of few rounds the start and the end of blocks weigh too much.
+// A pass ends before its budget where a longer one would say the same: once every place has seen several whole blocks
+// and their rate holds, or, where all blocks run at once and none is at its end, from half of the budget on. Else, of few
+// rounds, the start and the end of blocks weigh too much.
 constexpr std::size_t budget_marks = 256, enough_rounds = 3;
 constexpr double steady_spread = 0.01;
 constexpr std::uint64_t many_rounds = 6;
@@ -115,8 +116,11 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
     finished.clear();
     if (unit.next() < never) events.emplace(unit.next(), i);
-    if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks)
+    if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks) {
       marks.push_back({t, pass.instructions});
+      steady = pass.blocks_all <= slots && pass.blocks_done == 0 && marks.size() > budget_marks / 2 &&
+               Steady(marks, rounds).spread < steady_spread / 2;
+    }
     if (pass.blocks_done >= (rounds.size() + 1) * slots) {
       rounds.push_back({t, pass.instructions});
       steady = sampled && rounds.size() >= enough_rounds && Steady(marks, rounds).spread < steady_spread;
@@ -150,7 +154,8 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
                vmem / active,
                l2 / xcds_timed / std::max(t, 1.0),
                hbm / xcds_timed / std::max(t, 1.0)};
-  pass.matrix_duty = pass.busy[1] * active / std::max(t, 1.0) / chip.cus / xcds_timed;
+  const double of_all = active / std::max(t, 1.0) / chip.cus / xcds_timed;
+  pass.valu_duty = pass.busy[0] * of_all, pass.matrix_duty = pass.busy[1] * of_all;
   pass.touched = all[0]->memory.touched_bytes();
   return pass;
 }

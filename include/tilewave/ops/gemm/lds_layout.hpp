@@ -140,19 +140,29 @@ struct GemmWaveTile {
     }
   }
 
-  /// The sums of one product of all blocks that share its K, in order.
+  /// The sums of one product of all blocks that share its K, in order; four blocks' are on their way at once.
   TILEWAVE_DEVICE static Sums gather(const Args& a, const Place& place, int product) {
     Sums sums = {};
-    for (std::int32_t split = 0; split < a.gemm.splits; ++split) {
-      TILEWAVE_UNROLL
-      for (int run = 0; run < Map::sums / 4; ++run) {
-        const auto part = __builtin_bit_cast(
-            FourSums, B::load(reinterpret_cast<const Chunk*>(aside(a, place.number, split, product, run))));
-        TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e) sums[4 * run + e] += part[e];
-      }
-    }
+    std::int32_t split = 0;
+    for (; split + 4 <= a.gemm.splits; split += 4) add_parts<4>(a, place, split, product, sums);
+    for (; split < a.gemm.splits; ++split) add_parts<1>(a, place, split, product, sums);
     return sums;
+  }
+  template <int count>
+  TILEWAVE_DEVICE static void add_parts(const Args& a, const Place& place, std::int32_t first, int product,
+                                        Sums& sums) {
+    constexpr int runs = Map::sums / 4;
+    FourSums part[count * runs];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count * runs; ++i)
+      part[i] = __builtin_bit_cast(
+          FourSums,
+          B::load(reinterpret_cast<const Chunk*>(aside(a, place.number, first + i / runs, product, i % runs))));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count * runs; ++i) {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < 4; ++e) sums[4 * (i % runs) + e] += part[i][e];
+    }
   }
 
   /// Row i of products of C; `of(j, half)`: the sums of product j.
