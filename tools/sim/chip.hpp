@@ -47,13 +47,13 @@ struct CommonClock {
 struct Chip {
   std::string_view name;
   Arch arch;
-  int xcds, cus;      // CUs of an XCD
-  double mhz;         // light load
-  double mhz_matrix;  // fitted: lost where the matrix units are always busy,
-  double mhz_valu;    // fitted: and where the ports of VALU and matrix instructions are
-  double hbm_tbs;     // achieved, of streaming
-  double mall_ratio;  // bandwidth of the MALL over that of HBM
-  double launch_us;   // fitted: an empty kernel
+  int xcds, cus;           // CUs of an XCD
+  double mhz;              // light load
+  double mhz_matrix;       // fitted: lost where the matrix units are always busy,
+  double mhz_matrix_valu;  // fitted: and beside it where their SIMDs issue VALU or matrix instructions all the time
+  double hbm_tbs;          // achieved, of streaming
+  double mall_ratio;       // bandwidth of the MALL over that of HBM
+  double launch_us;        // fitted: an empty kernel
 };
 
 const ArchClock& arch_clock(Arch arch);

@@ -123,7 +123,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
     if (pass.blocks_done >= (rounds.size() + 1) * slots) {
       rounds.push_back({t, pass.instructions});
-      steady = sampled && rounds.size() >= enough_rounds && Steady(marks, rounds).spread < steady_spread;
+      steady = sampled && rounds.size() >= enough_rounds && Steady(marks, rounds).spread < steady_spread / 2;
     }
   }
   pass.cycles = t;
