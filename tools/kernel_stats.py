@@ -44,12 +44,14 @@ LANE_EXCHANGE = ("ds_bpermute", "ds_permute", "ds_swizzle")
 # Units of four clocks that the matrix unit is busy with an instruction (LLVM, SISchedule.td).
 PASSES = {
     "f32_16x16x16_bf16": 4,
+    "f32_16x16x16_f16": 4,
     "f32_32x32x8_bf16": 8,
     "f32_16x16x32_fp8_fp8": 4,
     "f32_32x32x16_fp8_fp8": 8,
     "i32_16x16x32_i8": 4,
     "i32_32x32x16_i8": 8,
     "f32_16x16x32_bf16": 4,
+    "f32_16x16x32_f16": 4,
     "f32_32x32x16_bf16": 8,
     "f32_16x16x128_f8f6f4": 8,
     "f32_32x32x64_f8f6f4": 16,

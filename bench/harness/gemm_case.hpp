@@ -15,7 +15,7 @@
 namespace tilewave::bench {
 
 template <>
-inline constexpr int enumerators_of<GemmScale> = 4;
+inline constexpr int enumerators_of<GemmScale> = 5;
 template <>
 inline constexpr int enumerators_of<GemmLayout> = 4;
 template <>
@@ -50,6 +50,12 @@ struct GemmCase {
   std::int32_t layers() const { return grouped() ? groups : batch; }
   std::int32_t a_layers() const { return contiguous() ? 1 : layers(); }
   std::int32_t k_blocks() const { return ceil_div(k, gemm_scale_block); }
+  /// Bytes of a layer of weights.
+  std::int64_t weight_bytes() const {
+    return preshuffled() ? std::int64_t{n} * k * size_of(spec.b) / packing_of(spec.b)
+                         : n * operand_stride() * size_of(spec.b);
+  }
+  bool row_scales_of_a() const { return has(GemmScale::row) || (spec.packed() && is_fp8(spec.a)); }
   /// From a row to the next, in elements: rows start at multiples of 16 bytes.
   std::int64_t operand_stride() const { return align_up(k, 16 / size_of(spec.a)); }
 
@@ -78,6 +84,7 @@ struct GemmCase {
     visit("b_dtype", c.spec.b);
     visit("out_dtype", c.spec.out);
     visit("scale", c.spec.scale);
+    visit("group", c.spec.group);
     visit("layout", c.spec.layout);
     visit("weights", c.spec.weights);
     visit("activation", c.spec.activation);
@@ -115,6 +122,12 @@ inline void GemmCase::imply(Words& words) {
   for (std::size_t at = 0, end; at <= text.size(); at = end + 1) {
     end = std::min(text.find('.', at), text.size());
     const std::string word = text.substr(at, end - at);
+    if (word == name_of(DType::i4)) {
+      words.values["b_dtype"] = word;
+      continue;
+    }
+    const bool of_group = word.starts_with("group") && word.size() > 5;  // group128
+    if (of_group) words.values.emplace("scale", "group");
     const auto names = [&](auto last) {
       for (int i = 0; i < enumerators_of<decltype(last)>; ++i)
         if (word == name_of(static_cast<decltype(last)>(i))) return true;
@@ -124,9 +137,10 @@ inline void GemmCase::imply(Words& words) {
                          : names(GemmWeights{}) ? "weights"
                          : names(GemmScale{})   ? "scale"
                          : word == "gated"      ? "gated"
+                         : of_group             ? "group"
                          : names(ScaleMode{})   ? "out_scale"
                                                 : "activation";
-    if (!words.values.emplace(column, word == "gated" ? "1" : word).second)
+    if (!words.values.emplace(column, word == "gated" ? "1" : of_group ? word.substr(5) : word).second)
       words.refuse("says " + std::string(column) + " twice");
   }
 }
@@ -136,7 +150,8 @@ inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
   if (spec.out == DType::i8) return "i8 is no type of out here";
-  if (spec.b != spec.a) return "b_dtype differs from a_dtype";
+  if (spec.b != spec.a && !spec.packed()) return "b_dtype differs from a_dtype";
+  if (spec.packed() && (spec.group < 1 || k % spec.group != 0)) return "config_k is no multiple of group";
   if (spec.gated && n % 2 != 0) return "config_n of gates and ups is odd";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
   if (grouped() && (groups < 1 || group_rows < 1)) return "config_groups or config_group_rows is below 1 or missing";
@@ -184,14 +199,16 @@ inline GemmCase launched(GemmCase c) {
   return c;
 }
 
-/// `gemm/sm90/fp8.row/bf16/m16/n4096/k4096`: types of operands, with what is special of them, and of out; then extents, of
+/// `gemm/sm90/fp8.row/bf16/m16/n4096/k4096` (`bf16.i4.group128.preshuffled`): types of operands, with what is special of them, and of out; then extents, of
 /// which `m144of4096` is cut down; `/batch8`, `/masked32x192` (groups x rows), `/bias`.
 inline std::string name_of(const GemmCase& c) {
   const auto extent = [](const char* what, std::int32_t launched, std::int32_t config) {
     return what + std::to_string(launched) + (launched != config ? "of" + std::to_string(config) : "");
   };
   std::string name = "gemm/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.a);
+  if (c.spec.packed()) name += std::string(".") + std::string(name_of(c.spec.b));
   if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
+  if (c.spec.group > 0) name += std::to_string(c.spec.group);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
   if (c.preshuffled()) name += ".preshuffled";
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
@@ -225,10 +242,11 @@ inline Work work_of(const GemmCase& c) {
   if (c.has(GemmScale::tensor)) scales = 2;
   if (c.has(GemmScale::row)) scales = rows + columns;
   if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
+  if (c.has(GemmScale::group)) scales = columns * (c.k / c.spec.group) / 2 + (c.row_scales_of_a() ? rows : 0);
   if (c.spec.out_scale == ScaleMode::per_tensor) ++scales;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
-  return {.bytes = (rows * size_of(c.spec.a) + columns * size_of(c.spec.b)) * c.k + 4 * (scales + table) +
-                   (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
+  return {.bytes = (rows * size_of(c.spec.a) + columns * size_of(c.spec.b) / packing_of(c.spec.b)) * c.k +
+                   4 * (scales + table) + (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
           .written = written,
           .flops = 2 * rows * c.n * c.k,
           .flops_per_second = matrix_flops(facts_of(c.arch), c.spec.a)};

@@ -19,7 +19,7 @@ namespace tilewave::bench {
 template <class Visit>
 void each_column(const GemmPlan& plan, Visit& visit) {
   const bool has = plan.entry != nullptr;
-  const GemmPolicy p = has ? plan.entry->policy : GemmPolicy{0, 0, 0, 0, 0, 0, {}, false, 0, 0, 0};
+  const GemmPolicy p = has ? plan.entry->policy : GemmPolicy{0, 0, 0, 0, 0, 0, {}, false, 0, 0, 0, 0};
   visit("tile_rows", p.rows);
   visit("tile_columns", p.columns);
   visit("depth", p.depth);
@@ -32,6 +32,7 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("splits", has ? plan.splits : 0);
   visit("most_splits", p.splits);
   visit("waves_per_simd", p.waves_per_simd);
+  visit("waves_k", p.waves_k);
 }
 
 /// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: the policy, and by how many blocks K is shared where that may be several.

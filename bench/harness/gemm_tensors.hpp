@@ -49,7 +49,9 @@ struct GemmTensors {
 };
 
 /// Of the operands: 1, or where quantisation leaves it if the largest of a row becomes a large code.
-inline float deviation_of(DType type) { return is_fp8(type) ? 48.0f : type == DType::i8 ? 36.0f : 1.0f; }
+inline float deviation_of(DType type) {
+  return is_fp8(type) ? 48.0f : type == DType::i8 ? 36.0f : type == DType::i4 ? 4.6f : 1.0f;
+}
 
 /// Rows of `k` elements `stride` apart, or as preshuffled weights lie; what is between rows is poison.
 inline TwinBuffer filled_operand(const GemmCase& c, char name, std::int64_t rows, bool preshuffled, int threads) {
@@ -75,6 +77,22 @@ inline TwinBuffer filled_operand(const GemmCase& c, char name, std::int64_t rows
   return buffer;
 }
 
+/// Preshuffled weights of i4, each code as likely as any other.
+inline TwinBuffer filled_codes(const GemmCase& c, int threads) {
+  const std::int64_t row_bytes = c.weight_bytes() / c.n;
+  TwinBuffer buffer(static_cast<std::size_t>(c.layers() * c.weight_bytes()));
+  if (!fills(buffer.bytes())) return buffer;
+  reference::parallel_for(std::int64_t{c.layers()} * c.n, threads, [&](std::int64_t r) {
+    const std::uint64_t key = random_bits({c.seed, std::uint64_t{'b'}, static_cast<std::uint64_t>(r)});
+    for (std::int64_t at = 0; at < row_bytes; at += 8) {  // of at least 32 codes
+      const std::uint64_t bits = mix64(key + static_cast<std::uint64_t>(at + 8) * 0x9e3779b97f4a7c15ull);
+      std::memcpy(buffer.host() + r * row_bytes + at, &bits, 8);
+    }
+  });
+  buffer.upload();
+  return buffer;
+}
+
 /// Each its own, within a factor of 3, so that a scale in the wrong place shows.
 inline TwinBuffer filled_scales(const GemmCase& c, char name, std::int64_t rows, std::int64_t columns, int threads) {
   const float usual = 1 / deviation_of(c.spec.a);
@@ -87,7 +105,7 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
   GemmTensors t;
   const std::int64_t a_rows = std::int64_t{c.a_layers()} * c.m, b_rows = std::int64_t{c.layers()} * c.n;
   t.a = filled_operand(c, 'a', a_rows, false, threads);
-  t.b = filled_operand(c, 'b', b_rows, c.preshuffled(), threads);
+  t.b = c.spec.packed() ? filled_codes(c, threads) : filled_operand(c, 'b', b_rows, c.preshuffled(), threads);
   t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)), name_of(c.spec.out));
   if (c.has(GemmScale::tensor)) {
     t.a_scale = filled_scales(c, 's', 1, 1, threads);
@@ -99,6 +117,12 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
     t.a_scale = filled_scales(c, 's', std::int64_t{c.a_layers()} * c.k_blocks(), c.m, threads);
     t.b_scale =
         filled_scales(c, 't', std::int64_t{c.layers()} * ceil_div(c.n, gemm_scale_block), c.k_blocks(), threads);
+  } else if (c.has(GemmScale::group)) {
+    if (c.row_scales_of_a()) t.a_scale = filled_scales(c, 's', a_rows, 1, threads);
+    t.b_scale = filled(c.spec.group_scale(), c.layers() * (c.k / c.spec.group), c.n, threads,
+                       [&](std::int64_t r, std::int64_t column) {
+                         return (1 + 0.5f * drawn(c.seed, 't', r, column)) / deviation_of(c.spec.b);
+                       });
   }
   if (c.spec.out_scale == ScaleMode::per_tensor) {  // gate x up is of the order of k
     t.out_scale = filled(DType::f32, 1, 1, threads, [&](std::int64_t, std::int64_t) { return c.k / 16.0f; });
@@ -134,7 +158,11 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.a = address(t.a);
   p.b = address(t.b);
   p.out = address(t.out);
-  if (c.spec.scale != GemmScale::none) {
+  if (c.has(GemmScale::group)) {
+    if (c.row_scales_of_a()) p.a_scale = static_cast<const float*>(address(t.a_scale));
+    p.b_group_scale = address(t.b_scale);
+    p.b_scale_k_stride = n, p.b_scale_batch_stride = n * (c.k / c.spec.group);
+  } else if (c.spec.scale != GemmScale::none) {
     p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_scale = static_cast<const float*>(address(t.b_scale));
   }
@@ -150,11 +178,12 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.b_stride = c.preshuffled() ? 0 : c.operand_stride();
   p.out_stride = c.out_columns();
   p.a_batch_stride = m * p.a_stride;
-  p.b_batch_stride = n * (c.preshuffled() ? c.k : c.operand_stride());
+  p.b_batch_stride = c.weight_bytes() / size_of(c.spec.b);
   p.out_batch_stride = m * p.out_stride;
   p.bias_batch_stride = n;
+  if (c.row_scales_of_a()) p.a_scale_batch_stride = m;
   if (c.has(GemmScale::row)) {
-    p.a_scale_batch_stride = m, p.b_scale_batch_stride = n;
+    p.b_scale_batch_stride = n;
   } else if (c.has(GemmScale::block)) {
     const std::int64_t rows = ceil_div(c.n, gemm_scale_block);
     p.a_scale_stride = 1, p.a_scale_k_stride = m, p.a_scale_batch_stride = m * k_blocks;

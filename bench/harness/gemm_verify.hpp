@@ -32,7 +32,7 @@ inline GemmTolerance tolerance_of(const GemmCase& c) {
   }
   if (c.spec.a == DType::i8) return {8 * 0x1p-24, 0x1p-8};  // exact sums
   const double f32_sums = (4 * std::sqrt(double(c.k)) + 4) * 0x1p-24;
-  if (emulated_device || c.arch != ArchId::sm90 || !is_fp8(c.spec.a)) return {f32_sums, 0x1p-8};
+  if (emulated_device || c.arch != ArchId::sm90 || !is_fp8(c.spec.b)) return {f32_sums, 0x1p-8};
   return c.has(GemmScale::block) ? GemmTolerance{0x1p-13 + f32_sums, 0.01} : GemmTolerance{0x1p-11 + f32_sums, 0.02};
 }
 
@@ -82,7 +82,7 @@ class GemmPart {
           static_cast<const std::byte*>(p.a) + (of.a_layer * p.a_batch_stride + row * p.a_stride) * size_of(s.a);
       a_.insert(a_.end(), from, from + row_bytes);
       const float* const scale = p.a_scale + of.a_layer * p.a_scale_batch_stride;
-      if (s.scale == GemmScale::row) a_scale_.push_back(scale[row]);
+      if (s.scale == GemmScale::row || (s.packed() && is_fp8(s.a))) a_scale_.push_back(scale[row]);
       for (std::int64_t block = 0; block < k_blocks && s.scale == GemmScale::block; ++block)
         a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
     }
@@ -91,6 +91,10 @@ class GemmPart {
     if (s.scale == GemmScale::block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
     part_.b = static_cast<const std::byte*>(p.b) + of.layer * p.b_batch_stride * size_of(s.b);
     if (s.scale == GemmScale::row || s.scale == GemmScale::block) part_.b_scale += of.layer * p.b_scale_batch_stride;
+    if (s.scale == GemmScale::group) {
+      part_.b_group_scale =
+          static_cast<const std::byte*>(p.b_group_scale) + of.layer * p.b_scale_batch_stride * size_of(s.group_scale());
+    }
     if (p.bias != nullptr) {
       part_.bias = static_cast<const std::byte*>(p.bias) + of.layer * p.bias_batch_stride * size_of(s.out);
     }

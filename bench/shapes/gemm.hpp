@@ -11,14 +11,15 @@
 
 namespace tilewave::bench {
 
-enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8, gated };
+enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8, gated, int4 };
 
 inline constexpr std::array all_gemm_sweeps{GemmSweep::standard, GemmSweep::square,  GemmSweep::decode,
                                             GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled,
-                                            GemmSweep::int8,     GemmSweep::gated};
+                                            GemmSweep::int8,     GemmSweep::gated,   GemmSweep::int4};
 
 constexpr const char* name_of(GemmSweep sweep) {
-  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled", "int8", "gated"};
+  constexpr const char* names[] = {"default",     "square", "decode", "grouped", "batched",
+                                   "preshuffled", "int8",   "gated",  "int4"};
   return names[static_cast<int>(sweep)];
 }
 
@@ -221,6 +222,31 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
   return all.cases;
 }
 
+/// Weights of i4 under bf16 and fp8 rows, scales of 128 k: few rows, and as many as a prefill has. Experts of W4A16, groups of 32,
+/// of which each has a few rows.
+inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
+  GemmCases all(arch);
+  const auto int4 = [](GemmSpec spec, int group) {
+    spec.b = DType::i4;
+    spec.scale = GemmScale::group;
+    spec.weights = GemmWeights::preshuffled;
+    spec.group = group;
+    return spec;
+  };
+  for (const GemmWeightShape s :
+       {GemmWeightShape{4096, 4096}, GemmWeightShape{28672, 4096}, GemmWeightShape{7168, 2048},
+        GemmWeightShape{5120, 8192}, GemmWeightShape{7168, 16384}, GemmWeightShape{8192, 28672}}) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::none)})
+      for (const std::int32_t m : {1, 16, 64, 128, 4096}) all.add(int4(spec, 128), m, s.n, s.k);
+  }
+  GemmSpec gated = int4(all.bf16(), 32);
+  gated.activation = ActivationKind::silu;
+  gated.gated = true;
+  for (const std::int32_t groups : {8, 128})
+    all.add_groups(gated, GemmGroups::contiguous, groups, 512 / groups, 4096, 2048);
+  return all.cases;
+}
+
 inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   switch (sweep) {
     case GemmSweep::standard: break;
@@ -231,6 +257,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::preshuffled: return gemm_preshuffled_sweep(arch);
     case GemmSweep::int8: return gemm_int8_sweep(arch);
     case GemmSweep::gated: return gemm_gated_sweep(arch);
+    case GemmSweep::int4: return gemm_int4_sweep(arch);
   }
   if (!cuts_configs()) return gemm_model_sweep(arch);
   // A sample of the sweeps that every architecture serves.
@@ -245,6 +272,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   take(gemm_batched_sweep(arch), 2);
   take(gemm_int8_sweep(arch), 10);
   take(gemm_gated_sweep(arch), 4);
+  take(gemm_int4_sweep(arch), 12);
   return some;
 }
 

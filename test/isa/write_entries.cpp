@@ -13,6 +13,7 @@
 #include "test/isa/row_objects.hpp"
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/gemm/gated_specs.hpp"
+#include "tilewave/ops/gemm/int4_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {
@@ -123,6 +124,9 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
   }
 }
 
+/// Rows of fp8 are widened to f16 where weights are of i4.
+constexpr DType product_type(const GemmSpec& s) { return s.packed() && is_fp8(s.a) ? DType::f16 : s.a; }
+
 /// The matrix instruction of a GEMM, the full-rate one of its type and shape.
 template <ArchId arch>
 std::string gemm_mfma(DType type, int side) {
@@ -144,7 +148,13 @@ constexpr double gemm_valu() {
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
     return 2.0 * places / (turns * Kernel::pieces * W::tiles_m * W::tiles_n);
   }
-  if constexpr (spec.scale == GemmScale::block) {
+  if constexpr (spec.packed()) {
+    // Of a step: words of codes are widened, fp8 rows too, scales become f32 and multiply sums in pairs; and a few more.
+    constexpr int codes = 4 * W::tiles_n * (spec.a == DType::bf16 ? 15 : 12);
+    constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (W::Backend::facts.id == ArchId::gfx950 ? 4 : 8) : 0;
+    constexpr int sums = Kernel::groups * W::tiles_n * (4 + 2 * W::tiles_m);
+    return (codes + rows + sums + 8.0) / (4 * W::tiles_m * W::tiles_n * (8 / Kernel::k_per_lane));
+  } else if constexpr (spec.scale == GemmScale::block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
     return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);
   } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
@@ -168,11 +178,11 @@ void add_gemm(ordered_json& file, const std::string& list, int index) {
                                {"spec", name_of(spec)},
                                {"policy", name_of(policy)},
                                {"waves_per_simd", Kernel::waves_per_simd},
-                               {"waves_per_block", policy.waves()},
+                               {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
                                {"lds_bytes", sizeof(typename Kernel::Shared)},
                                {"mfma", nullptr},
                                {"gemm",
-                                {{"mfma", gemm_mfma<arch>(spec.a, Kernel::W::side)},
+                                {{"mfma", gemm_mfma<arch>(product_type(spec), spec.packed() ? 16 : Kernel::W::side)},
                                  {"writes_lds", policy.path == GemmPath::staged},
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
@@ -194,6 +204,8 @@ void add_gemms(ordered_json& file) {
     constexpr int g = i < 2 ? i + 1 : 4;
     add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g);
   });
+  static constexpr auto int4 = gemm_int4_specs(arch);
+  static_for<3>([&](auto i) { add_gemm<arch, int4[i], gemm_int4_policies(arch, int4[i])>(file, "gemm_int4", i); });
 }
 
 template <ArchId arch>

@@ -18,6 +18,7 @@ using Room = ROOM::Backend;
 constexpr auto specs = gemm_specs(Room::facts.id);
 constexpr auto features = gemm_feature_specs(Room::facts.id);
 constexpr auto gated = gemm_gated_specs(Room::facts.id);
+constexpr auto int4 = gemm_int4_specs(Room::facts.id);
 
 }  // namespace
 
@@ -36,6 +37,11 @@ std::span<const GemmEntry* const> all_gemm_feature_entries() {
 std::span<const GemmEntry* const> all_gemm_gated_entries() {
   static const auto entries =
       pointers_to<GemmEntry>(gemm_gated_entries<Room, gated[2]>, gemm_gated_entries<Room, gated[4]>);
+  return entries;
+}
+std::span<const GemmEntry* const> all_gemm_int4_entries() {
+  static const auto entries =
+      pointers_to<GemmEntry>(gemm_int4_entries<Room, int4[1]>, gemm_int4_entries<Room, int4[2]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

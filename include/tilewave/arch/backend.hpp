@@ -84,6 +84,8 @@ struct GroupOperand {
 ///               pack_fp8(a, b, c, d) -> one word, a in the low byte, of the room's own flavour: f32_to_fp8 to the bit;
 ///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
 ///               widen_fp8_to_f16(word) -> 4 f16 likewise;
+///               widen_i4(word) -> 8 bf16 in 4 words, exactly i4_unit times the values: value i < 4 is in the low half
+///               of byte i, value 4 + i in the high one; widen_i4_to_f16(word) -> 8 f16, the values themselves;
 ///               pick_bytes<a, b, c, d>(low, high): those of the 8 bytes low, high, low's first, as a word;
 ///               pack_i8(a, b, c, d) -> one word, clamped to [-127, 127], toward zero, NaN becomes 0
 ///   mma         mma(kv, rows, acc) -> acc: the room's chained atom on bf16, see atom.hpp; mma_f16: the same on f16
@@ -149,6 +151,9 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::pack_fp8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::widen_fp8(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_fp8_to_f16(word) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::i4_unit } -> std::convertible_to<float>;
+  { B::widen_i4(word) } -> std::same_as<Chunk>;
+  { B::widen_i4_to_f16(word) } -> std::same_as<Chunk>;
   { B::template pick_bytes<0, 1, 4, 5>(word, word) } -> std::same_as<std::uint32_t>;
   { B::pack_i8(x, x, x, x) } -> std::same_as<std::uint32_t>;
   { B::mma(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;

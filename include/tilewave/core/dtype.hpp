@@ -11,12 +11,13 @@
 namespace tilewave {
 
 /// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn
-/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1 is OCP MX's: no NaN, no infinity.
-enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1 };
+/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1 is OCP MX's: no NaN, no infinity. i4 is two's
+/// complement.
+enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1, i4 };
 
-/// Values that an element in memory holds: two of fp4, whose element is a byte, the first in its low bits. Columns
-/// count values; strides and sizes count elements.
-TILEWAVE_HOST_DEVICE constexpr int packing_of(DType t) { return t == DType::fp4_e2m1 ? 2 : 1; }
+/// Values that an element in memory holds: two of fp4 and of i4, whose element is a byte, of fp4 the first in its low
+/// bits. Columns count values; strides and sizes count elements.
+TILEWAVE_HOST_DEVICE constexpr int packing_of(DType t) { return t == DType::fp4_e2m1 || t == DType::i4 ? 2 : 1; }
 /// Bytes of one element.
 TILEWAVE_HOST_DEVICE constexpr int size_of(DType t) {
   return t == DType::f32 ? 4 : (t == DType::f16 || t == DType::bf16) ? 2 : 1;
@@ -35,6 +36,7 @@ constexpr std::string_view name_of(DType t) {
     case DType::fp8_e4m3fnuz: return "fp8_e4m3fnuz";
     case DType::i8: return "i8";
     case DType::fp4_e2m1: return "fp4_e2m1";
+    case DType::i4: return "i4";
   }
   return "unknown";
 }

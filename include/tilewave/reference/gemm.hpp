@@ -22,6 +22,15 @@ inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int
   return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
 }
 
+/// The value of element (row, k) of preshuffled i4 weights B[N, K].
+inline int packed_value(const void* weights, std::int64_t row, std::int64_t k, std::int64_t columns) {
+  const std::int64_t at = (row / 16 * (columns / 16) + k / 16) * 256 + row % 16 * 16 + k % 16;
+  const std::int64_t word = at / 8, in_word = at % 8;
+  const std::uint8_t byte = static_cast<const std::uint8_t*>(weights)[4 * word + in_word % 4];
+  const int code = in_word < 4 ? byte & 15 : byte >> 4;
+  return code < 8 ? code : code - 16;
+}
+
 /// A problem whose tensors and tables are on the host, or some columns of its out. Operands are decoded once.
 class Gemm {
  public:
@@ -43,6 +52,11 @@ class Gemm {
       for (std::int32_t i = 0; i < columns_ * halves_; ++i) {
         const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
         for (std::int32_t k = 0; k < p.k; ++k) {
+          if (s.packed()) {
+            const auto* const layer_of_b = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
+            b_.push_back(packed_value(layer_of_b, row, k, p.k));
+            continue;
+          }
           const std::int64_t in_layer = s.weights == GemmWeights::preshuffled ? preshuffled_index(row, k, p.k, s.b)
                                         : turned_b(s.layout)                  ? k * p.b_stride + row
                                                                               : row * p.b_stride + k;
@@ -101,12 +115,17 @@ class Gemm {
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
-    for (std::int32_t from = 0; from < p_.k; from += gemm_scale_block) {
-      const std::int32_t block = from / gemm_scale_block, end = std::min(from + gemm_scale_block, p_.k);
+    const std::int32_t of_scale = s.packed() ? s.group : gemm_scale_block;
+    for (std::int32_t from = 0; from < p_.k; from += of_scale) {
+      const std::int32_t block = from / of_scale, end = std::min(from + of_scale, p_.k);
       double scale = 1;
       if (s.scale == GemmScale::block) {
         scale = double{a_scale[row * p_.a_scale_stride + block * p_.a_scale_k_stride]} *
                 b_scale[column / gemm_scale_block * p_.b_scale_stride + block * p_.b_scale_k_stride];
+      }
+      if (s.scale == GemmScale::group) {
+        scale = element(s.group_scale(), p_.b_group_scale,
+                        layer * p_.b_scale_batch_stride + block * p_.b_scale_k_stride + column);
       }
       double part = 0, magnitude = 0;
       for (std::int32_t k = from; k < end; ++k) {
@@ -118,6 +137,7 @@ class Gemm {
     }
     double factor = p_.alpha;
     if (s.scale == GemmScale::tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
+    if (s.scale == GemmScale::group && is_fp8(s.a)) factor *= a_scale[row];
     if (s.scale == GemmScale::row) factor *= double{a_scale[row]} * b_scale[column];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);

@@ -36,8 +36,26 @@ inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
   return tensor == 's' || tensor == 't' ? 0.5f + 0.125f * v : v;
 }
 
-/// As much of a value as a type of operands takes: of i8 a whole number.
-inline float operand(DType type, float value) { return type == DType::i8 ? std::trunc(63 * value) : value; }
+/// As much of a value as a type of operands takes: of i8 and i4 a whole number.
+inline float operand(DType type, float value) {
+  return type == DType::i8 ? std::trunc(63 * value) : type == DType::i4 ? std::floor(4 * value) : value;
+}
+
+/// Weights of a layer as i4, preshuffled in two steps, as they are for AITER: values of bytes as i8 weights lie, then of
+/// each eight neighbours the last four beside the first four.
+template <class ValueOf>
+std::vector<std::uint8_t> packed_weights(std::int32_t n, std::int32_t k, const ValueOf& value) {
+  std::vector<int> shuffled;
+  for (std::int32_t sixteen = 0; sixteen < n; sixteen += 16)
+    for (std::int32_t from = 0; from < k; from += 16)
+      for (std::int32_t row = sixteen; row < sixteen + 16; ++row)
+        for (std::int32_t i = from; i < from + 16; ++i) shuffled.push_back(static_cast<int>(value(row, i)));
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i < shuffled.size(); i += 8)
+    for (std::size_t j = i; j < i + 4; ++j)
+      bytes.push_back(static_cast<std::uint8_t>((shuffled[j] & 15) | (shuffled[j + 4] & 15) << 4));
+  return bytes;
+}
 
 /// Tensors of a call, with poison wherever nothing belongs to the operands.
 class GemmCall {
@@ -53,26 +71,36 @@ class GemmCall {
         b_rows_(preshuffled()           ? 1
                 : turned_b(spec.layout) ? s.k
                                         : s.n),
-        b_columns_(preshuffled()           ? s.n * s.k
+        b_columns_(preshuffled()           ? s.n * s.k / packing_of(spec.b)
                    : turned_b(spec.layout) ? s.n
                                            : s.k),
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
         output_(strides(columns_, s.m, DType::f32)),
         a_(spec.a, a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
-        b_(spec.b, layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
+        b_(spec.packed() ? DType::i8 : spec.b, layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
         out_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
         residual_(spec.extra(), a_layers_ * s.m, columns_, s.m, output_),
         bias_(spec.extra(), layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}),
+        group_scale_(spec.group_scale(), layers_ * k_groups(), s.n, k_groups(), group_strides()),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
     if (spec.out_scale == ScaleMode::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
       const bool turned = turned_a(spec.layout);
       return operand(spec.a, values('a', turned ? std::int64_t{r} / s.k * s.m + c : r, turned ? r % s.k : c));
     });
-    if (preshuffled()) {
+    if (spec.packed()) {
+      std::vector<std::vector<std::uint8_t>> bytes;
+      for (std::int32_t layer = 0; layer < layers_; ++layer) {
+        bytes.push_back(packed_weights(s.n, s.k, [&](std::int64_t r, std::int64_t c) {
+          return operand(spec.b, values('b', std::int64_t{layer} * s.n + r, c));
+        }));
+      }
+      b_.set(layers_, b_columns_, [&](int layer, int at) { return static_cast<std::int8_t>(bytes[layer][at]); });
+      group_scale_.set(layers_ * k_groups(), s.n, [&](int r, int c) { return values('t', r, c); });
+    } else if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
       b_.set(layers_, s.n * s.k, [&](int layer, int at) {
         const int place = at / (16 * unit), in = at % (16 * unit), units = s.k / unit;
@@ -137,8 +165,12 @@ class GemmCall {
   bool per_group() const { return spec_.out_scale == ScaleMode::per_group; }
   std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }
   std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
-  std::int32_t a_scales() const {
-    return block() ? s_.m * k_blocks() : spec_.scale == GemmScale::row ? std::max(s_.m, 1) : 1;
+  bool row_scales_of_a() const { return spec_.scale == GemmScale::row || (spec_.packed() && is_fp8(spec_.a)); }
+  std::int32_t a_scales() const { return block() ? s_.m * k_blocks() : row_scales_of_a() ? std::max(s_.m, 1) : 1; }
+  std::int32_t k_groups() const { return spec_.packed() ? s_.k / spec_.group : 0; }
+  RowStrides group_strides() const {
+    const std::int64_t row = align_up(s_.n + s_.gap, 4);
+    return {std::max(k_groups(), 1) * row + 4 * (s_.gap > 0), row};
   }
   std::int32_t b_scales() const {
     return block()                         ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
@@ -162,7 +194,11 @@ class GemmCall {
     p.a = data(a_);
     p.b = data(b_);
     p.out = const_cast<void*>(data(out_));
-    if (scales) {
+    if (spec_.packed()) {
+      if (row_scales_of_a()) p.a_scale = static_cast<const float*>(data(a_scale_));
+      p.b_group_scale = data(group_scale_);
+      p.b_scale_k_stride = group_strides().inner;
+    } else if (scales) {
       p.a_scale = static_cast<const float*>(data(a_scale_));
       p.b_scale = static_cast<const float*>(data(b_scale_));
     }
@@ -189,10 +225,9 @@ class GemmCall {
       p.a_scale_k_stride = s_.transposed_scales ? s_.m : 1;
       p.b_scale_stride = k_blocks(), p.b_scale_k_stride = 1;
     }
-    if (spec_.scale == GemmScale::row || block()) {
-      p.a_scale_batch_stride = a_scales();
-      p.b_scale_batch_stride = b_scales();
-    }
+    if (row_scales_of_a() || block()) p.a_scale_batch_stride = a_scales();
+    if (spec_.scale == GemmScale::row || block()) p.b_scale_batch_stride = b_scales();
+    if (spec_.packed()) p.b_scale_batch_stride = group_strides().outer;
     p.batch_invariant = s_.batch_invariant;
     return p;
   }
@@ -226,7 +261,7 @@ class GemmCall {
     // Every sum of two rounds once, of i8 none. Products of sm90's fp8 instructions keep 13 bits beside the largest of
     // 32.
     const double sums = spec_.a == DType::i8                                       ? 8 * 0x1p-24
-                        : facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated ? (s_.k / 32 + 1) * 0x1p-13
+                        : facts.id == ArchId::sm90 && is_fp8(spec_.b) && !emulated ? (s_.k / 32 + 1) * 0x1p-13
                                                                                    : (s_.k + 32) * 0x1p-24;
     for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
@@ -265,7 +300,7 @@ class GemmCall {
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_;
-  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, out_scale_;
+  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, group_scale_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;
 };

@@ -154,6 +154,32 @@ const Wrong<P> of_blocks[] = {
     {"a_scale_stride that nothing addresses", C::bad_stride, [](P& p) { p.a_scale_stride = beyond; }},
 };
 
+const Wrong<P> not_of_int4[] = {
+    {"scales of groups", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::group; }},
+    {"a group", C::bad_value, [](P& p) { p.spec.group = 32; }},
+    {"b_group_scale", C::bad_value, [](P& p) { p.b_group_scale = p.bias; }},
+};
+const Wrong<P> of_int4[] = {
+    {"rows of i8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::i8; }},
+    {"scales of rows", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::row; }},
+    {"group 48", C::bad_value, [](P& p) { p.spec.group = 48; }},
+    {"row-major", C::unsupported_layout, [](P& p) { p.spec.weights = GemmWeights::row_major; }},
+    {"k no multiple of the group", C::bad_extent, [](P& p) { p.k -= p.spec.group / 2; }},
+    {"b_scale", C::bad_value, [](P& p) { p.b_scale = floats(p.bias); }},
+    {"b_group_scale null", C::null_pointer, [](P& p) { p.b_group_scale = nullptr; }},
+    {"b_group_scale off by 4 bytes", C::misaligned, [](P& p) { p.b_group_scale = moved(p.b_group_scale, 4); }},
+    {"out is b_group_scale", C::bad_value, [](P& p) { p.b_group_scale = p.out; }},
+    {"groups no multiple of 4 apart", C::bad_stride, [](P& p) { p.b_scale_k_stride += 2; }},
+    {"groups in one place", C::bad_stride, [](P& p) { p.b_scale_k_stride = 0; }},
+    {"products of b_group_scale in one place", C::bad_stride, [](P& p) { p.b_scale_batch_stride = 0; }},
+    {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 1; }},
+};
+const Wrong<P> int4_of_16_bits[] = {{"a_scale", C::bad_value, [](P& p) { p.a_scale = floats(p.bias); }}};
+const Wrong<P> int4_of_fp8[] = {{"a_scale null", C::null_pointer, [](P& p) { p.a_scale = nullptr; }}};
+const Wrong<P> gated_int4[] = {
+    {"interleaved", C::unsupported_layout, [](P& p) { p.interleaved = true; }},
+};
+
 const Wrong<P> not_gated[] = {
     {"interleaved", C::bad_value, [](P& p) { p.interleaved = true; }},
     {"swigluoai of one value", C::bad_value, [](P& p) { p.spec.activation = ActivationKind::swigluoai; }},
@@ -201,8 +227,8 @@ const Wrong<P> of_swigluoai[] = {
 /// The first entry of each spec on each architecture.
 std::vector<const GemmEntry*> first_entries() {
   std::vector<const GemmEntry*> first;
-  for (const auto entries :
-       {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()}) {
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
+                             all_gemm_gated_entries(), all_gemm_int4_entries()}) {
     for (const GemmEntry* e : entries)
       if (first.empty() || first.back()->arch != e->arch || !(first.back()->spec == e->spec)) first.push_back(e);
   }
@@ -233,10 +259,12 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     INFO(name_of(e->arch) << " " << name_of(e->spec));
     const GemmSpec& spec = e->spec;
     const bool groups = spec.groups != GemmGroups::one, block = spec.scale == GemmScale::block;
-    constexpr std::int32_t m = 3, k = 288, layers = 2, workspace_bytes = 64;
+    constexpr std::int32_t m = 3, layers = 2, workspace_bytes = 64;
+    const std::int32_t k = spec.packed() ? 256 : 288;
     const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
     constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
-    Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
+    Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), group_scale(DType::bf16, layers * n * 8),
+        out(spec.out, layers * m * n);
     Tensor residual(spec.extra(), layers * m * (n + 8)), bias(spec.extra(), layers * n), table(DType::f32, layers + 1);
     Tensor out_scale(DType::f32, layers * m * 2);
     Tensor a_scale(DType::f32, layers * m * 3), b_scale(DType::f32, layers * n * 3), workspace(DType::f32, 16);
@@ -252,7 +280,13 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     good.out_stride = columns, good.out_batch_stride = m * columns;
     good.residual_stride = columns, good.residual_batch_stride = m * columns;
     good.bias_batch_stride = n;
-    if (spec.scale != GemmScale::none) good.a_scale = floats(a_scale.device()), good.b_scale = floats(b_scale.device());
+    if (spec.packed()) {
+      if (is_fp8(spec.a)) good.a_scale = floats(a_scale.device()), good.a_scale_batch_stride = m;
+      good.b_group_scale = group_scale.device();
+      good.b_scale_k_stride = n, good.b_scale_batch_stride = 8 * n;
+    } else if (spec.scale != GemmScale::none) {
+      good.a_scale = floats(a_scale.device()), good.b_scale = floats(b_scale.device());
+    }
     if (block) {
       good.a_scale_stride = 1, good.a_scale_k_stride = m, good.a_scale_batch_stride = 3 * m;
       good.b_scale_stride = 3, good.b_scale_k_stride = 1, good.b_scale_batch_stride = 6;
@@ -274,8 +308,14 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(groups ? std::span<const Wrong<P>>(of_groups) : one);
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
-    refused(spec.scale == GemmScale::none ? std::span<const Wrong<P>>(unscaled) : scaled);
-    refused(block ? std::span<const Wrong<P>>(of_blocks) : not_of_blocks);
+    refused(spec.packed() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
+    if (spec.packed()) {
+      refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(int4_of_fp8) : int4_of_16_bits);
+      if (spec.gated) refused(gated_int4);
+    } else {
+      refused(spec.scale == GemmScale::none ? std::span<const Wrong<P>>(unscaled) : scaled);
+      refused(block ? std::span<const Wrong<P>>(of_blocks) : not_of_blocks);
+    }
     if (spec.scale == GemmScale::row) refused(of_rows);
     refused(spec.gated ? std::span<const Wrong<P>>(gated) : not_gated);
     if (spec.gated && block) refused(gated_blocks);

@@ -10,8 +10,8 @@ namespace {
 /// Calls f(entry) for each entry that this build can run.
 template <class F>
 void each_entry(const F& f) {
-  for (const auto entries :
-       {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()}) {
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
+                             all_gemm_gated_entries(), all_gemm_int4_entries()}) {
     for (const GemmEntry* const entry : entries) {
       INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
       f(*entry);
@@ -26,7 +26,7 @@ GemmShape taken(const GemmEntry& e, GemmShape s) {
   if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : 2);
   if (!preshuffled(e)) return s;
   s.n = align_up(s.n, 16);
-  s.k = align_up(s.k, 32);
+  s.k = align_up(s.k, e.spec.packed() ? e.spec.group : 32);
   return s;
 }
 void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
@@ -41,7 +41,7 @@ void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
 /// Gated entries with gates and ups in halves, and interleaved.
 void check(const GemmEntry& e, const GemmShape& s, GemmValues values = gemm_random) {
   check_one(e, s, values);
-  if (!e.spec.gated) return;
+  if (!e.spec.gated || e.spec.packed()) return;
   GemmShape interleaved = s;
   interleaved.interleaved = true;
   check_one(e, interleaved, values);
@@ -108,6 +108,26 @@ TEST_CASE("a product with the identity is exact") {
     for (int r = 0; r < 40; ++r)
       for (int c = 0; c < 48; ++c)
         if (call.out().at(r, c) != std::ldexp(1.0 + c % 7 / 8.0, r % 9 - 4)) FAIL("row " << r << " column " << c);
+  });
+}
+
+TEST_CASE("weights of i4 are their values times the scales of their groups, exactly") {
+  each_entry([](const GemmEntry& e) {
+    if (!e.spec.packed() || e.spec.gated) return;
+    constexpr std::int32_t k = 384, n = 48;  // A has a row of the identity for some k of each group
+    GemmCall call(e.spec, {.m = 36, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
+      if (tensor == 'a') return float(c == 11 * r % k);
+      if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8) / 4;
+      return tensor == 's' ? 1.0f : std::ldexp(1.0f, int((r + c) % 7) - 3);
+    });
+    REQUIRE(call.run(e) == "");
+    for (int r = 0; r < 36; ++r) {
+      for (int c = 0; c < n; ++c) {
+        const int at = 11 * r % k;
+        const double right = std::ldexp((3 * c + 5 * at) % 16 - 8, (at / e.spec.group + c) % 7 - 3);
+        if (call.out().at(r, c) != right) FAIL("row " << r << " column " << c << ": " << call.out().at(r, c));
+      }
+    }
   });
 }
 

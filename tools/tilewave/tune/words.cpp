@@ -30,9 +30,10 @@ std::string gemm_spec_text(const Csv& csv, std::size_t row) {
   return fmt::format(
       "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = GemmScale::{}, .layout = GemmLayout::{}, "
       ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
-      ".gated = {}, .out_scale = ScaleMode::{}}}",
+      ".gated = {}, .out_scale = ScaleMode::{}, .group = {}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
-      name("group_kind"), name("activation"), tried_count(csv, row, "gated") != 0, name("out_scale"));
+      name("group_kind"), name("activation"), tried_count(csv, row, "gated") != 0, name("out_scale"),
+      tried_count(csv, row, "group"));
 }
 
 std::string gemm_policy_text(const Csv& csv, std::size_t row) {
@@ -40,10 +41,10 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   const std::string path = tried_word(csv, row, "path");
   return fmt::format(
       "{{.rows = {}, .columns = {}, .depth = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
-      ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}}}",
+      ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),
       number("waves_columns"), path == "wreg" ? "weights_in_registers" : path, number("swapped") != 0,
-      number("cluster"), number("most_splits"), number("waves_per_simd"));
+      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"));
 }
 
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row) {

@@ -160,6 +160,27 @@ struct Lanes {
     return __builtin_amdgcn_perm(high, low, selector);
   }
 
+  /// v_cvt_off_f32_i4 takes the low four bits of a byte, and makes sixteenths of them; their high halves are bf16.
+  static constexpr float i4_unit = 0.0625f;
+  TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
+    const auto pair = [](std::uint32_t codes) {
+      return high_halves(__builtin_amdgcn_cvt_off_f32_i4(codes), __builtin_amdgcn_cvt_off_f32_i4(codes >> 8));
+    };
+    const std::uint32_t high = settle(word >> 4);  // LLVM would shift each of its codes on its own
+    return {{pair(word), pair(word >> 16), pair(high), pair(high >> 16)}};
+  }
+  /// 1024 + 8 + value is f16 0x64 and the code.
+  TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word) {
+    const auto less = [](std::uint32_t pair) {
+      constexpr auto base = static_cast<_Float16>(1032);
+      return __builtin_bit_cast(std::uint32_t, __builtin_bit_cast(Halves, pair) - Halves{base, base});
+    };
+    constexpr std::uint32_t high = 0x64646464u;
+    const std::uint32_t codes = word ^ 0x88888888u, first = codes & 0x0f0f0f0fu, second = codes >> 4 & 0x0f0f0f0fu;
+    return {{less(pick_bytes<0, 4, 1, 4>(first, high)), less(pick_bytes<2, 4, 3, 4>(first, high)),
+             less(pick_bytes<0, 4, 1, 4>(second, high)), less(pick_bytes<2, 4, 3, 4>(second, high))}};
+  }
+
  protected:
   using Floats = float __attribute__((ext_vector_type(2)));
   using Halves = _Float16 __attribute__((ext_vector_type(2)));

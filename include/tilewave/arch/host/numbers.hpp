@@ -58,6 +58,11 @@ struct Numbers {
   static Vec<std::uint32_t, 2> widen_fp8(std::uint32_t word) { return widened(word, table<DType::bf16>); }
   static Vec<std::uint32_t, 2> widen_fp8_to_f16(std::uint32_t word) { return widened(word, table<DType::f16>); }
 
+  /// Eight i4 as bf16 or f16, exactly: the low halves of bytes, then the high ones.
+  static constexpr float i4_unit = 1.0f;
+  static Chunk widen_i4(std::uint32_t word) { return widened_i4(word, f32_to_bf16); }
+  static Chunk widen_i4_to_f16(std::uint32_t word) { return widened_i4(word, f32_to_f16); }
+
   /// Those of the 8 bytes low, high, low's first, as a word.
   template <int a, int b, int c, int d>
   static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
@@ -77,6 +82,16 @@ struct Numbers {
   static Vec<std::uint32_t, 2> widened(std::uint32_t word, const Table& codes) {
     const auto at = [&](int byte) { return std::uint32_t{codes[word >> (8 * byte) & 0xffu]}; };
     return {{at(0) | at(1) << 16, at(2) | at(3) << 16}};
+  }
+
+  static Chunk widened_i4(std::uint32_t word, std::uint16_t (*narrow)(float)) {
+    Chunk pairs{};
+    for (int i = 0; i < 8; ++i) {
+      const int code = static_cast<int>(word >> (i < 4 ? 8 * i : 8 * (i - 4) + 4) & 15u);
+      pairs[i / 2] |= static_cast<std::uint32_t>(narrow(static_cast<float>(code < 8 ? code : code - 16)))
+                      << 16 * (i % 2);
+    }
+    return pairs;
   }
 
   template <DType to>

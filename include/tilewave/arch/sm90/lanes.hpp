@@ -192,6 +192,24 @@ struct Lanes {
              widen_pair_to_f16(static_cast<std::uint16_t>(word >> 16))}};
   }
 
+  /// A code with its sign bit turned is 8 more than its value: 128 + 8 + value is bf16 0x43 and the code, 1024 + 8 +
+  /// value f16 0x64 and the code.
+  static constexpr float i4_unit = 1.0f;
+  TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
+    return widened_i4<0x43>(word, [](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA {
+      std::uint32_t values;
+      asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(values) : "r"(pair), "r"(0x43084308u));
+      return values;
+    });
+  }
+  TILEWAVE_DEVICE static Chunk widen_i4_to_f16(std::uint32_t word) {
+    return widened_i4<0x64>(word, [](std::uint32_t pair) TILEWAVE_INLINE_LAMBDA {
+      std::uint32_t values;
+      asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(values) : "r"(pair), "r"(0x64086408u));
+      return values;
+    });
+  }
+
   template <int a, int b, int c, int d>
   TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     std::uint32_t word;
@@ -200,6 +218,13 @@ struct Lanes {
   }
 
  private:
+  template <std::uint32_t high_byte, class Less>
+  TILEWAVE_DEVICE static Chunk widened_i4(std::uint32_t word, const Less& less) {
+    constexpr std::uint32_t high = high_byte * 0x01010101u;
+    const std::uint32_t codes = word ^ 0x88888888u, first = codes & 0x0f0f0f0fu, second = codes >> 4 & 0x0f0f0f0fu;
+    return {{less(pick_bytes<0, 4, 1, 4>(first, high)), less(pick_bytes<2, 4, 3, 4>(first, high)),
+             less(pick_bytes<0, 4, 1, 4>(second, high)), less(pick_bytes<2, 4, 3, 4>(second, high))}};
+  }
   TILEWAVE_DEVICE static int truncated(float x) {
     int i;
     asm("{ .reg .s32 i;\n"

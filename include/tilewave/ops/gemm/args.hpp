@@ -12,6 +12,7 @@ struct GemmArgs {
   const void *a, *b;
   void* out;
   const float *a_scale, *b_scale;
+  const void* b_group_scale;
   const void *bias, *residual;
   float* out_scale;
   const std::int32_t* group_table;  // offsets or rows, as the spec says
@@ -42,6 +43,7 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .out = p.out,
           .a_scale = p.a_scale,
           .b_scale = p.b_scale,
+          .b_group_scale = p.b_group_scale,
           .bias = p.bias,
           .residual = p.residual,
           .out_scale = p.out_scale,

@@ -20,17 +20,25 @@ constexpr bool in_range(Enum value, Enum last) {
 }
 
 inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
-  if (!in_range(s.a, DType::i8) || !in_range(s.b, DType::i8) || !in_range(s.out, DType::i8) ||
-      !in_range(s.scale, GemmScale::block) || !in_range(s.layout, GemmLayout::tt) ||
+  if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i8) ||
+      !in_range(s.scale, GemmScale::group) || !in_range(s.layout, GemmLayout::tt) ||
       !in_range(s.weights, GemmWeights::preshuffled) || !in_range(s.groups, GemmGroups::masked) ||
       !is_activation_kind(s.activation)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
-  if (s.a != s.b) return {StatusCode::unsupported_dtype, "a and b must be of one type"};
+  if (s.a != s.b && !s.packed()) return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4"};
   const bool fp8 = is_fp8(s.a);
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
-  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && s.a != DType::i8)
-    return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8"};
+  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && (s.a != DType::i8 || s.packed()))
+    return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8, and a of i4 weights not i8"};
+  if (s.packed() != (s.scale == GemmScale::group))
+    return {StatusCode::unsupported_quant_mode, "weights of i4 have scales of groups, and no others have"};
+  if (s.packed() ? s.group != 32 && s.group != 64 && s.group != 128 : s.group != 0)
+    return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
+  if (s.packed() && s.weights != GemmWeights::preshuffled)
+    return {StatusCode::unsupported_layout, "weights of i4 must be preshuffled"};
+  if (s.packed() && s.out_scale == ScaleMode::per_group)
+    return {StatusCode::unsupported_quant_mode, "with weights of i4 out has no scales of groups"};
   if (!is_scale_mode(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   if (is_fp8(s.out) && s.out != facts.fp8)
     return {StatusCode::unsupported_dtype, "fp8 flavour of out is not this architecture's"};
@@ -73,6 +81,8 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
+  if (p.spec.packed() && p.k % p.spec.group != 0)
+    return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
   return {};
 }
 
@@ -91,7 +101,7 @@ struct GemmRegions {
     };
     a = operand(p.a, turned_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
     b = s.weights == GemmWeights::preshuffled
-            ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k, {{layers, p.b_batch_stride}})
+            ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {{layers, p.b_batch_stride}})
             : operand(p.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
     const std::int32_t columns = gemm_out_columns(p);
     out = Region(p.out, element, columns, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
@@ -110,6 +120,10 @@ struct GemmRegions {
                        {{p.m, p.a_scale_stride}, {blocks, p.a_scale_k_stride}, {a_layers, p.a_scale_batch_stride}});
       b_scale = Region(p.b_scale, sizeof(float), 1,
                        {{rows, p.b_scale_stride}, {blocks, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+    } else if (s.scale == GemmScale::group) {
+      if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {{a_layers, p.a_scale_batch_stride}});
+      b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
+                       {{p.k / s.group, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
     }
     if (s.out_scale == ScaleMode::per_tensor) {
       out_scale = vector_region(p.out_scale, DType::f32, 1);
@@ -152,10 +166,18 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
   if (!aligned(p.out_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (s.scale == GemmScale::none) {
     if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales"};
+  } else if (s.scale == GemmScale::group) {
+    if (p.b_scale != nullptr || (p.a_scale != nullptr && !is_fp8(s.a)))
+      return {StatusCode::bad_value, "scales of groups are b_group_scale, and only rows of fp8 have others"};
+    if ((p.k > 0 && p.b_group_scale == nullptr) || (p.a_scale == nullptr && is_fp8(s.a)))
+      return {StatusCode::null_pointer, "b_group_scale or a_scale is null"};
   } else if (p.a_scale == nullptr || p.b_scale == nullptr) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
+  if (p.b_group_scale != nullptr && s.scale != GemmScale::group)
+    return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
   if (!aligned(p.a_scale, 4) || !aligned(p.b_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
+  if (!aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
   if (p.workspace_bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
   return {};
 }
@@ -166,20 +188,23 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
   const bool shuffled = s.weights == GemmWeights::preshuffled;
   if (shuffled && p.b_stride != 0) return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
-  if (s.scale != GemmScale::block &&
-      (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 || p.b_scale_k_stride != 0)) {
-    return {StatusCode::bad_value, "strides of scales within a product are for block scales"};
+  const bool of_groups = s.scale == GemmScale::group;
+  if (s.scale != GemmScale::block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
+                                      (p.b_scale_k_stride != 0 && !of_groups))) {
+    return {StatusCode::bad_value, "strides of scales within a product are for scales of blocks or groups"};
   }
   if (s.out_scale != ScaleMode::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
     return {StatusCode::bad_value, "strides of out_scale are for scales per group"};
   const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
-  const int unit = 16 / size_of(s.a);
+  const int unit = 16 / size_of(s.a), unit_b = 16 / size_of(s.b);
   if (p.k > 0 && (bad(turned_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
-                  bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit) || bad(layers, p.b_batch_stride, unit))) {
+                  bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
+  if (of_groups && (bad(p.k / s.group, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
+    return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (bad(p.m, p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))
     return {StatusCode::bad_stride, "a stride of out is negative"};
   for (const Status& status :
@@ -218,6 +243,8 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
   if (p.interleaved && !p.spec.gated) return {StatusCode::bad_value, "interleaved is for gated products"};
+  if (p.interleaved && p.spec.packed())
+    return {StatusCode::unsupported_layout, "gates and ups of i4 weights lie in halves"};
   if (p.spec.activation == ActivationKind::swigluoai) {
     if (!std::isfinite(p.swiglu_alpha)) return {StatusCode::bad_value, "swiglu_alpha must be finite"};
     if (!(p.swiglu_limit > 0)) return {StatusCode::bad_value, "swiglu_limit must be positive"};

@@ -83,6 +83,7 @@ struct GemmEpilogue {
                                     Vec<float, n> (&sums)[halves], const At& at) {
     const float factor = tensor_scale(a);
     apply(a, user, tile, sums, at, [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (S.scale == GemmScale::group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
       if constexpr (S.scale != GemmScale::row) return factor;
       return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column, half);
     });
@@ -91,9 +92,10 @@ struct GemmEpilogue {
   /// What all elements are multiplied by.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
     if constexpr (S.scale == GemmScale::tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
+    if constexpr (S.packed() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
-  /// Of a row or column of the tile under GemmScale::row.
+  /// Of a row or column of the tile under GemmScale::row, of a row under GemmScale::group.
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "tilewave/ops/gemm/lds_kernel.hpp"
+#include "tilewave/ops/gemm/packed_kernel.hpp"
 #include "tilewave/ops/gemm/register_kernel.hpp"
 #include "tilewave/ops/gemm/tensor_kernel.hpp"
 
@@ -23,7 +24,8 @@ struct GemmKernelOf<GemmPath::tensor> {
 template <>
 struct GemmKernelOf<GemmPath::weights_in_registers> {
   template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-  using Kernel = GemmRegisterKernel<B, S, P, Epilogue>;
+  using Kernel =
+      std::conditional_t<S.packed(), GemmPackedKernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>;
 };
 
 }  // namespace detail

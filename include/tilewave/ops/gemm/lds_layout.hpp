@@ -8,6 +8,23 @@
 
 namespace tilewave {
 
+/// Sums of a wave's products, rows x columns each, of which `run` neighbours of a row of C are a lane's.
+template <class B, DType type, int side>
+struct GemmSquareMap : ProductMap<side> {
+  static constexpr int rows = side, columns = side, run = 4, chunks = B::template product_chunks<type>;
+};
+/// The same by the room's atom: as many atoms side by side as make 16 columns.
+template <class B>
+struct GemmAtomMap {
+  static constexpr int kv = B::atom.kv, run = B::atom.kv_per_lane;
+  static constexpr int rows = B::atom.rows / B::atom.rows_per_lane, columns = 16, sums = 4, chunks = 1;
+
+  TILEWAVE_HOST_DEVICE static constexpr int row(int lane) { return LaneMap<B>::position(lane); }
+  TILEWAVE_HOST_DEVICE static constexpr int kv_row(int lane, int i) {
+    return kv * (i / run) + run * LaneMap<B>::group(lane) + i % run;
+  }
+};
+
 /// Waves and their products. A wave has `tiles_m` x `tiles_n` products of side x side; the lanes of A's side are the
 /// rows operand, so that a lane's sums are runs of four neighbours of a row of C.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
@@ -16,20 +33,21 @@ struct GemmWaveTile {
   static constexpr GemmSpec spec = S;
   static constexpr GemmPolicy policy = P;
   static constexpr int waves = P.waves_rows * P.waves_columns;
-  static constexpr int block_threads = waves * B::facts.wave_lanes;
+  static constexpr int block_threads = waves * B::facts.wave_lanes;  // of those that share no K
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
-  static constexpr int tiles_m = wave_rows / side, tiles_n = wave_columns / side;
-  static_assert(wave_rows % side == 0 && wave_columns % side == 0 && P.cluster == 1 && !P.swapped);
-  using Map = ProductMap<side>;
+  using Map = std::conditional_t<S.packed(), GemmAtomMap<B>, GemmSquareMap<B, S.a, side>>;
+  static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
+  static_assert(wave_rows % Map::rows == 0 && wave_columns % Map::columns == 0 && P.cluster == 1 && !P.swapped);
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, Map::sums>;
   using AllSums = Sums[tiles_m][tiles_n];
   using TileRows = GemmTileRows<S, wave_columns>;                              // of B
+  static constexpr int tile_columns = gemm_tile_columns(S, P);                 // of C
   static constexpr int halves = TileRows::halves, tiles_c = tiles_n / halves;  // of C along a row, each of all halves
   static_assert(tiles_n % halves == 0);
-  static constexpr int chunks = B::template product_chunks<S.a>;  // of a lane for one product
-  static constexpr int unit = 16 / size_of(S.a);                  // elements of 16 bytes
+  static constexpr int chunks = Map::chunks;      // of a lane for one product
+  static constexpr int unit = 16 / size_of(S.a);  // elements of 16 bytes
 
   struct Args {
     GemmArgs gemm;
@@ -56,7 +74,7 @@ struct GemmWaveTile {
     GemmTile tile;
 
     TILEWAVE_DEVICE Place(const Args& a, std::int32_t block, bool of_split) {
-      constexpr std::int32_t dies = 8;
+      constexpr std::int32_t dies = B::facts.id == ArchId::sm90 ? 1 : 8;
       const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = of_split ? a.gemm.splits : 1;
       const std::int32_t turn = block / splits, whole = tiles / dies, more = tiles % dies;
       split = block - turn * splits;
@@ -73,16 +91,18 @@ struct GemmWaveTile {
     }
   };
 
-  TILEWAVE_DEVICE static int first_row() { return B::wave_id() / P.waves_columns * wave_rows; }
-  TILEWAVE_DEVICE static int first_column() { return B::wave_id() % P.waves_columns * wave_columns; }
+  /// Of this wave among those that share no K; those that do come one set after the other.
+  TILEWAVE_DEVICE static int wave() { return P.waves_k == 1 ? B::wave_id() : B::wave_id() % waves; }
+  TILEWAVE_DEVICE static int first_row() { return wave() / P.waves_columns * wave_rows; }
+  TILEWAVE_DEVICE static int first_column() { return wave() % P.waves_columns * wave_columns; }
 
   /// The rows that a tile has of an operand as a buffer.
   template <class RowsOf>
-  TILEWAVE_DEVICE static typename B::Source source(const void* base, std::int64_t layer_offset, std::int64_t stride,
-                                                   const RowsOf& of, std::int32_t k) {
+  TILEWAVE_DEVICE static auto source(const void* base, std::int64_t layer_offset, std::int64_t stride, const RowsOf& of,
+                                     std::int32_t k) {
     const char* const at = static_cast<const char*>(base) + (layer_offset + of.first * stride) * size_of(S.a);
     const std::int64_t bytes = of.left <= 0 || k == 0 ? 0 : ((of.span() - 1) * stride + k) * size_of(S.a);
-    return {at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
+    return typename B::Source{at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
   }
 
   /// Which rows of its matrix a tile has of A: neighbours.
@@ -105,7 +125,7 @@ struct GemmWaveTile {
     TILEWAVE_DEVICE RowsOfB(const GemmArgs& a, const GemmTile& tile)
         : args(a), first(gemm_row_of_b<S>(a, tile.first_column, 0)), left(a.n - tile.first_column) {}
     TILEWAVE_DEVICE std::int32_t span() const {
-      return gemm_row_of_b<S>(args, min_of(left, gemm_tile_columns(S, P)) - 1, halves - 1) + 1;
+      return gemm_row_of_b<S>(args, min_of(left, tile_columns) - 1, halves - 1) + 1;
     }
     TILEWAVE_DEVICE bool has(int r) const { return TileRows::column(r) < left; }
     TILEWAVE_DEVICE std::int32_t row(int r) const {
@@ -176,7 +196,7 @@ struct GemmWaveTile {
       });
     } else {
       // A group is the columns of neighbouring waves.
-      static_assert(gemm_tile_columns(S, P) % scale_group == 0 && scale_group % (tiles_c * side) == 0);
+      static_assert(gemm_tile_columns(S, P) % scale_group == 0 && scale_group % (tiles_c * side) == 0 && !S.packed());
       constexpr int group_waves = scale_group / (tiles_c * side);
       Values values[tiles_c];
       float largest = 0.0f;
@@ -209,9 +229,9 @@ struct GemmWaveTile {
   using Values = Vec<float, Map::sums>;
 
   /// Of a lane's products in row i of C; of element e of its product j.
-  TILEWAVE_DEVICE static int row_of(int i) { return first_row() + i * side + Map::row(B::lane_id()); }
+  TILEWAVE_DEVICE static int row_of(int i) { return first_row() + i * Map::rows + Map::row(B::lane_id()); }
   TILEWAVE_DEVICE static int column_of(int j, int e) {
-    return first_column() / halves + j * side + Map::kv_row(B::lane_id(), e);
+    return first_column() / halves + j * Map::columns + Map::kv_row(B::lane_id(), e);
   }
 
   template <class OfHalf>
@@ -232,18 +252,18 @@ struct GemmWaveTile {
     const std::int32_t row = tile.first_row + row_of(i);
     if (row >= tile.row_end) return;
     TILEWAVE_UNROLL
-    for (int run = 0; run < Map::sums / 4; ++run) {
-      const std::int32_t column = tile.first_column + column_of(j, 4 * run);
-      Vec<float, 4> four;
+    for (int from = 0; from < Map::sums; from += Map::run) {
+      const std::int32_t column = tile.first_column + column_of(j, from);
+      Vec<float, Map::run> some;
       TILEWAVE_UNROLL
-      for (int e = 0; e < 4; ++e)
-        four[e] = S.out_scale == ScaleMode::none ? values[4 * run + e] : values[4 * run + e] * factor;
-      if (a.wide_rows && column + 4 <= a.gemm.n) {
-        Epilogue::store(a.gemm, tile, row, column, four);
+      for (int e = 0; e < Map::run; ++e)
+        some[e] = S.out_scale == ScaleMode::none ? values[from + e] : values[from + e] * factor;
+      if (a.wide_rows && column + Map::run <= a.gemm.n) {
+        Epilogue::store(a.gemm, tile, row, column, some);
       } else {
         TILEWAVE_UNROLL
-        for (int e = 0; e < 4; ++e)
-          if (column + e < a.gemm.n) Epilogue::store(a.gemm, tile, row, column + e, Vec<float, 1>{{four[e]}});
+        for (int e = 0; e < Map::run; ++e)
+          if (column + e < a.gemm.n) Epilogue::store(a.gemm, tile, row, column + e, Vec<float, 1>{{some[e]}});
       }
     }
   }

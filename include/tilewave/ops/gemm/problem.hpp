@@ -21,10 +21,12 @@ struct GemmProblem {
   const void* b = nullptr;  // [batch or groups][N, K], or preshuffled
   void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]; gated: N / 2 columns
 
-  const float* a_scale = nullptr;  // tensor [1]; row [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
+  const float* a_scale =
+      nullptr;  // tensor [1]; row, and group with fp8 [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
   const float* b_scale = nullptr;  // tensor [1]; row [batch or groups][N]; block [..][ceil(N / 128), ceil(K / 128)]
-  const void* bias = nullptr;      // optional [batch or groups][N], of out's type; bf16 where that is quantised
-  const void* residual = nullptr;  // optional, as out; bf16 where that is quantised
+  const void* b_group_scale = nullptr;  // group [batch or groups][K / group, N] of spec.group_scale(), 8-byte aligned
+  const void* bias = nullptr;           // optional [batch or groups][N], of out's type; bf16 where that is quantised
+  const void* residual = nullptr;       // optional, as out; bf16 where that is quantised
   float* out_scale =
       nullptr;  // of a quantised out; per_tensor: [1], read; per_group: [..][M, ceil(columns / 128)], written
 
@@ -47,8 +49,9 @@ struct GemmProblem {
   std::int64_t bias_batch_stride = 0;
   // Of block scales: from a row (A) or 128 columns (B) to the next, and from 128 k to the next; A's may be [K / 128,
   // M].
-  std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0, b_scale_k_stride = 0;
-  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row and block scales
+  std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0;
+  std::int64_t b_scale_k_stride = 0;  // of scales of groups, too: from one group to the next, a multiple of 4
+  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row, block and group scales
   std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;    // per_group: from a row to the next, and of out's
 
   bool batch_invariant = false;  // a row's bits do not depend on M: K is never split, tiles are chosen by N and K alone

@@ -10,6 +10,7 @@
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/lds_cost.hpp"
 #include "tilewave/ops/gemm/lds_policies.hpp"
+#include "tilewave/ops/gemm/packed_cost.hpp"
 #include "tilewave/ops/gemm/tuned_tables.hpp"
 
 namespace tilewave {
@@ -55,6 +56,7 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
+  if (s.packed()) return gemm_packed_policies(arch, s);
   if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
   if (s.weights == GemmWeights::preshuffled) return all;
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
@@ -164,8 +166,9 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(p.k * size_of(p.spec.a), e->policy.depth) < 2 * splits) break;
-      const double cost = facts.id == ArchId::sm90 ? gemm_cost_sm90(p, m, e->policy, splits)
-                                                   : gemm_cost_lds(p, m, e->policy, splits, facts);
+      const double cost = p.spec.packed()            ? gemm_cost_packed(p, m, e->policy, splits, facts)
+                          : facts.id == ArchId::sm90 ? gemm_cost_sm90(p, m, e->policy, splits)
+                                                     : gemm_cost_lds(p, m, e->policy, splits, facts);
       if (plan.entry != nullptr && cost >= best) continue;
       plan = {e, splits};
       best = cost;

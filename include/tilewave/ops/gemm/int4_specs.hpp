@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// Specs of i4 weights, as their own list: dense under 16-bit and fp8 rows, and the first half of experts' feed-forward
+// layers, silu(gate) * up.
+#pragma once
+
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave {
+
+constexpr std::array<GemmSpec, 3> gemm_int4_specs(ArchId arch) {
+  constexpr DType i4 = DType::i4;
+  constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
+  return {{{.b = i4, .scale = GemmScale::group, .weights = preshuffled, .group = 128},
+           {.a = facts_of(arch).fp8, .b = i4, .scale = GemmScale::group, .weights = preshuffled, .group = 128},
+           {.b = i4,
+            .scale = GemmScale::group,
+            .weights = preshuffled,
+            .groups = GemmGroups::contiguous,
+            .activation = ActivationKind::silu,
+            .gated = true,
+            .group = 32}}};
+}
+
+constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }
+
+/// The entries of a spec under the name that the list of them is found by.
+template <class B, GemmSpec S>
+inline constexpr auto& gemm_int4_entries = gemm_entries<B, S>;
+
+}  // namespace tilewave

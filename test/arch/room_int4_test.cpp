@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Codes of four bits as a room's device widens them.
+#include <cstdint>
+#include <vector>
+
+#include "test/arch/room.hpp"
+#include "tilewave/core/dtype.hpp"
+
+namespace tilewave::test {
+namespace {
+
+struct WidenedInt4 {
+  Chunk bf16, f16;
+};
+
+template <class B>
+struct WidenInt4Kernel {
+  using Room = B;
+  struct Args {
+    const std::uint32_t* in;  // [64]: eight codes each
+    WidenedInt4* out;         // [64]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = 64, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
+    args.out[i] = {B::widen_i4(args.in[i]), B::widen_i4_to_f16(args.in[i])};
+  }
+};
+
+struct CheckWidenInt4 {
+  template <class B>
+  void operator()() const {
+    std::vector<std::uint32_t> words(64);  // each code in each place, beside others that differ
+    for (std::uint32_t i = 0; i < 64; ++i)
+      for (std::uint32_t place = 0; place < 8; ++place) words[i] |= ((3 * i + 5 * place + i / 16) & 15u) << 4 * place;
+    const auto out = run_kernel<WidenInt4Kernel<B>>(1, words, words.size(), WidenedInt4{});
+    constexpr float unit = B::i4_unit;
+    for (int i = 0; i < 64; ++i) {
+      for (int value = 0; value < 8; ++value) {
+        const int place = value < 4 ? 2 * value : 2 * (value - 4) + 1;
+        const int code = static_cast<int>(words[i] >> 4 * place & 15u), expected = code < 8 ? code : code - 16;
+        const auto of = [value](const Chunk& pairs) {
+          return static_cast<std::uint16_t>(pairs[value / 2] >> 16 * (value % 2));
+        };
+        CAPTURE(room_name<B>(), i, value, code);
+        CHECK(bf16_to_f32(of(out[i].bf16)) == unit * static_cast<float>(expected));
+        CHECK(f16_to_f32(of(out[i].f16)) == static_cast<float>(expected));
+      }
+    }
+  }
+};
+
+TEST_CASE("codes of four bits widen to their values") { AllRooms::each(CheckWidenInt4{}); }
+
+}  // namespace
+}  // namespace tilewave::test
