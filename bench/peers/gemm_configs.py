@@ -37,7 +37,8 @@ def config_of(key):
     named = match.groupdict()
     batch, scale = int(named["batch"] or 1), named["scale"] or "none"
     special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
-    left_out = (f"'{special[0]}'" if special else
+    left_out = ("i4 weights" if special[:1] == ["i4"] else
+                f"'{special[0]}'" if special else
                 "i8 operands" if named["a"] == "i8" else
                 "block scales" if scale == "block" else
                 "batches of fp8" if named["a"] == "fp8" and batch > 1 else "")

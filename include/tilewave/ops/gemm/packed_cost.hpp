@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// Microseconds, with m rows in each layer: the longest of what memory, L2, products with the widening beside them, and a
-/// wave's own steps take.
+/// Microseconds, with m rows in each layer: the longest of what memory, L2, products with the widening beside them, and
+/// a wave's own steps take.
 inline double gemm_cost_packed(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                                const ArchFacts& facts) {
   const bool sm90 = facts.id == ArchId::sm90;
