@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Kernels that break one rule of tools/isa each, and one that breaks none: gate_test.py shows every rule able to fail.
+// Kernels that break one rule of tilewave isa gate each, and one that breaks none: gate_test.py shows every rule able to fail.
 // Compiled once per case, with ROOM (gfx942, gfx950) and CASE defined.
 
 #define STRING_OF(x) #x

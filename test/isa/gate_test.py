@@ -1,38 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Every rule of `tools/isa gate` fails where it should and nowhere else.
+"""Every rule of `tilewave isa gate` fails where it should and nowhere else; test/tools/tilewave/isa_gate_test.cpp breaks those whose
+violation no compiler would produce.
 
-usage: gate_test.py TOOLS_DIR CASES_DIR     CASES_DIR holds <case>_<arch>.co, compiled from gate_cases.hip
+usage: gate_test.py TILEWAVE CASES_DIR     CASES_DIR holds <case>_<arch>.co, compiled from gate_cases.hip
 """
 
-import collections
-import copy
-import importlib.machinery
-import importlib.util
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
-import types
 import unittest
 
 sys.dont_write_bytecode = True
-TOOLS, CASES = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+TILEWAVE, CASES = sys.argv[1], pathlib.Path(sys.argv[2])
+BROKEN = 15  # the exit status where a rule is
+BEGIN, END = "<!-- begin: written by tilewave isa page -->", "<!-- end -->"
 SHAPE = {"gfx942": "f32_16x16x16_bf16", "gfx950": "f32_16x16x32_bf16"}
 
 
-def load_tool():
-    loader = importlib.machinery.SourceFileLoader("isa", str(TOOLS / "isa"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("isa", loader))
-    sys.modules["isa"] = module
-    loader.exec_module(module)
-    return module
-
-
-isa = load_tool()
-stats = sys.modules["kernel_stats"]
-gate_rules = sys.modules["gate_rules"]
+def isa(*words):
+    return subprocess.run([TILEWAVE, "isa", *map(str, words)], capture_output=True, text=True)
 
 
 def entry(case, arch, **changed):
@@ -57,9 +46,7 @@ def gate(entries, archs=None):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"schema": "tilewave-isa-entries/1", "archs": archs or {}, "entries": entries}, file)
         file.flush()
-        done = subprocess.run(
-            [sys.executable, TOOLS / "isa", "gate", "--entries", file.name, CASES], capture_output=True, text=True
-        )
+        done = isa("gate", "--entries", file.name, CASES)
     found = {tuple(line.split(": ")[1:3]) for line in done.stdout.splitlines() if line.startswith("violation: ")}
     return done.returncode, found, done.stderr
 
@@ -70,7 +57,7 @@ class Gate(unittest.TestCase):
             with self.subTest(case=case, arch=arch):
                 status, found, stderr = gate([entry(case, arch, **changed)])
                 self.assertEqual(found, {(f"{case}_{arch}.co", rule) for rule in rules}, stderr)
-                self.assertEqual(status, 1 if rules else 0, stderr)
+                self.assertEqual(status, BROKEN if rules else 0, stderr)
 
     def test_good_kernel_passes(self):
         self.check("Good", [])
@@ -91,9 +78,9 @@ class Gate(unittest.TestCase):
     def test_lds_costs_a_wave(self):
         for arch, lds in (("gfx942", 32784), ("gfx950", 81936)):
             status, found, _ = gate([entry("MuchLds", arch, lds_bytes=lds)])
-            self.assertEqual((status, found), (1, {(f"MuchLds_{arch}.co", "waves")}))
+            self.assertEqual((status, found), (BROKEN, {(f"MuchLds_{arch}.co", "waves")}))
             status, found, _ = gate([entry("MuchLds", arch, lds_bytes=lds - 16, waves_per_simd=1)])
-            self.assertEqual((status, found), (1, {(f"MuchLds_{arch}.co", "lds")}))
+            self.assertEqual((status, found), (BROKEN, {(f"MuchLds_{arch}.co", "lds")}))
 
     def test_calls(self):
         self.check("Calling", ["call"])
@@ -113,26 +100,11 @@ class Gate(unittest.TestCase):
 
     def test_half_rate_shape_on_gfx950(self):
         status, found, _ = gate([entry("Good", "gfx942") | {"arch": "gfx950", "mfma": [SHAPE["gfx950"]]}])
-        self.assertEqual((status, found), (1, {("Good_gfx942.co", "arch"), ("Good_gfx942.co", "mfma")}))
+        self.assertEqual((status, found), (BROKEN, {("Good_gfx942.co", "arch"), ("Good_gfx942.co", "mfma")}))
 
     def test_one_bad_kernel_among_good_ones(self):
         status, found, _ = gate([entry("Good", "gfx942"), entry("NarrowLoads", "gfx942"), entry("Good", "gfx950")])
-        self.assertEqual((status, found), (1, {("NarrowLoads_gfx942.co", "kv_width")}))
-
-    def test_rules_of_gemm(self):
-        claim = {"mfma": "f32_32x32x16_bf16", "valu_of_products": 0, "writes_lds": False}
-        good = ["v_mfma_f32_32x32x16_bf16", "ds_read_b128", "buffer_load_dwordx4", "s_waitcnt vmcnt(4)"]
-        for added, rule in (
-            ([], None),
-            (["v_mfma_f32_32x32x8_bf16_1k"], "gemm_mfma"),
-            (["s_waitcnt vmcnt(0)"], "gemm_drain"),
-            (["v_add_u32_e32"], "gemm_valu"),
-            (["ds_write_b128"], "gemm_lds"),
-        ):
-            lines = [(line.split() + [""])[:2] for line in good + added]
-            mix = stats.Mix([types.SimpleNamespace(mnemonic=name, operands=rest) for name, rest in lines])
-            found = gate_rules.gemm_violations(types.SimpleNamespace(whole=mix, hot=mix), claim)
-            self.assertEqual([name for name, _ in found], [rule] if rule else [])
+        self.assertEqual((status, found), (BROKEN, {("NarrowLoads_gfx942.co", "kv_width")}))
 
     def test_bad_input_is_an_error_of_its_own(self):
         for entries, archs in (
@@ -162,7 +134,7 @@ class Rows(unittest.TestCase):
                 claims = entry(case, arch, mfma=None, waves_per_simd=8, lds_bytes=lds, row=self.CLAIM | changed)
                 status, found, stderr = gate([claims])
                 self.assertEqual(found, {(f"{case}_{arch}.co", rule) for rule in rules}, stderr)
-                self.assertEqual(status, 1 if rules else 0, stderr)
+                self.assertEqual(status, BROKEN if rules else 0, stderr)
 
     def test_good_rows_pass(self):
         self.check("RowsGood", [])
@@ -201,182 +173,95 @@ class Rows(unittest.TestCase):
         self.assertEqual(gate([claims | {"symbol": "entry"}, claims | {"symbol": "another"}])[0], 2)
 
 
-class Rules(unittest.TestCase):
-    """Rules whose violation no compiler would produce, on edited facts of a real kernel."""
-
+class Page(unittest.TestCase):
     def setUp(self):
-        self.compiled = stats.inspect(CASES / "Good_gfx942.co", [entry("Good", "gfx942")])[0]
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.page, self.entries, self.tables = (pathlib.Path(scratch.name) / name for name in ("p.md", "e.json", "t.json"))
 
-    def rules(self, **metadata):
-        edited = copy.deepcopy(self.compiled)
-        for key, value in metadata.items():
-            edited.kernel.metadata["." + key] = value
-        edited.entry["lds_bytes"] = edited.lds
-        return {rule for rule, _ in isa.violations(edited)}
+    def check(self, kernels, *more, full=False):
+        described = {"schema": "tilewave-isa-entries/1", "archs": {}, "entries": kernels}
+        self.entries.write_text(json.dumps(described))
+        gate = isa("gate", "--entries", self.entries, CASES, "--tables", self.tables, *(["--full"] if full else []))
+        self.assertIn(gate.returncode, (0, BROKEN), gate.stderr)  # the rules are another matter here
+        done = isa("page", self.page, "--tables", self.tables, *more)
+        self.said = done.stdout
+        return done.returncode
 
-    def test_lds_above_the_room_limit(self):
-        self.assertEqual(self.rules(group_segment_fixed_size=64 * 1024, max_flat_workgroup_size=256), {"waves"})
-        self.assertEqual(self.rules(group_segment_fixed_size=64 * 1024 + 16), {"lds", "waves"})
-
-    def test_each_sign_of_scratch_alone(self):
-        self.assertEqual(self.rules(private_segment_fixed_size=4), {"scratch"})
-        self.assertEqual(self.rules(uses_dynamic_stack=True), {"scratch"})
-        self.assertEqual(self.rules(vgpr_spill_count=1), {"spill"})
-        self.assertEqual(self.rules(sgpr_spill_count=1), {"spill"})
-
-    def test_a_second_matrix_shape(self):
-        edited = copy.deepcopy(self.compiled)
-        edited.whole.mfma["f32_32x32x8_bf16"] = 1
-        self.assertEqual([rule for rule, _ in isa.violations(edited)], ["mfma"])
-
-    def test_share_of_wide_loads(self):
-        """20 loads feed 40 matrix instructions: 95 % stands between one and two of them cut into narrow ones."""
-        for narrow, rules in ((0, []), (1, []), (2, ["kv_width"])):
-            edited = copy.deepcopy(self.compiled)
-            edited.matrix_loops.mfma[SHAPE["gfx942"]] = 40
-            edited.matrix_loops.loads = collections.Counter({16: 20 - narrow, 4: 4 * narrow + 4})
-            self.assertEqual([rule for rule, _ in isa.violations(edited)], rules)
-
-    def test_share_of_claimed_widths(self):
-        """A value layout that has pieces of 8 bytes claims them beside the 16 of K."""
-        edited = copy.deepcopy(self.compiled)
-        edited.matrix_loops.mfma[SHAPE["gfx942"]] = 40
-        edited.matrix_loops.loads = collections.Counter({16: 10, 8: 20, 4: 6})
-        self.assertEqual([rule for rule, _ in isa.violations(edited)], ["kv_width"])
-        edited.entry = edited.entry | {"kv_widths": [16, 8]}
-        self.assertEqual([rule for rule, _ in isa.violations(edited)], [])
-
-    def test_no_loop(self):
-        edited = copy.deepcopy(self.compiled)
-        edited.matrix_loops = stats.Mix([])
-        self.assertEqual([rule for rule, _ in isa.violations(edited)], ["kv_width"])
-
-
-class Docs(unittest.TestCase):
     def test_page_and_kernels_are_held_together(self):
-        with tempfile.TemporaryDirectory() as scratch:
-            page, entries = pathlib.Path(scratch) / "page.md", pathlib.Path(scratch) / "entries.json"
-
-            def docs(kernels, *more):
-                described = {"schema": "tilewave-isa-entries/1", "archs": {}, "entries": kernels}
-                entries.write_text(json.dumps(described))
-                command = [sys.executable, TOOLS / "isa", "docs", "--entries", entries, "--page", page, CASES, *more]
-                done = subprocess.run(command, capture_output=True, text=True)
-                said.append(done.stdout)
-                return done.returncode
-
-            said = []
-
-            good, one_wave = entry("Good", "gfx950"), entry("OneWave", "gfx950")
-            page.write_text("no place for a table")
-            self.assertEqual(docs([good], "--update"), 2)
-            page.write_text(f"before\n{isa.BEGIN}\n{isa.END}\nafter\n")
-            self.assertEqual(docs([good]), 1)
-            self.assertEqual(docs([good], "--update"), 0)
-            self.assertEqual(docs([good]), 0)
-            self.assertEqual(docs([good, one_wave]), 1)  # missing
-            self.assertEqual(docs([one_wave]), 1)  # and stale
-            fewer_waves = one_wave | {"spec": "Good"}  # the same name, other code
-            self.assertEqual(docs([fewer_waves]), 1)
-            table = page.read_text()
-            cells = next(line for line in table.splitlines() if line.startswith("| gfx950 ")).split("|")
-            for column in ("VGPR", "AGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD"):
-                at = next(line for line in table.splitlines() if line.startswith("| arch")).split("|")
-                at = [cell.strip() for cell in at].index(column)
-                other = cells[:at] + [f" {int(cells[at]) + 1} "] + cells[at + 1 :]
-                page.write_text(table.replace("|".join(cells), "|".join(other)))
-                self.assertEqual(docs([good]), 1, column)
-                self.assertIn(f"{column} {cells[at].strip()}", said[-1])
-            page.write_text(table.replace("Compiled by ", "Compiled by an older "))
-            self.assertEqual(docs([fewer_waves]), 0)
-            self.assertIn("only the list of kernels was compared", said[-1])  # which ctest shows as skipped
-            self.assertEqual(docs([one_wave]), 1)
-            self.assertTrue(page.read_text().startswith("before\n") and page.read_text().endswith("after\n"))
-
+        good, one_wave = entry("Good", "gfx950"), entry("OneWave", "gfx950")
+        self.page.write_text("no place for a table")
+        self.assertEqual(self.check([good], "--update", full=True), 2)
+        self.page.write_text(f"before\n{BEGIN}\n{END}\nafter\n")
+        self.assertEqual(self.check([good]), BROKEN)
+        self.assertEqual(self.check([good], "--update"), 2)  # some kernels are no page
+        self.assertEqual(self.check([good], "--update", full=True), 0)
+        self.assertEqual(self.check([good]), 0)
+        self.assertEqual(self.check([good, one_wave]), BROKEN)  # missing
+        self.assertEqual(self.check([one_wave]), BROKEN)  # and stale
+        fewer_waves = one_wave | {"spec": "Good"}  # the same name, other code
+        self.assertEqual(self.check([fewer_waves]), BROKEN)
+        self.check([good])
+        table = self.page.read_text()
+        cells = next(line for line in table.splitlines() if line.startswith("| gfx950 ")).split("|")
+        for column in ("VGPR", "AGPR", "SGPR", "LDS", "scratch", "spills", "waves/SIMD"):
+            at = next(line for line in table.splitlines() if line.startswith("| arch")).split("|")
+            at = [cell.strip() for cell in at].index(column)
+            other = cells[:at] + [f" {int(cells[at]) + 1} "] + cells[at + 1 :]
+            self.page.write_text(table.replace("|".join(cells), "|".join(other)))
+            done = isa("page", self.page, "--tables", self.tables)
+            self.assertEqual(done.returncode, BROKEN, column)
+            self.assertIn(f"{column} {cells[at].strip()}", done.stdout)
+        self.page.write_text(table.replace("Compiled by ", "Compiled by an older "))
+        self.assertEqual(self.check([fewer_waves]), 0)
+        self.assertIn("only the list of kernels was compared", self.said)  # which ctest shows as skipped
+        self.assertEqual(self.check([one_wave]), BROKEN)
+        self.assertNotIn("only the list of kernels was compared", self.said)
+        self.assertTrue(self.page.read_text().startswith("before\n") and self.page.read_text().endswith("after\n"))
 
     def test_row_kernels_are_held_by_the_worst_of_their_policy(self):
-        with tempfile.TemporaryDirectory() as scratch:
-            page, entries = pathlib.Path(scratch) / "page.md", pathlib.Path(scratch) / "entries.json"
-            page.write_text(f"{isa.BEGIN}\n{isa.END}\n")
+        self.page.write_text(f"{BEGIN}\n{END}\n")
 
-            def docs(cases, *more):
-                kernels = [entry(case, "gfx950", mfma=None, spec=case, policy="p", row=Rows.CLAIM) for case in cases]
-                entries.write_text(json.dumps({"schema": "tilewave-isa-entries/1", "archs": {}, "entries": kernels}))
-                command = [sys.executable, TOOLS / "isa", "docs", "--entries", entries, "--page", page, CASES, *more]
-                return subprocess.run(command, capture_output=True, text=True).returncode
+        def rows(cases, *more, **options):
+            kernels = [entry(case, "gfx950", mfma=None, spec=case, policy="p", row=Rows.CLAIM) for case in cases]
+            return self.check(kernels, *more, **options)
 
-            self.assertEqual(docs(["RowsGood", "RowsSecondBarrier"], "--update"), 0)
-            table = page.read_text()
-            self.assertEqual(len([line for line in table.splitlines() if line.startswith("| gfx950 ")]), 1)
-            self.assertEqual(docs(["RowsGood", "RowsSecondBarrier"], "--full"), 0)
-            self.assertEqual(docs(["RowsGood"], "--full"), 1)  # one spec less
-            self.assertEqual(docs(["RowsGood", "RowsThroughLds"], "--full"), 1)  # more LDS
-            self.assertEqual(docs(["RowsGood"]), 0)  # some specs are enough, but their policy must be listed
-            page.write_text(table.replace("| case p ", "| case q "))
-            self.assertEqual(docs(["RowsGood"]), 1)
+        self.assertEqual(rows(["RowsGood", "RowsSecondBarrier"], "--update", full=True), 0)
+        table = self.page.read_text()
+        self.assertEqual(len([line for line in table.splitlines() if line.startswith("| gfx950 ")]), 1)
+        self.assertEqual(rows(["RowsGood", "RowsSecondBarrier"], full=True), 0)
+        self.assertEqual(rows(["RowsGood"], full=True), BROKEN)  # one spec less
+        self.assertEqual(rows(["RowsGood", "RowsThroughLds"], full=True), BROKEN)  # more LDS
+        self.assertEqual(rows(["RowsGood"]), 0)  # some specs are enough, but their policy must be listed
+        self.page.write_text(table.replace("| case p ", "| case q "))
+        self.assertEqual(rows(["RowsGood"]), BROKEN)
 
 
-class FatBinary(unittest.TestCase):
-    def test_each_pass_has_the_body_of_its_own_kernel_only(self):
-        compiled = stats.inspect(CASES / "fat.hipfb")
-        self.assertEqual([c.arch for c in compiled], ["gfx942", "gfx942", "gfx950", "gfx950"])
-        for c in compiled:
-            if c.arch in c.kernel.name:
-                self.assertEqual(set(c.hot.mfma), {SHAPE[c.arch]})
+class Reports(unittest.TestCase):
+    def test_each_pass_of_a_fat_binary_has_the_body_of_its_own_kernel_only(self):
+        kernels = json.loads(isa("show", "--json", CASES / "fat.hipfb").stdout)["kernels"]
+        self.assertEqual([kernel["arch"] for kernel in kernels], ["gfx942", "gfx942", "gfx950", "gfx950"])
+        for kernel in kernels:
+            if kernel["arch"] in kernel["symbol"]:
+                self.assertEqual(set(kernel["loop"]["matrix"]), {SHAPE[kernel["arch"]]})
             else:
-                self.assertLess(len(c.kernel.instructions), 4)
+                self.assertLess(kernel["whole"]["instructions"], 4)
 
+    def test_tables_without_claims(self):
+        text = isa("table", CASES / "Good_gfx950.co").stdout
+        self.assertIn("Resources and whole kernel:", text)
+        self.assertIn("Hot loop:", text)
+        self.assertIn("### Hot loop", isa("table", CASES / "Good_gfx950.co", "--markdown").stdout)
+        self.assertEqual(json.loads(isa("table", CASES / "fat.hipfb", "--json").stdout)["schema"], "tilewave.isa_tables/1")
 
-class Reading(unittest.TestCase):
-    def test_load_widths(self):
-        for name, size in (
-            ("global_load_dwordx4", 16),
-            ("buffer_load_dwordx3", 12),
-            ("flat_load_dwordx2", 8),
-            ("global_load_dword", 4),
-            ("global_load_lds_dwordx4", 16),
-            ("global_load_short_d16_hi", 2),
-            ("global_load_ubyte", 1),
-            ("buffer_load_ushort", 2),
-            ("global_store_dwordx4", None),
-            ("s_load_dwordx4", None),
-            ("ds_read_b128", None),
-        ):
-            self.assertEqual(stats.load_bytes(name), size, name)
-        with self.assertRaises(stats.CodeObjectError):
-            stats.load_bytes("buffer_load_format_xyzw")
-
-    def test_msgpack(self):
-        cases = {
-            b"\x93\x01\xff\xa2hi": [1, -1, "hi"],
-            b"\x82\xa1a\xc3\xa1b\xcd\x01\x00": {"a": True, "b": 256},
-            b"\xdc\x00\x02\xd1\xff\x00\xc0": [-256, None],
-            b"\xd9\x03abc": "abc",
-            b"\xcf" + b"\0" * 7 + b"\x07": 7,
-        }
-        for data, value in cases.items():
-            self.assertEqual(stats.code_object.unpack_msgpack(data), (value, len(data)))
-
-    def test_loops(self):
-        """Two nested loops with the inner one out of line behind the end, and straight code around them. The inner one is
-        it where nothing else multiplies."""
-        make = stats.code_object.Instruction
-        code = [
-            ("s_nop", "0"),
-            ("v_mov_b32", ""),
-            ("s_branch", "4"),
-            ("s_cbranch_scc1", "65533"),
-            ("s_endpgm", ""),
-            ("s_nop", "0"),
-            ("s_nop", "0"),
-            ("s_add_u32", ""),
-            ("s_cbranch_scc0", "65534"),
-            ("s_branch", "65529"),
-        ]
-        for multiply, loops in (([0, 5], []), ([1], [[1, 2, 3, 7, 8, 9]]), ([1, 7], [[1, 2, 3, 7, 8, 9]]), ([7], [[7, 8]])):
-            lines = [("v_mfma_f32_16x16x16_bf16", "") if n in multiply else line for n, line in enumerate(code)]
-            found = stats.matrix_loops([make(4 * n, name, operands, 4) for n, (name, operands) in enumerate(lines)])
-            self.assertEqual([[i.address // 4 for i in loop] for loop in found], loops)
+    def test_a_broken_rule_as_json(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"schema": "tilewave-isa-entries/1", "archs": {}, "entries": [entry("Calling", "gfx950")]}, file)
+            file.flush()
+            done = isa("gate", "--json", "--entries", file.name, CASES)
+        report = json.loads(done.stdout)
+        self.assertEqual((done.returncode, report["kernels"]), (BROKEN, 1))
+        self.assertEqual([(v["file"], v["rule"]) for v in report["violations"]], [("Calling_gfx950.co", "call")])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes entries.json: what every AMD code object claims, taken from the registry. tools/isa holds the compiled code to
+// Writes entries.json: what every AMD code object claims, taken from the registry. tilewave isa holds the compiled code to
 // it, and bench_pa --export-bundle finds an entry's code object by it.
 //
 //   write_entries FILE

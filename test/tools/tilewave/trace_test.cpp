@@ -181,3 +181,45 @@ TEST_CASE("a library ranks ops by headroom and says nothing that was not traced"
             60) > 0);
   fs::remove_all(root);
 }
+
+TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
+  namespace fs = std::filesystem;
+  const fs::path root = fs::temp_directory_path() / "tilewave_trace_prepare";
+  fs::remove_all(root);
+  fs::create_directories(root / "bin");
+  // Prints its rows, and notes what it was called with.
+  const auto bench = [&](const std::string& op, const std::string& rows, int status) {
+    const fs::path program = root / "bin" / ("bench_" + op);
+    write_atomically(program, "#!/bin/sh\necho \"$@\" >>'" + (root / op).string() + "'\ncat <<'E'\n" + rows +
+                                  "E\nexit " + std::to_string(status) + "\n");
+    fs::permissions(program, fs::perms::owner_all);
+  };
+  const std::string rows = "banner\nname,model_us\na/iterations:1,3\nb(x)/iterations:1,7\nc/iterations:1,nan\n";
+  bench("norm", rows, 0);
+  bench("gemm", "", 2);  // knows no such configuration
+  LibraryOptions o{.from = (root / "in").string(), .out = ""};
+  o.benches = (root / "bin").string(), o.config = "--batch=1";
+  CHECK(prepare_library(o) == std::vector<std::string>{"gemm"});
+  CHECK_FALSE(fs::exists(root / "in/gemm"));
+  CHECK(fs::is_directory(root / "in/norm/trace"));
+  const std::string called = read_file((root / "norm").string());
+  CHECK(called.find("--batch=1 --arch=gfx950 --model-time --benchmark_format=csv\n") == 0);
+  CHECK(called.find("--benchmark_filter=^(b\\(x\\))") != called.npos);
+  CHECK(read_file((root / "in/norm/capture.sh").string()).find("--model-trace=") != std::string::npos);
+  o.profiler = "ncu";
+  CHECK(prepare_library(o).empty());  // nothing is run, the script is written
+  CHECK(read_file((root / "in/gemm/capture.sh").string()).find("ncu --csv") != std::string::npos);
+  o.profiler = "model";
+  bench("norm", "no table", 0);
+  CHECK(status_of([&] { prepare_library(o); }) == Exit::usage);
+  bench("norm", rows, 1);
+  CHECK(status_of([&] { prepare_library(o); }) == Exit::failed);
+  o.benches = (root / "in").string();
+  CHECK(status_of([&] { prepare_library(o); }) == Exit::usage);
+  fs::remove_all(root);
+
+  CHECK(slowest_row(parse_csv(rows, "rows", "name"), "model_us") == "b(x)");
+  CHECK(status_of([&] { slowest_row(parse_csv("name,model_us\na,nan\n", "rows", "name"), "model_us"); }) ==
+        Exit::usage);
+  CHECK(fuzz(rows, [](const std::string& text) { slowest_row(parse_csv(text, "rows", "name"), "model_us"); }) > 0);
+}

@@ -66,6 +66,19 @@ expect 2 "cannot read" isa show nothing.co
 expect 2 "no .co and no .cubin" isa show .
 expect 2 "go together" isa diff --build true a b
 expect 2 "no regular expression" isa show empty.csv --kernel '('
+for words in gate table page; do expect 0 "Example" isa "$words" --help; done
+expect 2 "entries is required" isa gate .
+expect 2 "is no JSON" isa gate . --entries empty.csv
+printf '{"schema": "tilewave-isa-entries/1", "archs": {}, "entries": []}' >entries.json
+expect 2 "no entries" isa gate . --entries entries.json
+printf '{"schema": "tilewave-isa-entries/1", "archs": {}, "entries": [{"code_object": "a.co"}]}' >entries.json
+expect 2 "'arch' is missing" isa gate . --entries entries.json
+expect 2 "no .co and no .cubin" isa table .
+expect 2 "no uncompressed code" isa table empty.csv
+expect 2 "is no JSON" isa page page.md --tables empty.csv
+printf '{"schema": "tilewave.isa_tables/1", "compiler": "c", "full": true, "tables": [{"title": "t", "columns": ["arch", "kernel"], "rows": []}]}' >tables.json
+expect 2 "cannot read" isa page page.md --tables tables.json
+expect 2 "needs one" isa page tables.json --tables tables.json
 
 # --- specs, roofline
 expect 0 "Example" specs --help

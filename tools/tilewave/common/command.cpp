@@ -73,7 +73,8 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
   CLI::App app("Compares, profiles and campaigns around the benchmarks of tilewave.", "tilewave");
   app.footer(
       "Exit statuses: 0 done (compare: keep), 1 failed, 2 bad usage or file, 3 an UNKNOWN hardware number,\n"
-      "10 discard, 11 tie, 12 split, 13 incorrect, 14 not comparable, 20 no idle GPU, 30 stop rule, 31 wrong state.");
+      "10 discard, 11 tie, 12 split, 13 incorrect, 14 not comparable, 15 compiled code\n"
+      "breaks a rule, 20 no idle GPU, 30 stop rule, 31 wrong state.");
   Command command(&app);
   command.needs_subcommand();
   add(command);

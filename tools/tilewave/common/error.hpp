@@ -17,6 +17,7 @@ enum class Exit : int {
   split = 12,
   incorrect = 13,
   refused = 14,   // the two measurements are not of the same thing
+  violated = 15,  // compiled code breaks a rule, or its page says something else
   no_gpu = 20,    // none became idle
   stopped = 30,   // a campaign's stop rule
   conflict = 31,  // the campaign is not in the state that the command needs

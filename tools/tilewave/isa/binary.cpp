@@ -174,7 +174,10 @@ DeviceCode amd_code(const Elf& elf) {
     k.allocated = static_cast<int>((elf.at<std::uint32_t>(at + 48) & 63u) + 1) * 8;
     k.lds_bytes = count_of(kernel, ".group_segment_fixed_size", elf);
     k.scratch_bytes = count_of(kernel, ".private_segment_fixed_size", elf);
-    k.spills = count_of(kernel, ".vgpr_spill_count", elf, false) + count_of(kernel, ".sgpr_spill_count", elf, false);
+    const auto dynamic = kernel.find(".uses_dynamic_stack");
+    k.dynamic_stack = dynamic != kernel.end() && *dynamic == true;
+    k.vgpr_spills = count_of(kernel, ".vgpr_spill_count", elf, false);
+    k.sgpr_spills = count_of(kernel, ".sgpr_spill_count", elf, false);
     k.block_lanes = count_of(kernel, ".max_flat_workgroup_size", elf);
     k.address = descriptor->second.value + elf.at<std::uint64_t>(at + 16);
     k.code_bytes = function->second.size;

@@ -17,9 +17,13 @@ struct KernelNeeds {
   int vgprs = 0, agprs = 0, sgprs = 0;  // of a lane and of a wave; sm90 has neither AGPRs nor SGPRs
   int allocated = 0;                    // registers of a lane, rounded as the hardware reserves them
   int lds_bytes = 0;                    // of a block, what a launch adds left out
-  int scratch_bytes = 0, spills = 0;    // of a lane; spilled registers of both kinds
-  int block_lanes = 0;                  // largest block; 0: not stated
+  int scratch_bytes = 0;                // of a lane
+  bool dynamic_stack = false;           // scratch of a size that only runs tell
+  int vgpr_spills = 0, sgpr_spills = 0;
+  int block_lanes = 0;  // largest block; 0: not stated
   std::uint64_t address = 0, code_bytes = 0;
+
+  int spills() const { return vgpr_spills + sgpr_spills; }
 };
 
 /// One code object for one chip.

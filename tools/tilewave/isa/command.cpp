@@ -9,6 +9,7 @@
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/process.hpp"
+#include "tools/tilewave/isa/gate_command.hpp"
 #include "tools/tilewave/isa/report.hpp"
 
 namespace tilewave::tool {
@@ -60,7 +61,8 @@ std::vector<Compiled> at_commit(const std::string& revision, const Options& o, c
 
 void add_isa(Command& tilewave) {
   auto o = std::make_shared<Options>();
-  Command isa = tilewave.add("isa", "Compiled kernels: what they reserve, what limits their waves, their steady loops");
+  Command isa = tilewave.add(
+      "isa", "Compiled kernels: what they reserve, what limits their waves, their steady loops, the gate of a build");
   isa.needs_subcommand();
   Command show = isa.add("show", "Resources, limits and the steady loop of every kernel of files and folders");
   show.option("files", o->paths, "code objects, cubins, offload bundles, programs, or folders of them").required();
@@ -102,6 +104,8 @@ void add_isa(Command& tilewave) {
     fmt::print("{}", o->json ? dump(diff_json(pairs)) : diff_text(pairs, o->side ? o->width : 0));
     return 0;
   });
+
+  add_isa_gate(isa);
 }
 
 }  // namespace tilewave::tool

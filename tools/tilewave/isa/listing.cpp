@@ -52,6 +52,14 @@ std::string shape_of(std::string_view mnemonic) {
   return std::string(mnemonic);
 }
 
+/// Of a vector memory instruction of AMD's, by its last word; 0: not known.
+int width_of(std::string_view m) {
+  for (const auto& [word, bytes] :
+       {std::pair{"dwordx4", 16}, {"dwordx3", 12}, {"dwordx2", 8}, {"dword", 4}, {"short", 2}, {"byte", 1}})
+    if (m.find(word) != m.npos) return bytes;
+  return 0;
+}
+
 /// A file that goes when this does.
 struct Scratch {
   std::string path = (std::filesystem::temp_directory_path() / "tilewave_isa_XXXXXX").string();
@@ -111,10 +119,30 @@ int load_bytes(std::string_view m) {
            : m.find(".U16") != m.npos || m.find(".S16") != m.npos ? 2
                                                                   : 4;
   }
-  for (const auto& [word, bytes] :
-       {std::pair{"dwordx4", 16}, {"dwordx3", 12}, {"dwordx2", 8}, {"dword", 4}, {"short", 2}, {"byte", 1}})
-    if (m.find(word) != m.npos) return bytes;
-  return 0;
+  return width_of(m);
+}
+
+int store_bytes(std::string_view m) { return !is_cuda(m) && m.find("_store_") != m.npos ? width_of(m) : 0; }
+
+int left_by_wait(const AsmLine& line) {
+  constexpr std::string_view counter = "vmcnt(";
+  const std::size_t at = line.operands.find(counter);
+  if (!line.mnemonic.starts_with("s_waitcnt") || at == line.operands.npos) return -1;
+  int left = -1;
+  const char* const end = line.operands.data() + line.operands.size();
+  std::from_chars(line.operands.data() + at + counter.size(), end, left);
+  return left;
+}
+
+std::int64_t Mix::of(const char* kind) const {
+  const auto found = kinds.find(kind);
+  return found == kinds.end() ? 0 : found->second;
+}
+
+std::int64_t Mix::products() const {
+  std::int64_t sum = 0;
+  for (const auto& [name, n] : matrix) sum += n;
+  return sum;
 }
 
 Mix mix_of(const Listing& lines) {
@@ -122,9 +150,25 @@ Mix mix_of(const Listing& lines) {
   mix.instructions = static_cast<std::int64_t>(lines.size());
   for (const AsmLine& line : lines) {
     const std::string kind = kind_of(line.mnemonic);
+    const std::string_view name = line.mnemonic;
     ++mix.kinds[kind];
-    if (kind == "matrix") ++mix.matrix[shape_of(line.mnemonic)];
-    if (const int bytes = load_bytes(line.mnemonic); bytes > 0) ++mix.loads[bytes];
+    if (kind == "matrix") {
+      ++mix.matrix[shape_of(name)];
+    } else if (kind == "load") {
+      const int bytes = load_bytes(name);
+      if (bytes > 0) ++mix.loads[bytes];
+      if (bytes == 0 && !is_cuda(name)) mix.unknown_width = name;
+    } else if (kind == "store") {
+      if (const int bytes = store_bytes(name); bytes > 0) ++mix.stores[bytes];
+    } else if (kind == "wait") {
+      if (const int left = left_by_wait(line); left >= 0) mix.waits.push_back(left);
+    } else if (kind == "lds") {
+      mix.lds_writes += name.starts_with("ds_write");
+    } else if (kind == "vector") {
+      mix.dpp += name.ends_with("_dpp");
+      mix.quarter_rate += any_prefix(name, {"v_exp", "v_log", "v_rcp", "v_rsq", "v_sqrt", "v_sin", "v_cos", "v_mul_lo",
+                                            "v_mul_hi", "v_mad_u64_u32", "v_mad_i64_i32"});
+    }
   }
   return mix;
 }
@@ -132,25 +176,29 @@ Mix mix_of(const Listing& lines) {
 /// `\tmnemonic operands // 000000001B00: C00200C0 00000018 <label>`
 Listing parse_amd_listing(std::string_view text) {
   Listing lines;
-  for (const std::string& raw : lines_of(text)) {
+  for (std::size_t end; !text.empty(); text.remove_prefix(std::min(end + 1, text.size()))) {
+    end = std::min(text.find('\n'), text.size());
+    const std::string_view raw = text.substr(0, end);
     const std::size_t comment = raw.rfind("// ");
     if (raw.empty() || raw[0] != '\t' || comment == raw.npos) continue;
-    const std::vector<std::string> words = split(std::string_view(raw).substr(comment + 3), ' ');
+    std::string_view words = raw.substr(comment + 3);
+    const std::size_t colon = words.find(':');
     AsmLine line;
-    std::string_view address = words[0];
-    if (!address.ends_with(':')) continue;
-    address.remove_suffix(1);
-    if (!hex(address, line.address)) continue;
+    if (colon == words.npos || !hex(words.substr(0, colon), line.address)) continue;
+    words.remove_prefix(colon + 1);
     std::uint32_t word;
-    for (std::size_t i = 1; i < words.size() && words[i].size() == 8 && hex(words[i], word); ++i) line.bytes += 4;
-    const std::string_view said = trim(std::string_view(raw).substr(1, comment - 1));
+    while (words.size() >= 9 && words[0] == ' ' && hex(words.substr(1, 8), word)) {
+      line.bytes += 4;
+      words.remove_prefix(9);
+    }
+    const std::string_view said = trim(raw.substr(1, comment - 1));
     const std::size_t space = std::min(said.find(' '), said.size());
     line.mnemonic = said.substr(0, space);
     line.operands = trim(said.substr(space));
     line.falls_through = line.mnemonic != "s_branch" && line.mnemonic != "s_endpgm" && line.mnemonic != "s_setpc_b64";
     if (line.mnemonic == "s_branch" || line.mnemonic.starts_with("s_cbranch")) {
       // Signed 16 bits, in words from the next instruction.
-      const auto offset = integer(line.operands.substr(0, line.operands.find(' ')));
+      const auto offset = integer(std::string_view(line.operands).substr(0, line.operands.find(' ')));
       if (!offset || *offset < 0 || *offset > 0xffff) refuse("a listing has a branch to nowhere: " + printable(raw));
       line.target = static_cast<std::int64_t>(line.address) + 4 + 4 * (*offset >= 0x8000 ? *offset - 0x10000 : *offset);
     }

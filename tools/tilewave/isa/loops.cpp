@@ -135,11 +135,10 @@ Way longest_way(const Listing& loop, const Graph& following, int head) {
   return way;
 }
 
-}  // namespace
-
-Listing steady_loop(const Listing& kernel) {
-  if (kernel.empty()) return {};
-  const Graph following = successors(kernel);
+/// The outermost loops with some of the weight, without what only repeats a loop of their own that has all of it, as persistent
+/// blocks do: that one takes their place. Its places in the kernel.
+template <class Weight>
+std::vector<std::set<int>> steady_loops(const Graph& following, const Weight& weight) {
   std::set<int> reached;
   std::vector<int> work{0};  // not so the padding in front of a loop that is jumped to
   while (!work.empty()) {
@@ -147,17 +146,10 @@ Listing steady_loop(const Listing& kernel) {
     work.pop_back();
     if (reached.insert(n).second) work.insert(work.end(), following[n].begin(), following[n].end());
   }
-  const bool products = std::any_of(reached.begin(), reached.end(), [&](int n) { return multiplies(kernel[n]); });
-  auto outermost = connected(following, reached);
-  const auto multiplied = [&](int n) { return std::int64_t{multiplies(kernel[n])}; };
-  const auto loaded = [&](int n) { return std::int64_t{load_bytes(kernel[n].mnemonic)}; };
-  const bool by_products = products && std::any_of(outermost.begin(), outermost.end(), [&](const std::set<int>& loop) {
-                             return sum(loop, multiplied) > 0;
-                           });
-  const auto weight = [&](int n) { return by_products ? multiplied(n) : loaded(n); };
-  // A loop that does nothing of it but repeat another, as persistent blocks do, gives way to that one. Without the instructions
-  // it is entered at, only what repeats inside it is still connected.
-  const auto steady = [&](std::set<int> loop) {
+  auto loops = connected(following, reached);
+  std::erase_if(loops, [&](const std::set<int>& loop) { return sum(loop, weight) == 0; });
+  // Without the instructions it is entered at, only what repeats inside a loop is still connected.
+  for (std::set<int>& loop : loops) {
     for (bool inner = true; inner;) {
       inner = false;
       std::set<int> rest = loop;
@@ -172,19 +164,49 @@ Listing steady_loop(const Listing& kernel) {
         break;
       }
     }
-    return loop;
-  };
+  }
+  return loops;
+}
+
+Listing lines_at(const std::set<int>& places, const Listing& kernel) {
+  Listing lines;
+  for (const int n : places) lines.push_back(kernel[n]);
+  return lines;
+}
+
+}  // namespace
+
+std::vector<Listing> matrix_loops(const Listing& kernel) {
+  std::vector<Listing> loops;
+  if (std::none_of(kernel.begin(), kernel.end(), multiplies)) return loops;
+  for (const std::set<int>& loop :
+       steady_loops(successors(kernel), [&](int n) { return std::int64_t{multiplies(kernel[n])}; }))
+    loops.push_back(lines_at(loop, kernel));
+  return loops;
+}
+
+Listing most_products(std::vector<Listing> loops, bool shortest) {
+  Listing best;
+  std::int64_t most = 0;
+  for (Listing& loop : loops) {
+    const std::int64_t found = std::count_if(loop.begin(), loop.end(), multiplies);
+    const bool other = shortest ? loop.size() < best.size() : loop.size() > best.size();
+    if (found > most || (found == most && other)) best = std::move(loop), most = found;
+  }
+  return best;
+}
+
+Listing steady_loop(const Listing& kernel) {
+  if (kernel.empty()) return {};
+  if (std::vector<Listing> loops = matrix_loops(kernel); !loops.empty()) return most_products(std::move(loops));
+  const auto loaded = [&](int n) { return std::int64_t{load_bytes(kernel[n].mnemonic)}; };
   std::set<int> best;
   std::int64_t most = 0;
-  for (const std::set<int>& loop : outermost) {
-    if (sum(loop, weight) == 0) continue;
-    std::set<int> part = steady(loop);
-    const std::int64_t found = sum(part, weight);
-    if (found > most || (found == most && part.size() > best.size())) best = std::move(part), most = found;
+  for (std::set<int>& loop : steady_loops(successors(kernel), loaded)) {
+    const std::int64_t found = sum(loop, loaded);
+    if (found > most || (found == most && loop.size() > best.size())) best = std::move(loop), most = found;
   }
-  Listing lines;
-  for (const int n : best) lines.push_back(kernel[n]);
-  return lines;
+  return lines_at(best, kernel);
 }
 
 Listing steady_path(const Listing& loop) {

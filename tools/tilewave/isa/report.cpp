@@ -10,65 +10,13 @@
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/isa/entries.hpp"
 
 namespace tilewave::tool {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<std::string> files_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> files;
-  for (const std::string& path : paths) {
-    if (!fs::is_directory(path)) {
-      files.push_back(path);
-      continue;
-    }
-    std::vector<std::string> inside;
-    for (const auto& entry : fs::directory_iterator(path)) {
-      const std::string kind = entry.path().extension().string();
-      if (kind == ".co" || kind == ".cubin") inside.push_back(entry.path().string());
-    }
-    if (inside.empty()) refuse(path + ": no .co and no .cubin in it");
-    std::sort(inside.begin(), inside.end());
-    files.insert(files.end(), inside.begin(), inside.end());
-  }
-  return files;
-}
-
-struct Label {
-  std::string file, symbol, text;
-};
-/// Of entries.json: {"entries": [{symbol, kernel, spec, policy, ...}]} or the list alone.
-std::vector<Label> labels_of(const std::string& path) {
-  const Json json = parse_json(read_file(path), path);
-  const Json& list = json.is_object() && json.contains("entries") ? list_member(json, "entries", path) : json;
-  if (!list.is_array()) refuse(path + ": no list of entries");
-  std::vector<Label> labels;
-  for (const Json& entry : list) {
-    if (!entry.is_object() || !(entry.contains("symbol") || entry.contains("code_object"))) continue;
-    std::string text;
-    for (const char* part : {"kernel", "spec", "policy"}) {
-      const std::string word = entry.contains(part) ? text_member(entry, part, path) : "";
-      text += (text.empty() || word.empty() ? "" : " ") + word;
-    }
-    const std::string file = entry.contains("code_object") ? text_member(entry, "code_object", path) : "";
-    labels.push_back({file, entry.contains("symbol") ? text_member(entry, "symbol", path) : "", text});
-  }
-  return labels;
-}
-
-std::string counts(const std::map<std::string, std::int64_t>& matrix) {
-  std::vector<std::string> words;
-  for (const auto& [shape, n] : matrix) words.push_back(fmt::format("{}x {}", n, shape));
-  return words.empty() ? "none" : join(words, " ");
-}
-std::string widths(const std::map<int, std::int64_t>& loads) {
-  std::vector<std::string> words;
-  for (auto it = loads.rbegin(); it != loads.rend(); ++it)
-    words.push_back(fmt::format("{}x{}B", it->second, it->first));
-  return words.empty() ? "none" : join(words, " ");
-}
 
 std::string limit_text(const Limit& limit) {
   const char* unit = limit.what == "LDS" ? " bytes" : "";
@@ -81,9 +29,11 @@ std::string limit_text(const Limit& limit) {
 }
 
 Json json_of(const Mix& mix) {
-  Json loads = Json::object();
+  Json loads = Json::object(), stores = Json::object();
   for (const auto& [bytes, n] : mix.loads) loads[std::to_string(bytes)] = n;
-  return {{"instructions", mix.instructions}, {"kinds", mix.kinds}, {"matrix", mix.matrix}, {"loads_by_bytes", loads}};
+  for (const auto& [bytes, n] : mix.stores) stores[std::to_string(bytes)] = n;
+  return {{"instructions", mix.instructions}, {"kinds", mix.kinds},        {"matrix", mix.matrix},
+          {"loads_by_bytes", loads},          {"stores_by_bytes", stores}, {"left_by_waits", mix.waits}};
 }
 
 Json json_of(const Compiled& c) {
@@ -104,7 +54,7 @@ Json json_of(const Compiled& c) {
                {"allocated", n.allocated},
                {"lds_bytes", n.lds_bytes},
                {"scratch_bytes", n.scratch_bytes},
-               {"spills", n.spills},
+               {"spills", n.spills()},
                {"block_lanes", n.block_lanes},
                {"code_bytes", n.code_bytes},
                {"waves_per_simd", c.waves.per_simd},
@@ -123,17 +73,17 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Compiled& c) {
   std::vector<std::pair<std::string, std::string>> facts;
   const auto add = [&](const std::string& what, auto value) { facts.emplace_back(what, fmt::format("{}", value)); };
   add("VGPRs", n.vgprs), add("AGPRs", n.agprs), add("SGPRs", n.sgprs), add("allocated registers", n.allocated);
-  add("LDS bytes", n.lds_bytes), add("scratch bytes", n.scratch_bytes), add("spills", n.spills);
+  add("LDS bytes", n.lds_bytes), add("scratch bytes", n.scratch_bytes), add("spills", n.spills());
   add("lanes of a block", n.block_lanes), add("code bytes", n.code_bytes), add("waves per SIMD", c.waves.per_simd);
   add("limited by", c.waves.limits.front().what);
   if (!c.listed) return facts;
   const auto mix = [&](const std::string& where, const Mix& m) {
     add(where + ": instructions", m.instructions);
-    add(where + ": matrix instructions", counts(m.matrix));
-    add(where + ": loads", widths(m.loads));
+    add(where + ": matrix instructions", shapes_text(m.matrix));
+    add(where + ": loads", widths_text(m.loads));
     for (const char* kind : {"vector", "scalar", "store", "lds", "exchange", "wait", "barrier", "acc_move", "lane_move",
                              "scratch", "call", "nop"})
-      add(where + ": " + kind, m.kinds.contains(kind) ? m.kinds.at(kind) : 0);
+      add(where + ": " + kind, m.of(kind));
   };
   mix("kernel", c.whole);
   mix("steady path", c.path);
@@ -141,6 +91,38 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Compiled& c) {
 }
 
 }  // namespace
+
+std::vector<std::string> code_files(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    if (!fs::is_directory(path)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> inside;
+    for (const auto& entry : fs::directory_iterator(path)) {
+      const std::string kind = entry.path().extension().string();
+      if (kind == ".co" || kind == ".cubin") inside.push_back(entry.path().string());
+    }
+    if (inside.empty()) refuse(path + ": no .co and no .cubin in it");
+    std::sort(inside.begin(), inside.end());
+    files.insert(files.end(), inside.begin(), inside.end());
+  }
+  return files;
+}
+
+std::string shapes_text(const std::map<std::string, std::int64_t>& matrix) {
+  std::vector<std::string> words;
+  for (const auto& [shape, n] : matrix) words.push_back(fmt::format("{}x {}", n, shape));
+  return words.empty() ? "none" : join(words, " ");
+}
+
+std::string widths_text(const std::map<int, std::int64_t>& accesses) {
+  std::vector<std::string> words;
+  for (auto it = accesses.rbegin(); it != accesses.rend(); ++it)
+    words.push_back(fmt::format("{}x{}B", it->second, it->first));
+  return words.empty() ? "0" : join(words, " ");
+}
 
 std::vector<Compiled> inspect(const std::vector<std::string>& paths, const InspectOptions& o) {
   std::regex wanted;
@@ -150,23 +132,19 @@ std::vector<Compiled> inspect(const std::vector<std::string>& paths, const Inspe
     refuse("--kernel: '" + printable(o.kernels) + "' is no regular expression");
   }
   std::vector<Compiled> all;
-  for (const std::string& file : files_of(paths)) {
+  for (const std::string& file : code_files(paths)) {
     std::string entries = o.entries;
     const fs::path beside = fs::path(file).parent_path() / "entries.json";
     if (entries.empty() && fs::exists(beside)) entries = beside.string();
-    const std::vector<Label> labels = entries.empty() ? std::vector<Label>{} : labels_of(entries);
+    const std::vector<Entry> names = entries.empty() ? std::vector<Entry>{} : entries_of(entries);
     for (const DeviceCode& code : parse_binary(read_file(file), file)) {
       std::map<std::string, Listing> listings;
       const std::size_t before = all.size();
       for (const KernelNeeds& needs : code.kernels) {
         Compiled c;
         c.file = file, c.arch = code.arch, c.label = demangled(needs.symbol), c.needs = needs;
-        for (const Label& label : labels)
-          if ((label.file.empty() || label.file == fs::path(file).filename()) && !label.text.empty() &&
-              needs.symbol.find(label.symbol) != needs.symbol.npos) {
-            c.label = label.text;
-            break;
-          }
+        const Entry* entry = entry_of(names, fs::path(file).filename().string(), needs.symbol);
+        if (entry != nullptr && !entry->label().empty()) c.label = entry->label();
         if (!std::regex_search(needs.symbol, wanted) && !std::regex_search(c.label, wanted)) continue;
         c.waves = waves_of(needs, code.arch, o.extra_lds);
         all.push_back(std::move(c));
@@ -196,7 +174,7 @@ std::string isa_text(const std::vector<Compiled>& kernels, bool loops) {
     text += fmt::format("{} {}\n", c.arch, c.label);
     text += fmt::format(
         "  VGPRs {}, AGPRs {}, SGPRs {}, allocated {}; LDS {} B; scratch {} B, {} spills; {} lanes; {} B of code\n",
-        n.vgprs, n.agprs, n.sgprs, n.allocated, n.lds_bytes, n.scratch_bytes, n.spills,
+        n.vgprs, n.agprs, n.sgprs, n.allocated, n.lds_bytes, n.scratch_bytes, n.spills(),
         n.block_lanes == 0 ? std::string("unknown") : std::to_string(n.block_lanes), n.code_bytes);
     text += fmt::format("  {} waves per SIMD\n", c.waves.per_simd);
     for (const Limit& limit : c.waves.limits) text += "    " + limit_text(limit) + "\n";
@@ -205,7 +183,7 @@ std::string isa_text(const std::vector<Compiled>& kernels, bool loops) {
       std::vector<std::string> kinds;
       for (const auto& [kind, count] : m.kinds) kinds.push_back(fmt::format("{} {}", kind, count));
       text += fmt::format("  {}: {} instructions ({}); products {}; loads {}\n", what, m.instructions,
-                          join(kinds, ", "), counts(m.matrix), widths(m.loads));
+                          join(kinds, ", "), shapes_text(m.matrix), widths_text(m.loads));
     };
     mix("kernel", c.whole);
     if (c.loop.empty()) {

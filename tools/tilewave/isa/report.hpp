@@ -30,6 +30,13 @@ struct InspectOptions {
 /// Kernels of files and of folders' *.co, *.cubin. Refuses what matches none.
 std::vector<Compiled> inspect(const std::vector<std::string>& paths, const InspectOptions& options);
 
+/// The files among the paths, and folders' *.co, *.cubin by name. Refuses a folder without.
+std::vector<std::string> code_files(const std::vector<std::string>& paths);
+
+/// "2x f32_16x16x32_bf16", and "18x16B 7x4B".
+std::string shapes_text(const std::map<std::string, std::int64_t>& matrix);
+std::string widths_text(const std::map<int, std::int64_t>& accesses);
+
 std::string isa_text(const std::vector<Compiled>& kernels, bool loops);
 Json isa_json(const std::vector<Compiled>& kernels);
 

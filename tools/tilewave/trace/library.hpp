@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/tilewave/common/csv.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
 namespace tilewave::tool {
@@ -34,6 +35,8 @@ struct LibraryOptions {
   std::size_t top = 15;
   double timeout_s = 3600;
 };
+/// The name of the row that takes longest, as --benchmark_filter knows it. Refuses where none has a time.
+std::string slowest_row(const Csv& csv, const std::string& metric);
 /// A folder in `from` for each benchmark. Modelled: the rows of the configuration and the trace of the one that takes longest; by a
 /// profiler: the capture.sh that records them. The ops that have no row of this configuration come back.
 std::vector<std::string> prepare_library(const LibraryOptions& options);

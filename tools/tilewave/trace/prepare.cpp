@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/tilewave/common/csv.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/process.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -33,19 +32,6 @@ std::vector<std::pair<std::string, fs::path>> benches_of(const std::string& fold
   return found;
 }
 
-std::string slowest_row(const std::string& file, const std::string& metric) {
-  const Csv csv = read_csv(file, "name");
-  const std::size_t name = csv.need("name"), time = csv.need(metric);
-  double most = 0;
-  std::string row;
-  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
-    const double us = csv.need_number(r, time);
-    if (std::isfinite(us) && us > most) most = us, row = csv.rows[r][name];
-  }
-  if (row.empty()) refuse(file + ": no row has a time");
-  return row.substr(0, row.find("/iterations:"));
-}
-
 /// A configuration that a benchmark does not know, or that needs none of its calls, is no fault: the op has no folder then.
 bool runs(const std::string& command, const fs::path& out, const LibraryOptions& o) {
   ProcessOptions p;
@@ -57,6 +43,18 @@ bool runs(const std::string& command, const fs::path& out, const LibraryOptions&
 }
 
 }  // namespace
+
+std::string slowest_row(const Csv& csv, const std::string& metric) {
+  const std::size_t name = csv.need("name"), time = csv.need(metric);
+  double most = 0;
+  std::string row;
+  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    const double us = csv.need_number(r, time);
+    if (std::isfinite(us) && us > most) most = us, row = csv.rows[r][name];
+  }
+  if (row.empty()) refuse(csv.source + ": no row has a time");
+  return row.substr(0, row.find("/iterations:"));
+}
 
 std::vector<std::string> prepare_library(const LibraryOptions& o) {
   std::vector<std::string> left_out;
@@ -81,9 +79,10 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
       continue;
     }
     // Of the row that takes longest.
-    const std::string traced = fmt::format("{} --benchmark_filter={} --model-trace={}", rows,
-                                           shell_word(filter_of({slowest_row(csv.string(), "model_us")})),
-                                           shell_word((folder / "trace").string()));
+    const std::string traced =
+        fmt::format("{} --benchmark_filter={} --model-trace={}", rows,
+                    shell_word(filter_of({slowest_row(read_csv(csv.string(), "name"), "model_us")})),
+                    shell_word((folder / "trace").string()));
     fs::remove_all(folder / "trace");
     fs::create_directories(folder / "trace");
     if (!runs(traced, folder / "trace" / "row.csv", o)) throw Error(Exit::failed, traced + ": exit status 2");
