@@ -39,6 +39,7 @@ class Progress {
     if (shown_) std::cerr << "\r\x1b[K" << std::flush;
   }
   std::size_t done() const { return done_; }
+  ~Progress() { clear(); }  // an error ends the line, too
 
  private:
   /// As if the rows to come took as long as those that went.

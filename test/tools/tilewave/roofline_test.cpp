@@ -88,7 +88,28 @@ TEST_CASE("work of an op by its definition") {
   const Work g = work_of("gemm", "m=16,n=1024,k=4096,a=fp8,b=fp8");
   CHECK(g.flops == 2.0 * 16 * 1024 * 4096);
   CHECK(g.bytes == 16.0 * 4096 + 1024.0 * 4096 + 2.0 * 16 * 1024);
+  const Work i4 = work_of("gemm", "m=16,n=1024,k=4096,b=i4,group=128,gated=1");
+  CHECK(i4.bytes == 16.0 * 4096 * 2 + 1024 * 4096 / 2. + 1024 * 32 * 2 + 16 * 512 * 2);
   CHECK(work_of("vec_add", "elements=1000").bytes == 12000);
+  const auto is = [](const char* op, const char* shape, double flops, double bytes) {
+    CAPTURE(op);
+    const Work w = work_of(op, shape);
+    CHECK(w.flops == flops);
+    CHECK(w.bytes == bytes);
+  };
+  // As rows of the benchmarks' CSVs have it.
+  is("activation", "rows=16,columns=14336", 2064384, 1376256);
+  is("attention_combine", "rows=64,columns=64,partials=16", 131072, 274688);
+  is("rope", "rows=16,q_heads=32,kv_heads=8,table=f32", 245760, 335936);
+  is("topk_gating", "rows=1024,experts=128,topk=6", 131072, 335872);
+  is("sampling", "rows=1,columns=32000,x=bf16", 128000, 64008);
+  is("moe_reduce", "rows=1,columns=7168,topk=8", 114688, 129088);
+  is("gemm", "m=1,n=512,k=768,b=i4,group=128", 786432, 205312);
+  is("mqa_logits", "batch=1,context=570", 9448320, 87824 - 4 * (1024 - 570));  // that has room for 1024 logits
+  CHECK(status_of([] { work_of("rope", "rows=1,q_heads=1,kv_heads=1,head_size=64,rotary=65"); }) == Exit::usage);
+  CHECK(status_of([] { work_of("topk_gating", "rows=1,experts=8,topk=9"); }) == Exit::usage);
+  CHECK(status_of([] { work_of("mqa_logits", "batch=1,context=2,mtp=3"); }) == Exit::usage);
+  CHECK(status_of([] { work_of("activation", "rows=1,columns=8,gated=2"); }) == Exit::usage);
   for (const char* bad :
        {"", "m=16", "m=16,n=1,k=0", "m=16,n=1,k=1,q=1", "m=16,n=1,k=1,a=fp7", "m", "m=1,m=1,n=1,k=1", "m=-1,n=1,k=1"}) {
     CAPTURE(bad);

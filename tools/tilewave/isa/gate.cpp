@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "bench/harness/progress.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -268,10 +269,13 @@ std::vector<Judged> judge(const std::vector<Claims>& claims, const std::string& 
     by_file[c.file].push_back(c);
   }
   std::vector<Judged> all;
+  bench::Progress progress(files.size());
   for (const std::string& file : files) {
     const std::vector<Claims>& expected = by_file.at(file);
     const std::size_t before = all.size();
+    progress.begin(file);
     judge_file((std::filesystem::path(folder) / file).string(), expected, all);
+    progress.end();
     std::vector<std::string> there, named;
     for (std::size_t i = before; i < all.size(); ++i)
       if (all[i].claims) there.push_back(all[i].claims->symbol);

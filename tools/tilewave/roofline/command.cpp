@@ -112,10 +112,8 @@ void add_roofline(Command& tilewave) {
       "roofline", "FLOPs, bytes, intensity, bound, floor and the 90 % target of an op, or of the rows of a CSV");
   sub.option("--arch", o->arch, "gfx942, gfx950, sm90, or a chip: MI300X, MI325X, MI350X, MI355X, H100, H200")
       .required();
-  sub.option("--op", o->op, "paged_attention, gemm, norm, softmax, quant or vec_add");
-  sub.option(
-      "--shape", o->shape,
-      "of the op: batch,context,q_heads,kv_heads[,head_size,mtp,block_size,kv,quant]; m,n,k[,batch,a,b,out]; rows,columns[,x,out]; elements[,x]");
+  sub.option("--op", o->op, known_ops(false));
+  sub.option("--shape", o->shape, "of the op, key=value,...: the keys are below");
   sub.option("--csv", o->csv, "a benchmark's CSV instead of an op: rows with flops, bytes_ideal and us");
   sub.option("--peak", o->peak, "which matrix peak: bf16 (default), fp8 or fp4").one_of({"bf16", "fp8", "fp4"});
   sub.option("--by", o->by, "columns whose values share a colour");
@@ -124,7 +122,8 @@ void add_roofline(Command& tilewave) {
   sub.flag("--json", o->json, "the report as JSON");
   sub.example(
       "  tilewave roofline --arch gfx950 --op paged_attention --shape batch=64,context=8192,q_heads=32,kv_heads=8,kv=fp8\n"
-      "  tilewave roofline --arch H200 --csv decode.csv --svg roofline.svg");
+      "  tilewave roofline --arch H200 --csv decode.csv --svg roofline.svg\n\nShapes, in [] what has a default:\n" +
+      known_ops(true));
   sub.run([o] {
     if (o->op.empty() == o->csv.empty()) throw Error(Exit::usage, "roofline takes either --op with --shape or --csv");
     const auto chips = all_chips(o->folder);

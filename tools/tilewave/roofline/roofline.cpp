@@ -15,9 +15,11 @@ namespace tilewave::tool {
 namespace {
 
 double bytes_of_type(const std::string& type) {
-  static const std::map<std::string, double> types{{"f32", 4}, {"bf16", 2}, {"f16", 2}, {"fp8", 1}, {"i8", 1}};
+  static const std::map<std::string, double> types{{"f32", 4}, {"bf16", 2}, {"f16", 2}, {"fp8", 1},
+                                                   {"i8", 1},  {"fp4", .5}, {"i4", .5}, {"i32", 4}};
   const auto found = types.find(type);
-  if (found == types.end()) refuse(fmt::format("'{}' is no type: f32, bf16, f16, fp8 or i8", printable(type)));
+  if (found == types.end())
+    refuse(fmt::format("'{}' is no type: f32, bf16, f16, fp8, i8, fp4, i4 or i32", printable(type)));
   return found->second;
 }
 
@@ -46,6 +48,14 @@ class Shape {
     const std::string word = take(key);
     return bytes_of_type(word.empty() ? otherwise : word);
   }
+  /// 1 or 0.
+  bool flag(const std::string& key, bool otherwise) {
+    const std::string word = take(key);
+    if (!word.empty() && word != "0" && word != "1")
+      refuse(fmt::format("--shape: {}={} is neither 0 nor 1", key, printable(word)));
+    return word.empty() ? otherwise : word == "1";
+  }
+  bool has(const std::string& key) const { return words_.contains(key); }
   std::string word(const std::string& key, const char* otherwise) {
     const std::string word = take(key);
     return word.empty() ? otherwise : word;
@@ -86,7 +96,10 @@ Work attention(Shape& s) {
 Work gemm(Shape& s) {
   const double m = s.count("m"), n = s.count("n"), k = s.count("k"), batch = s.count("batch", 1);
   const double a = s.type("a", "bf16"), b = s.type("b", "bf16"), out = s.type("out", "bf16");
-  return {2 * m * n * k * batch, batch * (m * k * a + n * k * b + m * n * out), "A, B and out once"};
+  const double scales = s.has("group") ? n * std::ceil(k / s.count("group")) * 2 : 0;
+  const double columns = s.flag("gated", false) ? n / 2 : n;
+  return {2 * m * n * k * batch, batch * (m * k * a + n * k * b + scales + m * columns * out),
+          "A, B with 2 bytes of scale for each group of k, and out once"};
 }
 
 Work rows(Shape& s, double flops, const char* how) {
@@ -94,34 +107,98 @@ Work rows(Shape& s, double flops, const char* how) {
   return {flops * r * c, r * c * (x + out), how};
 }
 
+Work activation(Shape& s) {
+  const double r = s.count("rows"), c = s.count("columns"), x = s.type("x", "bf16"), out = s.type("out", "bf16");
+  const double inputs = s.flag("gated", true) ? 2 : 1;
+  return {(7 + inputs) * r * c, r * c * (inputs * x + out), "x, an up as wide, and out once"};
+}
+
+Work attention_combine(Shape& s) {
+  const double r = s.count("rows"), c = s.count("columns"), partials = s.count("partials");
+  const double x = s.type("x", "f32"), out = s.type("out", "bf16");
+  return {2 * r * c * partials, partials * r * (c * x + 4) + r * (c * out + 4),
+          "partial results and out once, with lse"};
+}
+
+Work moe_reduce(Shape& s) {
+  const double r = s.count("rows"), c = s.count("columns"), slots = r * s.count("topk"), x = s.type("x", "bf16");
+  return {2 * slots * c, (slots + r) * c * x + 8 * slots, "results of experts, their weights and places, and out once"};
+}
+
+Work rope(Shape& s) {
+  const double r = s.count("rows"), heads = s.count("q_heads") + s.count("kv_heads"), d = s.count("head_size", 128);
+  const double rotary = s.count("rotary", d), x = s.type("x", "bf16"), table = s.type("table", "bf16");
+  if (rotary > d) refuse("--shape: rotary is larger than head_size");
+  return {3 * r * heads * rotary, 2 * r * heads * d * x + r * (rotary * table + 4),
+          "q and k in and out, a row of both tables and a position for each token"};
+}
+
+Work topk_gating(Shape& s) {
+  const double r = s.count("rows"), experts = s.count("experts"), topk = s.count("topk"), x = s.type("x", "bf16");
+  if (topk > experts) refuse("--shape: topk is larger than experts");
+  return {r * experts, r * experts * x + 12 * r * topk, "logits once; of a choice its weight, expert and place"};
+}
+
+Work sampling(Shape& s) {
+  const double r = s.count("rows"), c = s.count("columns"), x = s.type("x", "f32");
+  return {4 * r * c, r * c * x + 8 * r, "logits once, a token and its log probability for each row"};
+}
+
+Work mqa_logits(Shape& s) {
+  const double batch = s.count("batch"), context = s.count("context"), heads = s.count("heads", 64),
+               d = s.count("head_size", 128), mtp = s.count("mtp", 1), kv = s.type("kv", "fp8");
+  if (mtp > context) refuse("--shape: mtp is larger than context");
+  const double queries = batch * mtp, visible = mtp * context - mtp * (mtp - 1) / 2, of_head = d * kv + 4;
+  constexpr double page = 64;
+  return {batch * visible * heads * (2 * d + 3),
+          batch * context * of_head + queries * heads * (of_head + (kv < 1 ? 4 : 0)) +
+              4 * batch * (1 + std::ceil(context / page)) + queries * context * 4,
+          "keys and queries with scales, weights, block table, lengths and logits once"};
+}
+
+Work norm(Shape& s) { return rows(s, 4, "x and out once; weights are nothing beside them"); }
+Work softmax(Shape& s) { return rows(s, 6, "x and out once"); }
+Work quant(Shape& s) { return rows(s, 2, "x and out once; scales are nothing beside them"); }
+Work vec_add(Shape& s) {
+  const double n = s.count("elements"), size = s.type("x", "f32");
+  return {n, 3 * n * size, "two inputs and out once"};
+}
+
+struct Op {
+  const char *name, *shape;
+  Work (*work)(Shape&);
+};
+constexpr Op op_table[] = {
+    {"paged_attention", "batch,context,q_heads,kv_heads[,head_size,mtp,block_size,kv,quant]", attention},
+    {"gemm", "m,n,k[,batch,a,b,out,group,gated]", gemm},
+    {"norm", "rows,columns[,x,out]", norm},
+    {"softmax", "rows,columns[,x,out]", softmax},
+    {"quant", "rows,columns[,x,out]", quant},
+    {"activation", "rows,columns[,x,out,gated]", activation},
+    {"rope", "rows,q_heads,kv_heads[,head_size,rotary,x,table]", rope},
+    {"topk_gating", "rows,experts,topk[,x]", topk_gating},
+    {"moe_reduce", "rows,columns,topk[,x]", moe_reduce},
+    {"sampling", "rows,columns[,x]", sampling},
+    {"mqa_logits", "batch,context[,heads,head_size,mtp,kv]", mqa_logits},
+    {"attention_combine", "rows,columns,partials[,x,out]", attention_combine},
+    {"vec_add", "elements[,x]", vec_add}};
+
 std::string where(const Chip& chip, const Spec& spec) { return fmt::format("{}:{}", chip.file, spec.line); }
 
 }  // namespace
 
-const std::vector<std::string>& known_ops() {
-  static const std::vector<std::string> ops{"paged_attention", "gemm", "norm", "softmax", "quant", "vec_add"};
-  return ops;
+std::string known_ops(bool shapes) {
+  std::vector<std::string> ops;
+  for (const Op& op : op_table) ops.push_back(shapes ? fmt::format("  {:<18}{}", op.name, op.shape) : op.name);
+  return join(ops, shapes ? "\n" : ", ");
 }
 
 Work work_of(std::string_view op, std::string_view text) {
+  const auto* const found =
+      std::find_if(std::begin(op_table), std::end(op_table), [&](const Op& o) { return o.name == op; });
+  if (found == std::end(op_table)) refuse(fmt::format("no op '{}': one of {}", printable(op), known_ops(false)));
   Shape shape(op, text);
-  Work work;
-  if (op == "paged_attention") {
-    work = attention(shape);
-  } else if (op == "gemm") {
-    work = gemm(shape);
-  } else if (op == "norm") {
-    work = rows(shape, 4, "x and out once; weights are nothing beside them");
-  } else if (op == "softmax") {
-    work = rows(shape, 6, "x and out once");
-  } else if (op == "quant") {
-    work = rows(shape, 2, "x and out once; scales are nothing beside them");
-  } else if (op == "vec_add") {
-    const double n = shape.count("elements"), size = shape.type("x", "f32");
-    work = {n, 3 * n * size, "two inputs and out once"};
-  } else {
-    refuse(fmt::format("no op '{}': one of {}", printable(op), join(known_ops(), ", ")));
-  }
+  Work work = found->work(shape);
   shape.done();
   return work;
 }

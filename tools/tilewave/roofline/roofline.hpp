@@ -17,10 +17,11 @@ struct Work {
   std::string how;  // the sum that bytes are, in words
 };
 
-/// Of one call, from "batch=64,context=8192,...". Ops: paged_attention, gemm, norm, softmax, quant, vec_add. Refuses an
-/// unknown op, key or type, and a shape that is missing one.
+/// Of one call, from "batch=64,context=8192,...": flops and bytes as the op's benchmark counts them. Refuses an unknown op, key or
+/// type, and a shape that is missing one.
 Work work_of(std::string_view op, std::string_view shape);
-const std::vector<std::string>& known_ops();
+/// Their names; or a line for each, with the keys of its shape.
+std::string known_ops(bool shapes);
 
 struct Roof {
   std::string chip, peak_key;  // bf16_flops or fp8_flops
