@@ -89,7 +89,8 @@ struct MoeSortOp {
 
   static std::span<const Entry* const> entries() { return all_moe_sort_entries(); }
   static constexpr auto select = moe_sort_select;
-  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/moe_sort.hpp
+  static constexpr bool indexes_by_results = true;      // counts of the first launch are places in the second
+  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/moe_sort.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   static Problem shape_of(const Case& c) {

@@ -3,17 +3,21 @@
 //
 // An Op has the types Case, Problem, Entry, Tensors and the static functions entries(), select(), problem_of(), fill(),
 // outputs(), work_of(), verify_row(), default_sweep(). A Case has arch, rows, config_rows, columns, seed, out(), the type
-// of its output, and each_column(), which declares what tells one config from another: the columns of the CSV.
+// of its output, and each_column(), which declares what tells one config from another: the columns of the CSV. An Op
+// with `indexes_by_results` is run once before it is modelled: its later launches take addresses from what earlier ones
+// wrote, and the model leaves memory as it was.
 #pragma once
 
 #include <algorithm>
 #include <functional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bench/harness/measurement.hpp"
+#include "bench/harness/model_time.hpp"
 #include "bench/harness/rows.hpp"
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_check.hpp"
@@ -78,9 +82,11 @@ class RowOpRunner {
     const typename Op::Tensors tensors = Op::fill(c, options_.threads);
     const auto problem = Op::problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.device(); });
     const std::vector<const TwinBuffer*> outputs = Op::outputs(tensors);
-    if (!meter_.run(
-            c.arch, [&](hipStream_t stream) { return plan.entry->launch(problem, stream); }, row.timing, outputs))
-      return;
+    const auto launch = [&](hipStream_t stream) { return plan.entry->launch(problem, stream); };
+    if constexpr (requires { Op::indexes_by_results; }) {
+      if (const Status s = model_time.on ? launch({}) : Status{}; !s.ok()) throw std::runtime_error(s.reason);
+    }
+    if (!meter_.run(c.arch, launch, row.timing, outputs)) return;
     for (const TwinBuffer* buffer : outputs) buffer->download();
     if (options_.inject_error) {  // the bit below the sign: the top of an exponent, or 64 of an i8
       tensors.out.host()[size_of(c.out()) - 1] ^= std::byte{0x40};

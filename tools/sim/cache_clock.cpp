@@ -114,7 +114,7 @@ double XcdMemory::through_l2(double t, std::uint64_t line, double stored_bytes, 
   if (double* ready = l2_.find(line)) return std::max(*ready, here);
   double ready = here;
   if (store) {  // allocated without being read; written back to memory once
-    hbm_free_ = std::max(hbm_free_, t) + k.line / hbm_rate_;
+    written_ = hbm_free_ = std::max(hbm_free_, t) + k.line / hbm_rate_;
     hbm_busy_ += k.line / hbm_rate_;
     traffic_.hbm += k.line;
   } else {

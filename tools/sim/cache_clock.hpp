@@ -53,6 +53,8 @@ class XcdMemory {
   std::map<std::uint64_t, double> touched_bytes() const;
   double l2_busy() const { return l2_busy_; }
   double hbm_busy() const { return hbm_busy_; }
+  /// When all that was stored is in memory.
+  double written() const { return written_; }
 
  private:
   /// Lines arriving at a CU, the next one first.
@@ -73,7 +75,7 @@ class XcdMemory {
   std::vector<Cache> l1_;
   Cache l2_;
   std::vector<double> channel_free_;
-  double mall_free_ = 0, hbm_free_ = 0, l2_busy_ = 0, hbm_busy_ = 0;
+  double mall_free_ = 0, hbm_free_ = 0, l2_busy_ = 0, hbm_busy_ = 0, written_ = 0;
   std::vector<double> tags_free_;
   std::vector<Arrivals> arrivals_;  // of each CU
   std::vector<Known> known_;        // of each region

@@ -92,7 +92,10 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   report.whole_chip = how.whole_chip;
   const std::uint64_t block_instructions = pass.block_instructions;
   const double all = static_cast<double>(block_instructions) * static_cast<double>(pass.blocks_all);
-  const double progress = std::min(1.0, static_cast<double>(pass.instructions) / std::max(all, 1.0));
+  // How much of all it has read: by bytes, since blocks load first, or where no block has ended by instructions.
+  const double all_loaded = static_cast<double>(pass.block_loaded) * static_cast<double>(pass.blocks_all);
+  const double progress = std::min(1.0, all_loaded > 0 ? static_cast<double>(pass.loaded) / all_loaded
+                                                       : static_cast<double>(pass.instructions) / std::max(all, 1.0));
   for (const Region& region : memory.regions()) {
     const auto touched = pass.touched.find(region.base);
     if (touched == pass.touched.end()) continue;

@@ -146,6 +146,7 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
   }
   std::uint64_t bytes = 0;
   for (const Touch& touch : launch_.touched) bytes += touch.bytes;
+  if (!pace.store) launch_.loaded += bytes, block.loaded += bytes;
   const double taken = std::max(4.0, static_cast<double>(bytes) / k.vmem_data);
   const double start = std::max(ta_free_, t);
   ta_free_ = start + taken;
@@ -154,7 +155,6 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
   done = std::max(done, ta_free_ + (launch_.touched.empty() ? 0 : k.l1_latency - 16));
   w.vm.push_back(std::max(w.vm.empty() ? 0 : w.vm.back(), done));
   simd.vmem = t + k.issue;
-  (void)block;
 }
 
 /// A wave that loads the same word again and again, and nothing else, waits for another to write it.

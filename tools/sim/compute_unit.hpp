@@ -22,7 +22,7 @@ struct TimedLaunch {
   std::vector<OpClock>& ops;
   std::vector<Touch> touched{};
   std::vector<std::uint32_t> lds_touched{};
-  std::uint64_t instructions = 0;
+  std::uint64_t instructions = 0, loaded = 0;  // bytes of vector loads
   double matrix_flops = 0;
   WaveTrace* trace = nullptr;
   bool whole_chip = false;  // all blocks that a wave may wait for are timed with it
@@ -51,7 +51,7 @@ struct TimedBlock {
   std::vector<TimedWave> waves;
   int ended = 0;
   double started = 0;
-  std::uint64_t instructions = 0;
+  std::uint64_t instructions = 0, loaded = 0;
 };
 
 class ComputeUnit {

@@ -96,7 +96,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   }
   std::vector<Mark> marks, rounds;  // of instructions; of blocks, as many as there are places
   std::vector<std::unique_ptr<TimedBlock>> finished;
-  std::uint64_t block_instructions = 0;
+  std::uint64_t block_instructions = 0, block_loaded = 0;
   double t = 0;
   const auto slots = static_cast<std::uint64_t>(cus) * static_cast<std::uint64_t>(o.resident) * timed;
   const bool sampled = pass.blocks_all >= many_rounds * slots;
@@ -111,7 +111,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     pass.instructions += xcd.launch.instructions - before;
     for (auto& block : finished) {
       ++pass.blocks_done;
-      block_instructions += block->instructions;
+      block_instructions += block->instructions, block_loaded += block->loaded;
       xcd.start_block(i % cus, time + k.block_start);
     }
     finished.clear();
@@ -127,7 +127,13 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
   }
   pass.cycles = t;
-  if (pass.blocks_done) pass.block_instructions = block_instructions / pass.blocks_done;
+  // What was stored has to reach memory before the launch is over.
+  if (pass.blocks_done == pass.blocks_all)
+    for (const auto& xcd : all) pass.cycles = std::max(pass.cycles, xcd->memory.written());
+  if (pass.blocks_done) {
+    pass.block_instructions = block_instructions / pass.blocks_done;
+    pass.block_loaded = block_loaded / pass.blocks_done;
+  }
   if (marks.size() > 8) {
     const Steady steady(marks, rounds);
     pass.steady_rate = steady.rate, pass.spread = steady.spread;
@@ -144,7 +150,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     pass.traffic.l1 += traffic.l1, pass.traffic.l2 += traffic.l2;
     pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm;
     l2 += xcd->memory.l2_busy(), hbm += xcd->memory.hbm_busy();
-    pass.flops += xcd->launch.matrix_flops;
+    pass.flops += xcd->launch.matrix_flops, pass.loaded += xcd->launch.loaded;
   }
   const auto xcds_timed = static_cast<double>(all.size());
   active = std::max(active, 1.0) * std::max(t, 1.0);

@@ -29,7 +29,7 @@ struct PassOptions {
 /// What a pass found, of all XCDs that it timed.
 struct Pass {
   double cycles = 0, steady_rate = 0, spread = 0;
-  std::uint64_t instructions = 0;
+  std::uint64_t instructions = 0, loaded = 0, block_loaded = 0;  // bytes
   std::uint64_t blocks_done = 0, blocks_all = 0, block_instructions = 0;
   double matrix_duty = 0, valu_duty = 0, flops = 0;
   Traffic traffic;

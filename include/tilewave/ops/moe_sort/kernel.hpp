@@ -4,7 +4,8 @@
 // counts experts for itself in shared memory, where nobody else writes; then counts of waves before become places.
 // Nothing is added up by atomics, so every place is the same each time.
 //
-// Where one block does, it counts all of its choices and then places them. Else MoeSortCount leaves the counts of every
+// Where one block does, it counts all choices and then places them; blocks beside it count them as well, to write
+// their share of the pads, which are many more than few choices. Else MoeSortCount leaves the counts of every
 // block in the workspace, and each block of MoeSort sums those of the blocks before it and of all. Bound: latency of
 // two reads of memory in a row up to some ten thousand choices, then memory.
 #pragma once
@@ -33,6 +34,7 @@ struct MoeSortArgs {
   std::int32_t units, units_of_wave;   // of the capacity; those that a wave looks at together
   std::int32_t experts_of_lane;        // where each lane takes neighbours
   std::int32_t blocks, block_choices;  // of a block, whole tiles
+  std::int32_t writers;                // blocks of the launch: more than `blocks` where one places all
 };
 
 /// What waves count, and how choices are read: of both kernels.
@@ -137,7 +139,7 @@ struct MoeSort {
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t first = B::block_id() * a.block_choices, end = min_of(first + a.block_choices, a.choices);
     Tile::clear(a, shared.counts);
-    if (a.blocks == 1) Tile::count(a, shared.counts, first, end);
+    if (a.blocks == 1) Tile::count(a, shared.counts, 0, a.choices);
     typename Tile::Experts experts = Tile::read(a, first, end);  // an input, also while counts are still written
     B::barrier();
     B::wait_for_previous();
@@ -263,7 +265,7 @@ struct MoeSort {
     const std::int32_t rows = shared.start[a.experts], lane = B::lane_id();
     const std::int32_t wave = B::block_id() * Tile::waves + B::wave_id(), share = a.units_of_wave;
     TILEWAVE_ROLL
-    for (std::int32_t first = wave * share; first < a.units; first += a.blocks * Tile::waves * share) {
+    for (std::int32_t first = wave * share; first < a.units; first += a.writers * Tile::waves * share) {
       const std::int32_t unit = first + lane, row = unit * a.unit.divisor;
       std::int32_t expert = 0, beyond = a.experts;  // start[expert] <= row < start[beyond], if there are such
       TILEWAVE_ROLL

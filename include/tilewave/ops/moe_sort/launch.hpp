@@ -100,6 +100,12 @@ constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPo
   return {ceil_div(tiles, tiles_of_block), tiles_of_block * policy.tile()};
 }
 
+/// Blocks that write pads where one places all choices: each counts those again.
+constexpr std::int32_t sort_writers(std::int32_t units, std::int32_t waves) {
+  constexpr std::int32_t units_of_wave = 4, most = 64;
+  return min_of(max_of(ceil_div(units, units_of_wave * waves), 1), most);
+}
+
 /// Bytes of workspace, 0 where one block does: by tokens, topk and experts alone, and never less for more of them.
 constexpr std::int64_t moe_sort_workspace_size(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t tiles = moe_sort_tiles(p, policy);
@@ -118,6 +124,7 @@ inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
 inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy, const ArchFacts& facts) {
   const MoeSortShares shares = moe_sort_shares(p, policy);
   const std::int32_t units = ceil_div(p.capacity, p.unit), waves = policy.threads / facts.wave_lanes;
+  const std::int32_t writers = shares.blocks > 1 ? shares.blocks : sort_writers(units, waves);
   return {.topk_ids = p.topk_ids,
           .topk_weights = p.topk_weights,
           .expert_mask = p.expert_mask,
@@ -139,10 +146,11 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .experts = p.experts,
           .capacity = p.capacity,
           .units = units,
-          .units_of_wave = max_of(min_of(ceil_div(units, shares.blocks * waves), facts.wave_lanes), 1),
+          .units_of_wave = max_of(min_of(ceil_div(units, writers * waves), facts.wave_lanes), 1),
           .experts_of_lane = ceil_div(p.experts, policy.threads),
           .blocks = shares.blocks,
-          .block_choices = shares.block_choices};
+          .block_choices = shares.block_choices,
+          .writers = writers};
 }
 
 /// Queue one kernel, or two where there is a workspace, on the stream, also for no tokens: outputs say so. Nothing is
@@ -165,9 +173,8 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   }
 
   const MoeSortArgs args = moe_sort_args(p, P, B::facts);
-  const LaunchShape shape{args.blocks, P.threads};
-  if (needed == 0) return B::template launch<MoeSort<B, S, P>>(shape, args, stream);
-  const Status counted = B::template launch<MoeSortCount<B, S, P>>(shape, args, stream);
+  if (needed == 0) return B::template launch<MoeSort<B, S, P>>({args.writers, P.threads}, args, stream);
+  const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.threads}, args, stream);
   if (!counted.ok()) return counted;
   return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads, 1, true}, args, stream);
 }
