@@ -109,6 +109,7 @@ expect 2 "there is no" campaign mask campaign 9
 try "100 100 0" 12 "split"
 holds campaign/memory/v2.json '"masked": true'
 expect 0 "Inflation gap: 0.00 %" campaign report campaign
+expect 0 "\"inflation_gap_percent\": 0" campaign report campaign --json
 holds campaign/logs/optimize.md "## Final Report"
 cp campaign/state.json state.json
 sed -i 's/"best_round": 6/"best_round": 77/' campaign/state.json

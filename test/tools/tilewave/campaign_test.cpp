@@ -6,6 +6,7 @@
 #include "tools/tilewave/campaign/memory.hpp"
 #include "tools/tilewave/campaign/proposal.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
+#include "tools/tilewave/common/json.hpp"
 
 namespace {
 using namespace tilewave::tool;
@@ -148,4 +149,7 @@ TEST_CASE("the final report holds the headline against the real workload") {
   CHECK(report.find("Headline gain: +10.00 %") != std::string::npos);
   CHECK(report.find("Inflation gap: 6.00 %") != std::string::npos);
   CHECK(report.find("roll back") != std::string::npos);
+  const Json json = parse_json(final_report_json(s), "r");
+  CHECK(json.at("headline_percent").get<double>() == Approx(10));
+  CHECK(json.at("inflation_gap_percent").get<double>() == Approx(6));
 }

@@ -153,7 +153,11 @@ TEST_CASE("a library ranks ops by headroom and says nothing that was not traced"
   put("gemm/capture.sh", "#!/bin/sh\necho ran >ran.txt\n");
   put("pa/x_kernel_trace.csv", times);
   LibraryOptions o{.from = (root / "in").string(), .out = (root / "out").string()};
-  CHECK(write_library(o, nullptr) == 3);
+  const std::vector<LibraryPage> pages = write_library(o, nullptr);
+  REQUIRE(pages.size() == 3);
+  const Json json = library_json(pages);
+  CHECK((json[0].at("op") == "gemm" && json[0].at("modelled") == true && json[2].at("of_roof").is_null()));
+  CHECK(json[1].at("of_roof").get<double>() == Approx(.5));
   const std::string index = read_file((root / "out/README.md").string());
   CHECK(index.find("| [gemm](gemm/REPORT.md) | 90.0 % | 10.0 % | 86.5 % | a model |") != index.npos);
   CHECK(index.find("| [norm](norm/REPORT.md) | 50.0 % | 50.0 % | not in the trace | hardware |") != index.npos);

@@ -73,6 +73,7 @@ void render(const Campaign& campaign);
 
 /// The final report, as it stands in logs/optimize.md.
 std::string final_report(const State& state);
+std::string final_report_json(const State& state);
 
 /// agent/historical_experience/<gpu>/<op>/<backend>/tips.md of the repository.
 std::filesystem::path tips_path(const Manifest& manifest);

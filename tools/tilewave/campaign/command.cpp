@@ -222,12 +222,13 @@ void add_campaign(Command& tilewave) {
   show.run([o] { return status(*o); });
   Command report = campaign.add("report", "the final report, on stdout and in logs/optimize.md");
   report.option("FOLDER", o->folder, "of the campaign").required();
+  report.flag("--json", o->json, "the report as JSON");
   report.example("  tilewave campaign report DIR");
   report.run([o] {
     Campaign c(o->folder, true);
     if (c.state().rounds.empty()) throw Error(Exit::conflict, "no baseline yet");
     c.report();
-    fmt::print("{}", final_report(c.state()));
+    fmt::print("{}", o->json ? final_report_json(c.state()) : final_report(c.state()));
     return 0;
   });
   Command mask = campaign.add("mask", "mark memory/v<N>.json as discarded");

@@ -8,6 +8,7 @@
 #include "tools/tilewave/campaign/memory.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
 #include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/compare/columns.hpp"
 
@@ -104,6 +105,20 @@ std::string summary_md(const Round& r) {
   return r.status == "baseline" ? out : out + "\n" + transfer_check(r);
 }
 
+/// Factors of time, all kept rounds together: as the benchmark has it, and as the real workload does, by what the rounds changed.
+struct Gains {
+  double headline = 1, kernel = 1, weights = 1;
+
+  void add(const Round& r) {
+    headline *= r.score;
+    (r.proposal.bucket == "W1" ? weights : kernel) *= real_of(r);
+  }
+  double gap_percent() const { return (headline - kernel * weights) * 100; }
+  static double real_of(const Round& r) {
+    return r.proposal.real_gain_pct ? 1 + *r.proposal.real_gain_pct / 100 : r.score;
+  }
+};
+
 std::string optimize_md(const State& s, const Manifest& m, bool stopped) {
   std::string out = fmt::format(
       "# Optimisation log of {}\n\n- Op: {}, backend: {}, GPU: {}\n- Times: {}\n- BEST_COMMIT: {}\n- CONSECUTIVE_REGRESSIONS: {}\n- Stage: {}\n",
@@ -128,22 +143,20 @@ fs::path tips_path(const Manifest& m) {
 }
 
 std::string final_report(const State& s) {
-  double headline = 1, structural = 1, weights = 1;
+  Gains gains;
   std::string table = "| Round | Bucket | Benchmark gain | Real gain |\n|---|---|---|---|\n";
   for (const Round& r : s.rounds) {
     if (r.status != "keep") continue;
-    const double real = r.proposal.real_gain_pct ? 1 + *r.proposal.real_gain_pct / 100 : r.score;
-    headline *= r.score;
-    (r.proposal.bucket == "W1" ? weights : structural) *= real;
+    gains.add(r);
     table += fmt::format("| {} | {} | {:+.2f} % | {:+.2f} % |\n", r.number, r.proposal.bucket, (r.score - 1) * 100,
-                         (real - 1) * 100);
+                         (Gains::real_of(r) - 1) * 100);
   }
-  const double real = structural * weights, gap = (headline - real) * 100;
+  const double gap = gains.gap_percent();
   std::string out = fmt::format(
       "## Final Report\n- Best: {} (round {})\n- Headline gain: {:+.2f} %\n- Stopped: {}\n\n### Real-training applicability audit\n{}\n"
       "- S_real (kernel): {:+.2f} %\n- W_real (weight caches): {:+.2f} %\n- R_real (residual of the benchmark's loop): {:+.2f} %\n- Inflation gap: {:.2f} %\n",
-      s.best_commit, s.best_round, (headline - 1) * 100, s.stopped.empty() ? "not yet" : s.stopped, table,
-      (structural - 1) * 100, (weights - 1) * 100, gap, gap);
+      s.best_commit, s.best_round, (gains.headline - 1) * 100, s.stopped.empty() ? "not yet" : s.stopped, table,
+      (gains.kernel - 1) * 100, (gains.weights - 1) * 100, gap, gap);
   if (gap > 1)
     out +=
         "- More than 1 % of the headline does not reach the real workload: roll back the rounds whose gains differ.\n";
@@ -155,6 +168,32 @@ std::string final_report(const State& s) {
   }
   return out + "\n### What helped\n" + (good.empty() ? "- nothing\n" : good) + "\n### What did not\n" +
          (bad.empty() ? "- nothing was tried in vain\n" : bad);
+}
+
+std::string final_report_json(const State& s) {
+  Gains gains;
+  Json rounds = Json::array();
+  for (const Round& r : s.rounds) {
+    if (r.status == "baseline") continue;
+    Json one = {{"round", r.number},
+                {"status", r.status},
+                {"bucket", r.proposal.bucket},
+                {"hypothesis", r.proposal.hypothesis}};
+    if (r.status == "keep") {
+      gains.add(r);
+      one["gain_percent"] = (r.score - 1) * 100, one["real_gain_percent"] = (Gains::real_of(r) - 1) * 100;
+    }
+    rounds.push_back(std::move(one));
+  }
+  return dump({{"schema", "tilewave.campaign_report/1"},
+               {"best_commit", s.best_commit},
+               {"best_round", s.best_round},
+               {"stopped", s.stopped},
+               {"headline_percent", (gains.headline - 1) * 100},
+               {"kernel_percent", (gains.kernel - 1) * 100},
+               {"weights_percent", (gains.weights - 1) * 100},
+               {"inflation_gap_percent", gains.gap_percent()},
+               {"rounds", rounds}});
 }
 
 void render(const Campaign& c) {

@@ -50,28 +50,35 @@ int library(const Options& o) {
   if (!o.config.empty()) options.config = o.config;
   options.arch = o.model_arch;
   options.profiler = o.library_profiler;
+  std::vector<std::string> left_out;
   if (!o.benches.empty()) {
-    const auto left_out = prepare_library(options);
-    if (!left_out.empty()) fmt::print("no row of {}: {}\n", options.config, join(left_out, ", "));
+    left_out = prepare_library(options);
+    if (!left_out.empty() && !o.json) fmt::print("no row of {}: {}\n", options.config, join(left_out, ", "));
     if (options.profiler != "model" && !o.captures) {
       fmt::print("{}/*/capture.sh: run them on the GPU, or add --capture\n", o.folder);
       return 0;
     }
   }
-  const std::size_t ops = write_library(options, chip);
-  fmt::print("{} ops: {}/README.md\n", ops, o.out);
+  const std::vector<LibraryPage> pages = write_library(options, chip);
+  if (o.json) {
+    fmt::print("{}", dump({{"schema", "tilewave.trace_library/1"},
+                           {"index", o.out + "/README.md"},
+                           {"config", options.config},
+                           {"left_out", left_out},
+                           {"ops", library_json(pages)}}));
+  } else {
+    fmt::print("{} ops: {}/README.md\n", pages.size(), o.out);
+  }
   return 0;
 }
 
-/// A word for /bin/sh.
+/// A word for /bin/sh, as it is where it may be.
 std::string quoted(const std::string& word) {
   if (!word.empty() &&
       word.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-=./,:+") ==
           std::string::npos)
     return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+  return shell_word(word);
 }
 
 std::string yaml_quoted(const std::string& text) {
@@ -147,6 +154,7 @@ void add_trace(Command& tilewave) {
   all.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
   all.flag("--capture", o->captures, "run each capture.sh first");
   all.option("--benches", o->benches, "folder of our benchmarks: make FOLDER from all of them first");
+  all.flag("--json", o->json, "the ranking as JSON, too");
   all.option("--profiler", o->library_profiler,
              "with --benches: model (default: times and traces of the simulator's clock), ncu or rocprofv3")
       .one_of({"model", "ncu", "rocprofv3"});

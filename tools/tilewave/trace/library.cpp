@@ -69,12 +69,7 @@ LibraryPage library_page(const fs::path& folder, const Chip* chip, std::size_t t
   return page;
 }
 
-std::string library_index(std::vector<LibraryPage> pages) {
-  // Most to gain first; where no roof is known, most stalled first, behind all others.
-  std::stable_sort(pages.begin(), pages.end(), [](const LibraryPage& a, const LibraryPage& b) {
-    if (a.of_roof.has_value() != b.of_roof.has_value()) return a.of_roof.has_value();
-    return a.of_roof ? *a.of_roof < *b.of_roof : a.stalled.value_or(-1) > b.stalled.value_or(-1);
-  });
+std::string library_index(const std::vector<LibraryPage>& pages) {
   std::string text =
       "# Profiles\n\nWritten by `tilewave trace library`; most headroom first. Headroom is what is left to the roof, over all rows of the "
       "op's bench.csv; stalled is the share of the traced instructions' latency. Modelled is what the simulator's clock says of a chip "
@@ -89,7 +84,22 @@ std::string library_index(std::vector<LibraryPage> pages) {
   return text;
 }
 
-std::size_t write_library(const LibraryOptions& o, const Chip* chip) {
+Json library_json(const std::vector<LibraryPage>& pages) {
+  Json ops = Json::array();
+  const auto share = [](const std::optional<double>& value) { return value ? Json(*value) : Json(); };
+  for (const LibraryPage& p : pages)
+    ops.push_back({{"op", p.op},
+                   {"report", p.op + "/REPORT.md"},
+                   {"of_roof", share(p.of_roof)},
+                   {"rows", p.rows},
+                   {"stalled", share(p.stalled)},
+                   {"modelled", p.modelled},
+                   {"recommendation", p.hint},
+                   {"ran", p.ran}});
+  return ops;
+}
+
+std::vector<LibraryPage> write_library(const LibraryOptions& o, const Chip* chip) {
   std::vector<fs::path> folders;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(o.from, error))
@@ -101,7 +111,7 @@ std::size_t write_library(const LibraryOptions& o, const Chip* chip) {
   for (const fs::path& folder : folders) {
     if (o.capture && fs::exists(folder / "capture.sh")) {
       const int status =
-          run_shell("sh '" + fs::absolute(folder / "capture.sh").string() + "'",
+          run_shell("sh " + shell_word(fs::absolute(folder / "capture.sh").string()),
                     {.timeout_s = o.timeout_s, .out_path = (folder / "capture.log").string(), .errors_too = true})
               .status;
       if (status != 0)
@@ -115,8 +125,13 @@ std::size_t write_library(const LibraryOptions& o, const Chip* chip) {
     fs::create_directories(fs::path(o.out) / page.op);
     write_atomically(fs::path(o.out) / page.op / "REPORT.md", page.report);
   }
+  // Most to gain first; where no roof is known, most stalled first, behind all others.
+  std::stable_sort(pages.begin(), pages.end(), [](const LibraryPage& a, const LibraryPage& b) {
+    if (a.of_roof.has_value() != b.of_roof.has_value()) return a.of_roof.has_value();
+    return a.of_roof ? *a.of_roof < *b.of_roof : a.stalled.value_or(-1) > b.stalled.value_or(-1);
+  });
   write_atomically(fs::path(o.out) / "README.md", library_index(pages));
-  return pages.size();
+  return pages;
 }
 
 }  // namespace tilewave::tool

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
 namespace tilewave::tool {
@@ -24,8 +25,9 @@ struct LibraryPage {
 /// capture.sh, which made it.
 LibraryPage library_page(const std::filesystem::path& folder, const Chip* chip, std::size_t top);
 
-/// The page that ranks them, most headroom first.
-std::string library_index(std::vector<LibraryPage> pages);
+/// The page that ranks them, in this order, and the same as JSON.
+std::string library_index(const std::vector<LibraryPage>& pages);
+Json library_json(const std::vector<LibraryPage>& pages);
 
 struct LibraryOptions {
   std::string from, out;  // a folder for each op; OUT/<op>/REPORT.md and OUT/README.md
@@ -40,7 +42,7 @@ std::string slowest_row(const Csv& csv, const std::string& metric);
 /// A folder in `from` for each benchmark. Modelled: the rows of the configuration and the trace of the one that takes longest; by a
 /// profiler: the capture.sh that records them. The ops that have no row of this configuration come back.
 std::vector<std::string> prepare_library(const LibraryOptions& options);
-/// How many ops there were.
-std::size_t write_library(const LibraryOptions& options, const Chip* chip);
+/// The ops there were, most headroom first.
+std::vector<LibraryPage> write_library(const LibraryOptions& options, const Chip* chip);
 
 }  // namespace tilewave::tool
