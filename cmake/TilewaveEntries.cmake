@@ -26,6 +26,15 @@ set(TILEWAVE_GENERATED_ENTRIES "" CACHE PATH "folder of OP_generated.hpp, candid
 
 set(generated ${PROJECT_BINARY_DIR}/generated)
 
+# The emulated device takes a second to read, in a hundred files.
+if(TILEWAVE_ROOM STREQUAL "host")
+  file(CONFIGURE OUTPUT ${generated}/precompiled.cpp CONTENT "")
+  add_library(tilewave_precompiled OBJECT EXCLUDE_FROM_ALL ${generated}/precompiled.cpp)
+  tilewave_use_room(tilewave_precompiled)
+  tilewave_optimise_less(tilewave_precompiled)
+  target_precompile_headers(tilewave_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/include/tilewave/arch/host/backend.hpp)
+endif()
+
 # tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [TESTS])
 # HEADER: by default registry.hpp. SOURCES: among how many files an architecture's specs are divided, that they compile in
 # parallel: one takes the least time in all. HOST_SOURCES: the same in the host room, whose kernels take less, and whose
@@ -93,6 +102,9 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${generated})
   tilewave_use_room(${target})
   tilewave_optimise_less(${target})
+  if(TARGET tilewave_precompiled)
+    target_precompile_headers(${target} REUSE_FROM tilewave_precompiled)
+  endif()
   set_property(GLOBAL APPEND PROPERTY tilewave_${op}_headers ${header})
   set_property(GLOBAL APPEND PROPERTY tilewave_${op}_lists ${list})
   if(NOT arg_TESTS)

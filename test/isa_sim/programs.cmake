@@ -66,29 +66,56 @@ foreach(arch gfx942 gfx950)
 endforeach()
 
 # Tests of ops over machine code: the same test files, with the entries that a source of this folder names.
-# simulate(NAME PARTS...): test_isa_sim_NAME_<arch>, PARTS relative to test/
+# simulate(NAME PARTS...): test_isa_sim_NAME_<arch>, PARTS relative to test/. Kernels are in the part of this folder alone,
+# of which the host's side is only the launches.
 function(simulate name)
   foreach(arch gfx942 gfx950)
     set(objects)
     foreach(part IN LISTS ARGN)
-      get_filename_component(part_name ${part} NAME)
-      set(source ${PROJECT_SOURCE_DIR}/test/${part}.cpp)
-      set(object ${CMAKE_CURRENT_BINARY_DIR}/${part_name}_${arch}.o)
-      list(APPEND objects ${object})
-      add_custom_command(OUTPUT ${object}
-        COMMAND ${TILEWAVE_AMD_CLANG} ${flags} --offload-arch=${arch} -DROOM=${arch} -MD -MF ${object}.d -MT ${object}
-                -c ${source} -o ${object}
-        DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${part_name}_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
+      simulated_part(${part})
     endforeach()
-    add_executable(test_isa_sim_${name}_${arch} ${objects})
-    set_target_properties(test_isa_sim_${name}_${arch} PROPERTIES LINKER_LANGUAGE CXX)
-    target_link_libraries(test_isa_sim_${name}_${arch} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
+    simulated_program(${name}_${arch})
     add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
   endforeach()
 endfunction()
-simulate(rows ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/quant/quant_mx_test
-         ops/sampling/sampling_test ops/softmax/softmax_test
-         ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
+# simulate_full(NAME DEFINITION PARTS...): test_isa_sim_NAME_full_<arch>, built for the label full; the last part with DEFINITION
+function(simulate_full name definition)
+  foreach(arch gfx942 gfx950)
+    set(objects)
+    list(POP_BACK ARGN last)
+    foreach(part IN LISTS ARGN)
+      simulated_part(${part})
+    endforeach()
+    simulated_part(${last} ${definition})
+    simulated_program(${name}_full_${arch})
+    set_target_properties(test_isa_sim_${name}_full_${arch} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+  endforeach()
+endfunction()
+macro(simulated_part part)
+  get_filename_component(part_name ${part} NAME)
+  set(source ${PROJECT_SOURCE_DIR}/test/${part}.cpp)
+  set(side --offload-host-only -O1)
+  if(${part} MATCHES "^isa_sim/")
+    set(side -Xarch_host -O1)
+  endif()
+  set(suffix "${ARGN}")
+  string(MAKE_C_IDENTIFIER "${part_name}${suffix}_${arch}" object)
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
+  list(APPEND objects ${object})
+  add_custom_command(OUTPUT ${object}
+    COMMAND ${TILEWAVE_AMD_CLANG} ${flags} ${side} ${ARGN} --offload-arch=${arch} -DROOM=${arch} -MD -MF ${object}.d -MT ${object}
+            -c ${source} -o ${object}
+    DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${part_name}_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
+endmacro()
+macro(simulated_program program)
+  add_executable(test_isa_sim_${program} ${objects})
+  set_target_properties(test_isa_sim_${program} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(test_isa_sim_${program} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
+endmacro()
+set(rows ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/quant/quant_mx_test ops/sampling/sampling_test
+         ops/softmax/softmax_test ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
+simulate(rows ${rows})
+simulate_full(rows -DENTRY_SHARES=1 ${rows})
 simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test ops/kv_cache_write/latent_test
          isa_sim/head_entries)
 simulate(tiles ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The entries that the tests of row operations run as machine code in the simulator: a few specs of each op that cover
-// every type, output and reduction between them, with every policy. Compiled with ROOM, gfx942 or gfx950.
+// every type, output and reduction between them, and every policy. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -21,10 +21,16 @@ namespace {
 
 using Room = ROOM::Backend;
 
-template <NormKind kind, DType x, DType weight, DType out, ScaleMode scale>
-constexpr auto& norm_of = norm_entries<Room, NormSpec{kind, x, weight, out, scale}>;
-template <DType x, DType out, ScaleMode scale>
-constexpr auto& quant_of = quant_entries<Room, QuantSpec{x, out, scale}>;
+template <std::size_t first, NormSpec spec>
+constexpr auto& norm_share = entry_share<NormRegistry, Room, spec, first>;
+template <std::size_t first, NormKind kind, DType x, DType weight, DType out, ScaleMode scale>
+constexpr auto& norm_of = norm_share<first, NormSpec{kind, x, weight, out, scale}>;
+template <std::size_t first, QuantSpec spec>
+constexpr auto& quant_share = entry_share<QuantRegistry, Room, spec, first>;
+template <std::size_t first, DType x, DType out, ScaleMode scale>
+constexpr auto& quant_of = quant_share<first, QuantSpec{x, out, scale}>;
+template <std::size_t first, SoftmaxKind kind, DType x>
+constexpr auto& softmax_of = entry_share<SoftmaxRegistry, Room, SoftmaxSpec{kind, x}, first>;
 
 // Where there are no MX formats, another one.
 constexpr bool mx = Room::facts.mx;
@@ -37,20 +43,20 @@ constexpr QuantSpec mx_fp8_quant{.out = Room::facts.fp8, .scale = mx ? ScaleMode
 
 std::span<const NormEntry* const> all_norm_entries() {
   constexpr DType f32 = DType::f32, f16 = DType::f16, bf16 = DType::bf16, i8 = DType::i8, fp8 = Room::facts.fp8;
-  static const auto entries = pointers_to<NormEntry>(norm_of<NormKind::rms, bf16, bf16, bf16, ScaleMode::none>,
-                                                     norm_of<NormKind::layer, f16, f32, f16, ScaleMode::none>,
-                                                     norm_of<NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
-                                                     norm_of<NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
-                                                     norm_of<NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>,
-                                                     norm_entries<Room, mx_norm>);
+  static const auto entries =
+      pointers_to<NormEntry>(norm_of<0, NormKind::rms, bf16, bf16, bf16, ScaleMode::none>,
+                             norm_of<1, NormKind::layer, f16, f32, f16, ScaleMode::none>,
+                             norm_of<2, NormKind::rms, f32, f32, fp8, ScaleMode::per_token>,
+                             norm_of<0, NormKind::layer, bf16, bf16, fp8, ScaleMode::per_group>,
+                             norm_of<1, NormKind::rms, bf16, bf16, i8, ScaleMode::per_tensor>, norm_share<2, mx_norm>);
   return entries;
 }
 std::span<const QuantEntry* const> all_quant_entries() {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, i8 = DType::i8, fp8 = Room::facts.fp8;
   static const auto entries = pointers_to<QuantEntry>(
-      quant_of<bf16, fp8, ScaleMode::per_token>, quant_of<f16, i8, ScaleMode::per_group>,
-      quant_of<f16, fp8, ScaleMode::per_tensor>, quant_of<fp8, bf16, ScaleMode::per_group>,
-      quant_of<i8, DType::f32, ScaleMode::per_token>, quant_entries<Room, mx_quant>, quant_entries<Room, mx_fp8_quant>);
+      quant_of<0, bf16, fp8, ScaleMode::per_token>, quant_of<1, f16, i8, ScaleMode::per_group>,
+      quant_of<2, f16, fp8, ScaleMode::per_tensor>, quant_of<0, fp8, bf16, ScaleMode::per_group>,
+      quant_of<1, i8, DType::f32, ScaleMode::per_token>, quant_share<2, mx_quant>, quant_share<0, mx_fp8_quant>);
   return entries;
 }
 std::span<const SamplingEntry* const> all_sampling_entries() {
@@ -59,10 +65,9 @@ std::span<const SamplingEntry* const> all_sampling_entries() {
   return entries;
 }
 std::span<const SoftmaxEntry* const> all_softmax_entries() {
-  static const auto entries =
-      pointers_to<SoftmaxEntry>(softmax_entries<Room, SoftmaxSpec{SoftmaxKind::softmax, DType::bf16}>,
-                                softmax_entries<Room, SoftmaxSpec{SoftmaxKind::softmax, DType::f32}>,
-                                softmax_entries<Room, SoftmaxSpec{SoftmaxKind::log_softmax, DType::f16}>);
+  static const auto entries = pointers_to<SoftmaxEntry>(softmax_of<0, SoftmaxKind::softmax, DType::bf16>,
+                                                        softmax_of<1, SoftmaxKind::softmax, DType::f32>,
+                                                        softmax_of<2, SoftmaxKind::log_softmax, DType::f16>);
   return entries;
 }
 

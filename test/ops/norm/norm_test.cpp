@@ -3,6 +3,7 @@
 #include "entries/norm.hpp"
 
 #include "test/ops/rows.hpp"
+#include "test/turns.hpp"
 #include "tilewave/ops/norm/registry.hpp"
 
 #if !defined(NORM_ENTRIES)  // norm_wide's
@@ -153,13 +154,21 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
 }
 
 template <class F>
-void each_norm_entry(const F& f) {
-  for (const NormEntry* e : NORM_ENTRIES()) {
+void each_of(std::span<const NormEntry* const> entries, const F& f) {
+  for (const NormEntry* e : entries) {
     if (e->spec.scale == ScaleMode::mx) continue;  // see norm_mx_test.cpp
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
   }
+}
+template <class F>
+void every_norm_entry(const F& f) {
+  each_of(NORM_ENTRIES(), f);
+}
+template <class F>
+void each_norm_entry(const F& f) {  // whose turn it is
+  each_of(in_turn(NORM_ENTRIES()), f);
 }
 
 /// Columns around what the policy holds and what one access takes; aligned ones first.
@@ -175,7 +184,7 @@ std::vector<std::int32_t> columns_of(const NormEntry& e) {
 }
 
 TEST_CASE("every norm entry computes the reference on boundary columns") {
-  each_norm_entry([](const NormEntry& e) {
+  every_norm_entry([](const NormEntry& e) {
     int turn = 0;
     for (const std::int32_t columns : columns_of(e)) {
       if (columns < 1) continue;

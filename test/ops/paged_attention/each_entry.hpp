@@ -10,6 +10,7 @@
 #include "bench/harness/paged_attention_case.hpp"
 #include "entries/paged_attention.hpp"
 #include "test/catch_compat.hpp"
+#include "test/turns.hpp"
 
 namespace tilewave::test {
 
@@ -35,14 +36,23 @@ inline bool too_slow_here() {
 
 /// Calls f(entry) for every entry of a list; a failure inside names the entry.
 template <class F>
-void each_of(std::span<const PagedAttentionEntry* const> entries, F f) {
+void every_of(std::span<const PagedAttentionEntry* const> entries, F f) {
   if (too_slow_here()) return;
   for (const PagedAttentionEntry* e : entries) {
     INFO("entry " << describe(*e));
     f(*e);
   }
 }
-/// The same for the default entries of this build.
+/// The same for those whose turn it is (turns.hpp).
+template <class F>
+void each_of(std::span<const PagedAttentionEntry* const> entries, F f) {
+  every_of(in_turn(entries), f);
+}
+/// The same for the default entries of this build: all of them, or those whose turn it is.
+template <class F>
+void every_entry(F f) {
+  every_of(all_paged_attention_entries(), f);
+}
 template <class F>
 void each_entry(F f) {
   each_of(all_paged_attention_entries(), f);
@@ -73,7 +83,13 @@ void first_of_each_arch(Each each, F f) {
 /// One entry of each architecture, for tests of what no policy or spec changes.
 template <class F>
 void each_arch(F f) {
-  first_of_each_arch([](auto g) { each_small_entry(g); }, f);
+  first_of_each_arch(
+      [](auto g) {
+        every_entry([&](const PagedAttentionEntry& e) {
+          if (e.spec.head_size == 64) g(e);
+        });
+      },
+      f);
 }
 
 /// Whether the entry can do a problem that others of its spec can: staged and balanced ones are choosier.

@@ -35,7 +35,7 @@ PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int 
 
 std::set<ArchId> archs() {
   std::set<ArchId> all;
-  each_entry([&](const PagedAttentionEntry& e) { all.insert(e.arch); });
+  every_entry([&](const PagedAttentionEntry& e) { all.insert(e.arch); });
   return all;
 }
 
@@ -47,7 +47,7 @@ TEST_CASE("every spec of an architecture has entries, each different, none above
     for (const PagedAttentionSpec& spec : paged_attention_specs(arch)) {
       CAPTURE(name_of(spec));
       std::size_t of_spec = 0;
-      each_entry([&](const PagedAttentionEntry& e) {
+      every_entry([&](const PagedAttentionEntry& e) {
         if (e.arch != arch || !(e.spec == spec)) return;
         ++of_spec;
         names.insert(describe(e));
@@ -77,7 +77,7 @@ TEST_CASE("select takes the staged plan of least cost, else the smallest entry t
         const int chosen = plan.entry->policy.block_rows(), rows = group * mtp;
         const bool staged = arch == ArchId::sm90 && spec.head_size <= 128;
         CHECK(plan.entry->policy.staged() == staged);
-        each_entry([&](const PagedAttentionEntry& e) {
+        every_entry([&](const PagedAttentionEntry& e) {
           if (e.arch != arch || !(e.spec == spec)) return;
           if (staged && e.policy.staged()) {
             const auto cost = [&](const PagedAttentionEntry& of, int splits) {
@@ -141,7 +141,7 @@ TEST_CASE("explain has a verdict for every candidate of the spec, and for what t
       std::vector<PagedAttentionVerdict> verdicts(64);
       verdicts.resize(paged_attention_explain(p, all_paged_attention_entries(), facts, verdicts));
       std::size_t of_spec = 0;
-      each_entry([&](const PagedAttentionEntry& e) { of_spec += e.arch == arch && e.spec == spec; });
+      every_entry([&](const PagedAttentionEntry& e) { of_spec += e.arch == arch && e.spec == spec; });
       const bool has_staged = paged_attention_has_staged(arch, spec).ok();
       REQUIRE(verdicts.size() == of_spec + !has_staged);
       for (const PagedAttentionVerdict& v : verdicts) {
@@ -249,7 +249,7 @@ TEST_CASE("workspace: an output and an lse in f32 for every row and split, nothi
 }
 
 TEST_CASE("workspace: two parts a block of a balanced launch, of no more blocks than stages, nothing for clusters") {
-  each_entry([](const PagedAttentionEntry& e) {
+  every_entry([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e), stages = (192 + tile - 1) / tile;
     const PagedAttentionProblem small = problem_of(e.spec, 2, 8, 1, 192), large = problem_of(e.spec, 300, 8, 4, 9999);
     const auto bytes = [&](const PagedAttentionProblem& p) {

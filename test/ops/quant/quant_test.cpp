@@ -7,6 +7,7 @@
 
 #include "test/core/fp8_table.hpp"
 #include "test/ops/rows.hpp"
+#include "test/turns.hpp"
 #include "tilewave/ops/quant/registry.hpp"
 
 namespace tilewave::test {
@@ -178,17 +179,25 @@ class Call {
 std::string run(const QuantEntry& e, const Shape& s) { return Call(e.spec, s).run(facts_of(e.arch), &e); }
 
 template <class F>
-void each_quant_entry(const F& f) {
-  for (const QuantEntry* e : all_quant_entries()) {
+void each_of(std::span<const QuantEntry* const> entries, const F& f) {
+  for (const QuantEntry* e : entries) {
     if (e->spec.scale == ScaleMode::mx) continue;  // see quant_mx_test.cpp
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
   }
 }
+template <class F>
+void every_quant_entry(const F& f) {
+  each_of(all_quant_entries(), f);
+}
+template <class F>
+void each_quant_entry(const F& f) {  // whose turn it is
+  each_of(in_turn(all_quant_entries()), f);
+}
 
 TEST_CASE("every quant entry computes the reference on boundary columns") {
-  each_quant_entry([](const QuantEntry& e) {
+  every_quant_entry([](const QuantEntry& e) {
     const int unit = 16 / size_of(e.spec.x),
               most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
     std::vector<std::int32_t> all{unit, most - unit, most, 144};

@@ -3,6 +3,7 @@
 #include "entries/softmax.hpp"
 
 #include "test/ops/rows.hpp"
+#include "test/turns.hpp"
 #include "tilewave/ops/softmax/registry.hpp"
 
 namespace tilewave::test {
@@ -92,16 +93,24 @@ std::string run(const ArchFacts& facts, const SoftmaxSpec& spec, const SoftmaxEn
 }
 
 template <class F>
-void each_softmax_entry(const F& f) {
-  for (const SoftmaxEntry* e : all_softmax_entries()) {
+void each_of(std::span<const SoftmaxEntry* const> entries, const F& f) {
+  for (const SoftmaxEntry* e : entries) {
     const std::string error = f(*e);
     INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ": " << error);
     CHECK(error == "");
   }
 }
+template <class F>
+void every_softmax_entry(const F& f) {
+  each_of(all_softmax_entries(), f);
+}
+template <class F>
+void each_softmax_entry(const F& f) {  // whose turn it is
+  each_of(in_turn(all_softmax_entries()), f);
+}
 
 TEST_CASE("every softmax entry computes the reference on boundary columns") {
-  each_softmax_entry([](const SoftmaxEntry& e) {
+  every_softmax_entry([](const SoftmaxEntry& e) {
     const int unit = 16 / size_of(e.spec.x),
               most = static_cast<int>(std::min<std::int64_t>(e.policy.columns(e.spec.x), 8192));
     std::vector<std::int32_t> all{unit, most - unit, most, 136};
