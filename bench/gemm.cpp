@@ -45,12 +45,12 @@ void declare(CLI::App& app, Options& o) {
   declare(app, o, o.measure);
 }
 
-/// Those of one product, of groups, of gates and of i4 weights, no two of which have a spec in common.
+/// Those of one product, of groups, of gates, of i4 weights and of mx scales, no two of which have a spec in common.
 std::span<const GemmEntry* const> every_entry() {
   static const std::vector<const GemmEntry*> entries = [] {
     std::vector<const GemmEntry*> all;
-    for (const auto list :
-         {all_gemm_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries(), all_gemm_int4_entries()})
+    for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries(),
+                            all_gemm_int4_entries(), all_gemm_mx_entries()})
       all.insert(all.end(), list.begin(), list.end());
 #ifdef TILEWAVE_GENERATED  // by a tuner
     const auto generated = all_gemm_generated_entries();
@@ -67,7 +67,7 @@ std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, con
   if (o.splits > 0) return {{chosen.entry, std::min(o.splits, policy.splits)}};
   if (o.policies != "all") return {chosen};
   std::vector<GemmPlan> plans;
-  const int steps = ceil_div(p.k * size_of(p.spec.a), policy.depth);
+  const int steps = ceil_div(bytes_of(p.spec.a, p.k), policy.depth);
   for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
     if (splits == 1 || (splits <= policy.splits && 2 * splits <= steps)) plans.push_back({chosen.entry, splits});
   }

@@ -15,7 +15,7 @@
 namespace tilewave::bench {
 
 template <>
-inline constexpr int enumerators_of<GemmScale> = 5;
+inline constexpr int enumerators_of<GemmScale> = 6;
 template <>
 inline constexpr int enumerators_of<GemmLayout> = 4;
 template <>
@@ -53,11 +53,18 @@ struct GemmCase {
   /// Bytes of a layer of weights.
   std::int64_t weight_bytes() const {
     return preshuffled() ? std::int64_t{n} * k * size_of(spec.b) / packing_of(spec.b)
-                         : n * operand_stride() * size_of(spec.b);
+                         : n * operand_stride(spec.b) * size_of(spec.b);
   }
   bool row_scales_of_a() const { return has(GemmScale::row) || (spec.packed() && is_fp8(spec.a)); }
   /// From a row to the next, in elements: rows start at multiples of 16 bytes.
-  std::int64_t operand_stride() const { return align_up(k, 16 / size_of(spec.a)); }
+  std::int64_t operand_stride(DType type) const {
+    const int values = packing_of(type);
+    return align_up(k, 16 / size_of(type) * values) / values;
+  }
+  /// Of shuffled mx scales of a layer with so many rows.
+  std::int64_t mx_scales(std::int64_t rows) const {
+    return align_up<std::int64_t>(rows, 32) * align_up(k / mx_group, 8);
+  }
 
   static constexpr NamePart name_parts[] = {{"gemm", "kind", "gemm"},
                                             {"m", "config_m"},
@@ -114,15 +121,14 @@ inline void GemmCase::imply(Words& words) {
   words.values.emplace("config_batch", "1");
   words.imply("b_dtype", "a_dtype");
   const auto a = words.values.find("a_dtype");
-  if (a != words.values.end() && !a->second.starts_with("fp8") && a->second != "i8")
-    words.imply("out_dtype", "a_dtype");
+  if (a != words.values.end() && !a->second.starts_with("fp") && a->second != "i8") words.imply("out_dtype", "a_dtype");
   const auto mode = words.values.extract(std::string(name_mode));
   if (mode.empty()) return;
   const std::string& text = mode.mapped();
   for (std::size_t at = 0, end; at <= text.size(); at = end + 1) {
     end = std::min(text.find('.', at), text.size());
     const std::string word = text.substr(at, end - at);
-    if (word == name_of(DType::i4)) {
+    if (word == name_of(DType::i4) || word == name_of(DType::fp4_e2m1)) {
       words.values["b_dtype"] = word;
       continue;
     }
@@ -150,7 +156,8 @@ inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
   if (spec.out == DType::i8) return "i8 is no type of out here";
-  if (spec.b != spec.a && !spec.packed()) return "b_dtype differs from a_dtype";
+  if (spec.b != spec.a && !spec.packed() && !spec.mx()) return "b_dtype differs from a_dtype";
+  if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
   if (spec.packed() && (spec.group < 1 || k % spec.group != 0)) return "config_k is no multiple of group";
   if (spec.gated && n % 2 != 0) return "config_n of gates and ups is odd";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
@@ -199,14 +206,14 @@ inline GemmCase launched(GemmCase c) {
   return c;
 }
 
-/// `gemm/sm90/fp8.row/bf16/m16/n4096/k4096` (`bf16.i4.group128.preshuffled`): types of operands, with what is special of them, and of out; then extents, of
+/// `gemm/sm90/fp8.row/bf16/m16/n4096/k4096` (`bf16.i4.group128.preshuffled`, `fp8.fp4_e2m1.mx`): types of operands, with what is special of them, and of out; then extents, of
 /// which `m144of4096` is cut down; `/batch8`, `/masked32x192` (groups x rows), `/bias`.
 inline std::string name_of(const GemmCase& c) {
   const auto extent = [](const char* what, std::int32_t launched, std::int32_t config) {
     return what + std::to_string(launched) + (launched != config ? "of" + std::to_string(config) : "");
   };
   std::string name = "gemm/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.a);
-  if (c.spec.packed()) name += std::string(".") + std::string(name_of(c.spec.b));
+  if (c.spec.b != c.spec.a) name += std::string(".") + std::string(name_of(c.spec.b));
   if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
   if (c.spec.group > 0) name += std::to_string(c.spec.group);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
@@ -244,9 +251,11 @@ inline Work work_of(const GemmCase& c) {
   if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
   if (c.has(GemmScale::group)) scales = columns * (c.k / c.spec.group) / 2 + (c.row_scales_of_a() ? rows : 0);
   if (c.spec.out_scale == ScaleMode::per_tensor) ++scales;
+  const std::int64_t mx_scales = c.spec.mx() ? (rows + columns) * (c.k / mx_group) : 0;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
-  return {.bytes = (rows * size_of(c.spec.a) + columns * size_of(c.spec.b) / packing_of(c.spec.b)) * c.k +
-                   4 * (scales + table) + (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
+  const auto of_values = [&](DType type, std::int64_t count) { return count * c.k * size_of(type) / packing_of(type); };
+  return {.bytes = of_values(c.spec.a, rows) + of_values(c.spec.b, columns) + 4 * (scales + table) + mx_scales +
+                   (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
           .written = written,
           .flops = 2 * rows * c.n * c.k,
           .flops_per_second = matrix_flops(facts_of(c.arch), c.spec.a)};

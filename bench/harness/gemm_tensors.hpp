@@ -50,14 +50,35 @@ struct GemmTensors {
 
 /// Of the operands: 1, or where quantisation leaves it if the largest of a row becomes a large code.
 inline float deviation_of(DType type) {
-  return is_fp8(type) ? 48.0f : type == DType::i8 ? 36.0f : type == DType::i4 ? 4.6f : 1.0f;
+  return is_fp8(type)              ? 48.0f
+         : type == DType::i8       ? 36.0f
+         : type == DType::i4       ? 4.6f
+         : type == DType::fp4_e2m1 ? 2.5f
+                                   : 1.0f;
+}
+
+/// Rows of four-bit codes, each as likely as any other, so that it does not matter how they are shuffled.
+inline TwinBuffer filled_codes(const GemmCase& c, char name, std::int64_t rows, int threads) {
+  const std::int64_t row_bytes = c.k / 2;
+  TwinBuffer buffer(static_cast<std::size_t>(rows * row_bytes));
+  if (!fills(buffer.bytes())) return buffer;
+  reference::parallel_for(rows, threads, [&](std::int64_t r) {
+    const std::uint64_t key = random_bits({c.seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)});
+    for (std::int64_t at = 0; at < row_bytes; at += 8) {  // of at least 32 codes
+      const std::uint64_t bits = mix64(key + static_cast<std::uint64_t>(at + 8) * 0x9e3779b97f4a7c15ull);
+      std::memcpy(buffer.host() + r * row_bytes + at, &bits, 8);
+    }
+  });
+  buffer.upload();
+  return buffer;
 }
 
 /// Rows of `k` elements `stride` apart, or as preshuffled weights lie; what is between rows is poison.
-inline TwinBuffer filled_operand(const GemmCase& c, char name, std::int64_t rows, bool preshuffled, int threads) {
-  const DType type = c.spec.a;
+inline TwinBuffer filled_operand(const GemmCase& c, DType type, char name, std::int64_t rows, bool preshuffled,
+                                 int threads) {
+  if (packing_of(type) > 1) return filled_codes(c, name, rows, threads);
   const int size = size_of(type);
-  const std::int64_t row_bytes = (preshuffled ? c.k : c.operand_stride()) * size;
+  const std::int64_t row_bytes = (preshuffled ? c.k : c.operand_stride(type)) * size;
   const NormalElements normal(type, deviation_of(type));
   TwinBuffer buffer(static_cast<std::size_t>(rows * row_bytes));
   if (!fills(buffer.bytes())) return buffer;
@@ -77,22 +98,6 @@ inline TwinBuffer filled_operand(const GemmCase& c, char name, std::int64_t rows
   return buffer;
 }
 
-/// Preshuffled weights of i4, each code as likely as any other.
-inline TwinBuffer filled_codes(const GemmCase& c, int threads) {
-  const std::int64_t row_bytes = c.weight_bytes() / c.n;
-  TwinBuffer buffer(static_cast<std::size_t>(c.layers() * c.weight_bytes()));
-  if (!fills(buffer.bytes())) return buffer;
-  reference::parallel_for(std::int64_t{c.layers()} * c.n, threads, [&](std::int64_t r) {
-    const std::uint64_t key = random_bits({c.seed, std::uint64_t{'b'}, static_cast<std::uint64_t>(r)});
-    for (std::int64_t at = 0; at < row_bytes; at += 8) {  // of at least 32 codes
-      const std::uint64_t bits = mix64(key + static_cast<std::uint64_t>(at + 8) * 0x9e3779b97f4a7c15ull);
-      std::memcpy(buffer.host() + r * row_bytes + at, &bits, 8);
-    }
-  });
-  buffer.upload();
-  return buffer;
-}
-
 /// Each its own, within a factor of 3, so that a scale in the wrong place shows.
 inline TwinBuffer filled_scales(const GemmCase& c, char name, std::int64_t rows, std::int64_t columns, int threads) {
   const float usual = 1 / deviation_of(c.spec.a);
@@ -101,11 +106,31 @@ inline TwinBuffer filled_scales(const GemmCase& c, char name, std::int64_t rows,
       [&](std::int64_t r, std::int64_t column) { return usual * (1 + 0.5f * drawn(c.seed, name, r, column)); });
 }
 
+/// Shuffled codes of e8m0, a power of two of four each; NaN where they are padded.
+inline TwinBuffer filled_mx_scales(const GemmCase& c, char name, std::int64_t layers, std::int64_t rows, int threads) {
+  const std::int64_t of_layer = c.mx_scales(rows), groups = c.k / mx_group;
+  const auto eights = static_cast<int>(ceil_div<std::int64_t>(groups, 8));
+  TwinBuffer buffer(static_cast<std::size_t>(layers * of_layer));
+  if (!fills(buffer.bytes())) return buffer;
+  std::memset(buffer.host(), 0xff, buffer.bytes());
+  const int usual = 127 - std::ilogb(deviation_of(c.spec.a));
+  reference::parallel_for(layers * rows, threads, [&](std::int64_t r) {
+    const std::uint64_t key = random_bits({c.seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)});
+    std::byte* const of_row = buffer.host() + r / rows * of_layer;
+    for (int group = 0; group < groups; ++group) {
+      const auto code = usual - 2 + static_cast<int>(mix64(key + static_cast<std::uint64_t>(group)) % 4);
+      of_row[shuffled_scale(r % rows, group, eights)] = static_cast<std::byte>(code);
+    }
+  });
+  buffer.upload();
+  return buffer;
+}
+
 inline GemmTensors fill(const GemmCase& c, int threads) {
   GemmTensors t;
   const std::int64_t a_rows = std::int64_t{c.a_layers()} * c.m, b_rows = std::int64_t{c.layers()} * c.n;
-  t.a = filled_operand(c, 'a', a_rows, false, threads);
-  t.b = c.spec.packed() ? filled_codes(c, threads) : filled_operand(c, 'b', b_rows, c.preshuffled(), threads);
+  t.a = filled_operand(c, c.spec.a, 'a', a_rows, false, threads);
+  t.b = filled_operand(c, c.spec.b, 'b', b_rows, c.preshuffled(), threads);
   t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)), name_of(c.spec.out));
   if (c.has(GemmScale::tensor)) {
     t.a_scale = filled_scales(c, 's', 1, 1, threads);
@@ -117,6 +142,9 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
     t.a_scale = filled_scales(c, 's', std::int64_t{c.a_layers()} * c.k_blocks(), c.m, threads);
     t.b_scale =
         filled_scales(c, 't', std::int64_t{c.layers()} * ceil_div(c.n, gemm_scale_block), c.k_blocks(), threads);
+  } else if (c.spec.mx()) {
+    t.a_scale = filled_mx_scales(c, 's', c.a_layers(), c.m, threads);
+    t.b_scale = filled_mx_scales(c, 't', c.layers(), c.n, threads);
   } else if (c.has(GemmScale::group)) {
     if (c.row_scales_of_a()) t.a_scale = filled_scales(c, 's', a_rows, 1, threads);
     t.b_scale = filled(c.spec.group_scale(), c.layers() * (c.k / c.spec.group), c.n, threads,
@@ -162,6 +190,10 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
     if (c.row_scales_of_a()) p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_group_scale = address(t.b_scale);
     p.b_scale_k_stride = n, p.b_scale_batch_stride = n * (c.k / c.spec.group);
+  } else if (c.spec.mx()) {
+    p.a_mx_scale = static_cast<const std::uint8_t*>(address(t.a_scale));
+    p.b_mx_scale = static_cast<const std::uint8_t*>(address(t.b_scale));
+    p.a_scale_batch_stride = c.mx_scales(m), p.b_scale_batch_stride = c.mx_scales(n);
   } else if (c.spec.scale != GemmScale::none) {
     p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_scale = static_cast<const float*>(address(t.b_scale));
@@ -174,8 +206,8 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.m = c.m, p.n = c.n, p.k = c.k;
   p.batch = c.batch, p.groups = c.groups;
   if (c.grouped() && !c.contiguous()) p.expected_group_rows = c.group_rows;
-  p.a_stride = c.operand_stride();
-  p.b_stride = c.preshuffled() ? 0 : c.operand_stride();
+  p.a_stride = c.operand_stride(c.spec.a);
+  p.b_stride = c.preshuffled() ? 0 : c.operand_stride(c.spec.b);
   p.out_stride = c.out_columns();
   p.a_batch_stride = m * p.a_stride;
   p.b_batch_stride = c.weight_bytes() / size_of(c.spec.b);

@@ -76,7 +76,7 @@ class GemmPart {
     part_.group_offsets = part_.group_rows = nullptr;
     part_.batch = 1, part_.groups = 0;
     part_.m = static_cast<std::int32_t>(of.rows.size());
-    const std::int64_t row_bytes = std::int64_t{p.k} * size_of(s.a), k_blocks = ceil_div(p.k, gemm_scale_block);
+    const std::int64_t row_bytes = bytes_of(s.a, p.k), k_blocks = ceil_div(p.k, gemm_scale_block);
     for (const std::int32_t row : of.rows) {
       const auto* const from =
           static_cast<const std::byte*>(p.a) + (of.a_layer * p.a_batch_stride + row * p.a_stride) * size_of(s.a);
@@ -86,7 +86,18 @@ class GemmPart {
       for (std::int64_t block = 0; block < k_blocks && s.scale == GemmScale::block; ++block)
         a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
     }
-    part_.a = a_.data(), part_.a_stride = p.k;
+    part_.a = a_.data(), part_.a_stride = p.k / packing_of(s.a);
+    if (s.mx()) {
+      const int groups = p.k / mx_group, eights = ceil_div(groups, 8);
+      a_mx_scale_.resize(align_up(of.rows.size(), std::size_t{32}) * eights * 8);
+      for (std::size_t i = 0; i < of.rows.size(); ++i) {
+        const std::uint8_t* const from = p.a_mx_scale + of.a_layer * p.a_scale_batch_stride;
+        for (int g = 0; g < groups; ++g)
+          a_mx_scale_[shuffled_scale(i, g, eights)] = from[shuffled_scale(of.rows[i], g, eights)];
+      }
+      part_.a_mx_scale = a_mx_scale_.data();
+      part_.b_mx_scale += of.layer * p.b_scale_batch_stride;
+    }
     if (!a_scale_.empty()) part_.a_scale = a_scale_.data();
     if (s.scale == GemmScale::block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
     part_.b = static_cast<const std::byte*>(p.b) + of.layer * p.b_batch_stride * size_of(s.b);
@@ -107,6 +118,7 @@ class GemmPart {
   GemmProblem part_;
   std::vector<std::byte> a_;
   std::vector<float> a_scale_;
+  std::vector<std::uint8_t> a_mx_scale_;
 };
 
 /// What sampled rows of a problem on the host should be; of weights that are decoded once for all of them.

@@ -11,15 +11,15 @@
 
 namespace tilewave::bench {
 
-enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8, gated, int4 };
+enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8, gated, int4, mx };
 
-inline constexpr std::array all_gemm_sweeps{GemmSweep::standard, GemmSweep::square,  GemmSweep::decode,
-                                            GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled,
-                                            GemmSweep::int8,     GemmSweep::gated,   GemmSweep::int4};
+inline constexpr std::array all_gemm_sweeps{
+    GemmSweep::standard,    GemmSweep::square, GemmSweep::decode, GemmSweep::grouped, GemmSweep::batched,
+    GemmSweep::preshuffled, GemmSweep::int8,   GemmSweep::gated,  GemmSweep::int4,    GemmSweep::mx};
 
 constexpr const char* name_of(GemmSweep sweep) {
   constexpr const char* names[] = {"default",     "square", "decode", "grouped", "batched",
-                                   "preshuffled", "int8",   "gated",  "int4"};
+                                   "preshuffled", "int8",   "gated",  "int4",    "mx"};
   return names[static_cast<int>(sweep)];
 }
 
@@ -247,6 +247,36 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   return all.cases;
 }
 
+/// OCP MX, where a chip multiplies it: fp4, fp8, and fp4 weights under fp8 rows; large products, few and some rows, with
+/// preshuffled weights, too; the first half of experts' layers. Other architectures refuse them.
+inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
+  GemmCases all(arch);
+  constexpr DType fp4 = DType::fp4_e2m1;
+  const DType fp8 = facts_of(arch).fp8;
+  const GemmSpec a4w4{.a = fp4, .b = fp4, .scale = GemmScale::mx}, a8w8{.a = fp8, .b = fp8, .scale = GemmScale::mx},
+      a8w4{.a = fp8, .b = fp4, .scale = GemmScale::mx};
+  for (const std::int32_t side : {8192, 16384}) all.add(a4w4, side, side, side);
+  all.add(a4w4, 8192, 8192, 16384);
+  for (const GemmSpec& spec : {a4w4, a8w4, a8w8})
+    for (const std::int32_t m : {32, 64, 128, 1024, 5133}) all.add(spec, m, 8192, 8192);
+  for (const GemmWeightShape s :
+       {GemmWeightShape{28672, 4096}, GemmWeightShape{57344, 8192}, GemmWeightShape{8192, 28672},
+        GemmWeightShape{7168, 18432}, GemmWeightShape{7168, 2048}, GemmWeightShape{2112, 7168}}) {
+    for (const GemmSpec& spec : {a4w4, a8w4})
+      for (const std::int32_t m : {1, 16, 4096}) all.add(spec, m, s.n, s.k);
+  }
+  GemmSpec preshuffled = a4w4;
+  preshuffled.out = DType::f16;
+  preshuffled.weights = GemmWeights::preshuffled;
+  for (const std::int32_t m : {1, 16, 64, 256}) all.add(preshuffled, m, 7168, 18432);
+  GemmSpec gated = a8w4;
+  gated.activation = ActivationKind::silu;
+  gated.gated = true;
+  all.add_groups(gated, GemmGroups::masked, 32, 192, 4096, 7168);
+  all.add_groups(gated, GemmGroups::masked, 128, 32, 5760, 2880);
+  return all.cases;
+}
+
 inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
   switch (sweep) {
     case GemmSweep::standard: break;
@@ -258,6 +288,7 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::int8: return gemm_int8_sweep(arch);
     case GemmSweep::gated: return gemm_gated_sweep(arch);
     case GemmSweep::int4: return gemm_int4_sweep(arch);
+    case GemmSweep::mx: return gemm_mx_sweep(arch);
   }
   if (!cuts_configs()) return gemm_model_sweep(arch);
   // A sample of the sweeps that every architecture serves.

@@ -13,12 +13,12 @@ IDENTITY = """kind arch a_dtype b_dtype out_dtype scale group layout weights act
 config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
 waves_per_simd waves_k""".split()
-SWEEPS = "default square decode grouped batched preshuffled int8 gated int4".split()
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "i4": 0.5}
+SWEEPS = "default square decode grouped batched preshuffled int8 gated int4 mx".split()
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "i4": 0.5, "fp4_e2m1": 0.5}
 PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
 ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 6e-2, "fp8_e4m3fnuz": 6e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
 NAME = re.compile(
-    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8)(?P<i4>\.i4)?(?:\.(?P<scale>tensor|row|block|group)(?P<group>\d+)?)?(?P<shuffled>\.preshuffled)?(?P<gated>\.silu\.gated)?(?:\.(?P<quant>per_tensor|per_group))?"
+    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?P<shuffled>\.preshuffled)?(?P<gated>\.silu\.gated)?(?:\.(?P<quant>per_tensor|per_group))?"
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
@@ -33,7 +33,7 @@ class Csv(contract.Contract):
         for row, match in matched:
             fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
             a = fp8 if match["a"] == "fp8" else match["a"]
-            named = {"kind": "gemm", "arch": match["arch"], "a_dtype": a, "b_dtype": "i4" if match["i4"] else a, "group": match["group"] or "0", "out_dtype": fp8 if match["out"] == "fp8" else match["out"],
+            named = {"kind": "gemm", "arch": match["arch"], "a_dtype": a, "b_dtype": match["b"] or a, "group": match["group"] or "0", "out_dtype": fp8 if match["out"] == "fp8" else match["out"],
                      "scale": match["scale"] or "none", "layout": "nt",
                      "activation": "silu" if match["gated"] else "none", "gated": str(int(match["gated"] is not None)),
                      "out_scale": match["quant"] or "none",
@@ -63,12 +63,12 @@ class Csv(contract.Contract):
         scales = {"none": 0, "tensor": 2, "row": rows + columns, "block": (rows + layers * -(-n // 128)) * -(-k // 128)}
         scales["group"] = columns * (k // max(1, int(row["group"]))) // 2 + (rows if "fp8" in row["a_dtype"] else 0)
         operands = int(rows * k * BYTES[row["a_dtype"]] + columns * k * BYTES[row["b_dtype"]])
-        moved = operands + rows * written * BYTES[row["out_dtype"]] + 4 * scales[row["scale"]]
+        moved = operands + rows * written * BYTES[row["out_dtype"]] + ((rows + columns) * (k // 32) if row["scale"] == "mx" else 4 * scales[row["scale"]])
         moved += {"none": 0, "per_tensor": 4, "per_group": 4 * rows * -(-written // 128)}[row["out_scale"]]
         moved += columns * BYTES[row["out_dtype"]] * int(row["bias"]) + (4 * (groups + 1) if groups else 0)
         self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), (moved, 2 * rows * n * k), row["name"])
         memory, products, fp8_products = PEAKS[row["arch"]]
-        peak = fp8_products if BYTES[row["a_dtype"]] == 1 else products
+        peak = {0.5: 2 * fp8_products, 1: fp8_products}.get(BYTES[row["a_dtype"]], products)
         roof = max(int(row["bytes_ideal"]) / memory, int(row["flops"]) / peak)
         self.assertAlmostEqual(float(row["roof_us"]) / roof, 1, delta=1e-4)
 
@@ -102,6 +102,16 @@ class Csv(contract.Contract):
         done = run("--benchmark_format=csv", "--sweep=square", "--benchmark_filter=/bias/", "--arch=sm90")
         row, = self.check_rows(done)
         self.assertEqual((done.returncode, row["bias"], row["err"]), (0, "1", "0"), done.stderr)
+
+    def test_mx(self):
+        done = run("--benchmark_format=csv", "--sweep=mx", "--every=6", "--arch=gfx950")
+        rows = self.check_rows(done)
+        self.assertEqual((done.returncode, {row["err"] for row in rows}), (0, {"0"}), done.stderr)
+        self.assertEqual({(row["a_dtype"], row["b_dtype"]) for row in rows},
+                         {("fp4_e2m1", "fp4_e2m1"), ("fp8_e4m3fn", "fp4_e2m1"), ("fp8_e4m3fn", "fp8_e4m3fn")})
+        done = run("--benchmark_format=csv", "--sweep=mx", "--every=20", "--arch=gfx942")
+        self.assertEqual((done.returncode, {row["entry"] for row in rows_of(done)[1]}), (1, {"none"}))
+        self.assertIn("unsupported_quant_mode: ", done.stderr)
 
     def test_what_no_entry_serves_is_a_row_with_a_reason(self):
         for arch in ARCHS:
@@ -165,7 +175,7 @@ class Csv(contract.Contract):
     def test_sweeps_and_every(self):
         counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
         self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
-                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 14, "int8": 18, "gated": 18, "int4": 62})
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 14, "int8": 18, "gated": 18, "int4": 62, "mx": 60})
         self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
         both = identities("--sweep=default,decode", "--arch=sm90")[1]
         self.assertLess(len(both), counts["default"] + counts["decode"])  # what both have is one row

@@ -80,8 +80,12 @@ include(${list_kernels}.cmake)
 
 # A few specs of GEMM: write_entries.cpp names the same.
 foreach(arch gfx942 gfx950)
-  foreach(spec gemm.0 gemm.2 gemm.4 gemm.5 gemm_feature.0 gemm_feature.1 gemm_feature.2 gemm_feature.7 gemm_gated.1 gemm_gated.2 gemm_gated.4
-          gemm_int4.0 gemm_int4.1 gemm_int4.2)
+  set(specs gemm.0 gemm.2 gemm.4 gemm.5 gemm_feature.0 gemm_feature.1 gemm_feature.2 gemm_feature.7 gemm_gated.1 gemm_gated.2
+      gemm_gated.4 gemm_int4.0 gemm_int4.1 gemm_int4.2)
+  if(arch STREQUAL "gfx950")
+    list(APPEND specs gemm_mx.0 gemm_mx.1 gemm_mx.2 gemm_mx.3)
+  endif()
+  foreach(spec IN LISTS specs)
     string(REPLACE "." ";" parts ${spec})
     list(POP_FRONT parts list index)
     compile(${list}_${arch}_${index} gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})

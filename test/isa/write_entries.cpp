@@ -14,6 +14,7 @@
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/gemm/gated_specs.hpp"
 #include "tilewave/ops/gemm/int4_specs.hpp"
+#include "tilewave/ops/gemm/mx_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 
 namespace {
@@ -129,7 +130,9 @@ constexpr DType product_type(const GemmSpec& s) { return s.packed() && is_fp8(s.
 
 /// The matrix instruction of a GEMM, the full-rate one of its type and shape.
 template <ArchId arch>
-std::string gemm_mfma(DType type, int side) {
+std::string gemm_mfma(const GemmSpec& spec, int side) {
+  if (spec.mx()) return side == 16 ? "scale_f32_16x16x128_f8f6f4" : "scale_f32_32x32x64_f8f6f4";
+  const DType type = product_type(spec);
   const bool fp8 = is_fp8(type), cdna4 = arch == ArchId::gfx950;
   const int k = (side == 16 ? 16 : 8) * (2 / size_of(type)) * (cdna4 ? (fp8 ? 4 : 2) : 1);
   const std::string name = fp8 ? (cdna4 ? "f8f6f4" : "fp8_fp8") : std::string(name_of(type));
@@ -154,6 +157,16 @@ constexpr double gemm_valu() {
     constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (W::Backend::facts.id == ArchId::gfx950 ? 4 : 8) : 0;
     constexpr int sums = Kernel::groups * W::tiles_n * (4 + 2 * W::tiles_m);
     return (codes + rows + sums + 8.0) / (4 * W::tiles_m * W::tiles_n * (8 / Kernel::k_per_lane));
+  } else if constexpr (spec.mx()) {
+    // Addresses of scales; in registers codes are brought to the low byte, too.
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces,
+                  words = (W::tiles_m + W::tiles_n) * Kernel::pieces;
+    if constexpr (policy.path == GemmPath::direct) {
+      constexpr int copies = Kernel::RowsA::copies + Kernel::RowsB::copies + 2;  // whose places wait as above
+      return (4.0 + (policy.rows < 256 ? 2.0 * copies : 0)) / products;
+    } else {
+      return (2.0 * words + 4.0 * Kernel::pieces) / products;
+    }
   } else if constexpr (spec.scale == GemmScale::block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
     return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);
@@ -182,7 +195,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index) {
                                {"lds_bytes", sizeof(typename Kernel::Shared)},
                                {"mfma", nullptr},
                                {"gemm",
-                                {{"mfma", gemm_mfma<arch>(product_type(spec), spec.packed() ? 16 : Kernel::W::side)},
+                                {{"mfma", gemm_mfma<arch>(spec, spec.packed() ? 16 : Kernel::W::side)},
                                  {"writes_lds", policy.path == GemmPath::staged},
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
@@ -206,6 +219,9 @@ void add_gemms(ordered_json& file) {
   });
   static constexpr auto int4 = gemm_int4_specs(arch);
   static_for<3>([&](auto i) { add_gemm<arch, int4[i], gemm_int4_policies(arch, int4[i])>(file, "gemm_int4", i); });
+  static constexpr auto mx = gemm_mx_specs(arch);
+  static_for<facts_of(arch).mx ? 4 : 0>(
+      [&](auto i) { add_gemm<arch, mx[i], gemm_mx_policies(arch, mx[i])>(file, "gemm_mx", i); });
 }
 
 template <ArchId arch>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The entries that the tests of GEMM run as machine code in the simulator: every path, type and kind of scales, with
-// preshuffled weights and groups. Compiled with ROOM, gfx942 or gfx950.
+// preshuffled weights, groups, mx scales. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -19,6 +19,7 @@ constexpr auto specs = gemm_specs(Room::facts.id);
 constexpr auto features = gemm_feature_specs(Room::facts.id);
 constexpr auto gated = gemm_gated_specs(Room::facts.id);
 constexpr auto int4 = gemm_int4_specs(Room::facts.id);
+constexpr auto mx = gemm_mx_specs(Room::facts.id);
 
 }  // namespace
 
@@ -42,6 +43,11 @@ std::span<const GemmEntry* const> all_gemm_gated_entries() {
 std::span<const GemmEntry* const> all_gemm_int4_entries() {
   static const auto entries =
       pointers_to<GemmEntry>(gemm_int4_entries<Room, int4[1]>, gemm_int4_entries<Room, int4[2]>);
+  return entries;
+}
+std::span<const GemmEntry* const> all_gemm_mx_entries() {
+  static const auto entries = pointers_to<GemmEntry>(gemm_mx_entries<Room, mx[0]>, gemm_mx_entries<Room, mx[2]>,
+                                                     gemm_mx_entries<Room, mx[3]>, gemm_mx_entries<Room, mx[4]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

@@ -84,12 +84,17 @@ concept LdsBackend = Backend<B> &&
 };
 
 /// Such a room of a chip that takes OCP MX's formats:
-///   products    multiply_scaled<fp4, side>(kv, rows, kv_scales, rows_scales, sums): sums += the product of operands of
-///               32 values a unit, each of unit c times an e8m0 scale, the low byte of word c; other bits do not matter
+///   products    multiply_scaled<of_kv, of_rows, side>(kv, rows, kv_scales, rows_scales, sums): sums += as many
+///               products as there are scales, of 128 (side 16) or 64 k each. Operands are fp4 or the room's fp8, each
+///               its own: product_chunks units a product. Each 32 k of a row have an e8m0 scale: lane l has that of row
+///               l % side and of 32 k number l / side of the product, in the low byte of a word; the others do not
+///               matter
 template <class B>
 concept MxProductBackend = LdsBackend<B> && MxBackend<B> &&
-    requires(const Chunk (&operand)[2], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {
-  { B::template multiply_scaled<DType::fp4_e2m1, 32>(operand, operand, scales, scales, sums) } -> std::same_as<void>;
+    requires(const Chunk (&two)[2], const Chunk (&four)[4], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {
+  {
+    B::template multiply_scaled<DType::fp4_e2m1, B::facts.fp8, 32>(two, four, scales, scales, sums)
+    } -> std::same_as<void>;
 };
 
 }  // namespace tilewave

@@ -16,9 +16,9 @@ struct GemmValue {
   double magnitude = 0;  // the same of absolute values, without the activation: what errors of the sum are relative to
 };
 
-/// Where element (row, k) of a preshuffled B[N, K] lies, in elements.
+/// Where value (row, k) of a preshuffled B[N, K] lies, in values.
 inline std::int64_t preshuffled_index(std::int64_t row, std::int64_t k, std::int64_t columns, DType type) {
-  const std::int64_t unit = 16 / size_of(type);
+  const std::int64_t unit = 16 / size_of(type) * packing_of(type);
   return (row / 16 * (columns / unit) + k / unit) * 16 * unit + row % 16 * unit + k % unit;
 }
 
@@ -44,8 +44,8 @@ class Gemm {
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
       for (std::int32_t row = 0; row < p.m; ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)
-          a_.push_back(element(
-              s.a, p.a, layer * p.a_batch_stride + (turned_a(s.layout) ? k * p.a_stride + row : row * p.a_stride + k)));
+          a_.push_back(turned_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
+                                          : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
       }
     }
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
@@ -57,10 +57,11 @@ class Gemm {
             b_.push_back(packed_value(layer_of_b, row, k, p.k));
             continue;
           }
-          const std::int64_t in_layer = s.weights == GemmWeights::preshuffled ? preshuffled_index(row, k, p.k, s.b)
-                                        : turned_b(s.layout)                  ? k * p.b_stride + row
-                                                                              : row * p.b_stride + k;
-          b_.push_back(element(s.b, p.b, layer * p.b_batch_stride + in_layer));
+          const std::int64_t of_layer = layer * p.b_batch_stride;
+          b_.push_back(s.weights == GemmWeights::preshuffled
+                           ? value(s.b, p.b, of_layer, preshuffled_index(row, k, p.k, s.b))
+                       : turned_b(s.layout) ? element(s.b, p.b, of_layer + k * p.b_stride + row)
+                                            : value(s.b, p.b, of_layer + row * p.b_stride, k));
         }
       }
     }
@@ -100,6 +101,10 @@ class Gemm {
  private:
   bool contiguous() const { return p_.spec.groups == GemmGroups::contiguous; }
 
+  /// Value k behind an element, in which there may be two.
+  static double value(DType type, const void* data, std::int64_t at, std::int64_t k) {
+    return element(type, data, at * packing_of(type) + k);
+  }
   /// Of an element of out: of its only sum, of its gate (half 0) or its up.
   std::int32_t row_of_b(std::int32_t column, int half) const {
     if (!p_.spec.gated) return column;
@@ -115,13 +120,20 @@ class Gemm {
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
-    const std::int32_t of_scale = s.packed() ? s.group : gemm_scale_block;
+    const std::int32_t of_scale = s.packed() ? s.group : s.mx() ? mx_group : gemm_scale_block;
     for (std::int32_t from = 0; from < p_.k; from += of_scale) {
       const std::int32_t block = from / of_scale, end = std::min(from + of_scale, p_.k);
       double scale = 1;
       if (s.scale == GemmScale::block) {
         scale = double{a_scale[row * p_.a_scale_stride + block * p_.a_scale_k_stride]} *
                 b_scale[column / gemm_scale_block * p_.b_scale_stride + block * p_.b_scale_k_stride];
+      }
+      if (s.mx()) {
+        const auto of = [&](const std::uint8_t* codes, std::int64_t layer_stride, std::int64_t in, std::int32_t r) {
+          return group_scale(codes + in * layer_stride, ScaleMode::mx, ScaleLayout::shuffled, 0, p_.k, r, from);
+        };
+        scale = of(p_.a_mx_scale, p_.a_scale_batch_stride, a_layer(layer), row) *
+                of(p_.b_mx_scale, p_.b_scale_batch_stride, layer, column);
       }
       if (s.scale == GemmScale::group) {
         scale = element(s.group_scale(), p_.b_group_scale,

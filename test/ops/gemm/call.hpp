@@ -29,10 +29,11 @@ inline std::string name_of(const GemmShape& s) {
   return name;
 }
 
-/// A value of a, b, bias, residual or scales.
+/// A value of a, b, bias, residual or scales, with mx scales (of 32 k) their powers of two.
 using GemmValues = float (*)(char tensor, std::int64_t row, std::int64_t column);
 inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
   const float v = drawn(tensor, row, column);
+  if (tensor == 'x' || tensor == 'y') return std::ldexp(1.0f, static_cast<int>(std::floor(2 * v)));
   return tensor == 's' || tensor == 't' ? 0.5f + 0.125f * v : v;
 }
 
@@ -40,6 +41,15 @@ inline float gemm_random(char tensor, std::int64_t row, std::int64_t column) {
 inline float operand(DType type, float value) {
   return type == DType::i8 ? std::trunc(63 * value) : type == DType::i4 ? std::floor(4 * value) : value;
 }
+
+/// Element k of a row of values as what a tensor is set to: of i8 a whole number, of fp4 a byte of two.
+template <class ValueOf>
+float operand(DType type, std::int64_t k, const ValueOf& value) {
+  if (type != DType::fp4_e2m1) return operand(type, value(k));
+  return static_cast<std::int8_t>(f32_to_fp4(value(2 * k)) | f32_to_fp4(value(2 * k + 1)) << 4);
+}
+/// Of what type a tensor is that is set to them.
+inline DType stored(DType type) { return packing_of(type) == 2 ? DType::i8 : type; }
 
 /// Weights of a layer as i4, preshuffled in two steps, as they are for AITER: values of bytes as i8 weights lie, then of
 /// each eight neighbours the last four beside the first four.
@@ -67,29 +77,32 @@ class GemmCall {
         layers_(spec.groups == GemmGroups::one ? s.batch : static_cast<std::int32_t>(s.rows.size())),
         a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
         a_rows_(turned_a(spec.layout) ? s.k : s.m),
-        a_columns_(turned_a(spec.layout) ? s.m : s.k),
+        a_columns_(turned_a(spec.layout) ? s.m : s.k / packing_of(spec.a)),
         b_rows_(preshuffled()           ? 1
                 : turned_b(spec.layout) ? s.k
                                         : s.n),
         b_columns_(preshuffled()           ? s.n * s.k / packing_of(spec.b)
                    : turned_b(spec.layout) ? s.n
-                                           : s.k),
+                                           : s.k / packing_of(spec.b)),
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
         output_(strides(columns_, s.m, DType::f32)),
-        a_(spec.a, a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
-        b_(spec.packed() ? DType::i8 : spec.b, layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
+        a_(stored(spec.a), a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
+        b_(stored(spec.b), layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
         out_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
         residual_(spec.extra(), a_layers_ * s.m, columns_, s.m, output_),
         bias_(spec.extra(), layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}),
+        a_mx_(DType::i8, a_layers_, mx_scales(s.m), 1, {mx_stride(s.m), 0}),
+        b_mx_(DType::i8, layers_, mx_scales(s.n), 1, {mx_stride(s.n), 0}),
         group_scale_(spec.group_scale(), layers_ * k_groups(), s.n, k_groups(), group_strides()),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
     if (spec.out_scale == ScaleMode::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
       const bool turned = turned_a(spec.layout);
-      return operand(spec.a, values('a', turned ? std::int64_t{r} / s.k * s.m + c : r, turned ? r % s.k : c));
+      return operand(spec.a, turned ? r % s.k : c,
+                     [&](std::int64_t k) { return values('a', turned ? std::int64_t{r} / s.k * s.m + c : r, k); });
     });
     if (spec.packed()) {
       std::vector<std::vector<std::uint8_t>> bytes;
@@ -102,16 +115,22 @@ class GemmCall {
       group_scale_.set(layers_ * k_groups(), s.n, [&](int r, int c) { return values('t', r, c); });
     } else if (preshuffled()) {
       const int unit = 16 / size_of(spec.b);
-      b_.set(layers_, s.n * s.k, [&](int layer, int at) {
-        const int place = at / (16 * unit), in = at % (16 * unit), units = s.k / unit;
-        return operand(spec.b, values('b', std::int64_t{layer} * s.n + place / units * 16 + in / unit,
-                                      place % units * unit + in % unit));
+      b_.set(layers_, b_columns_, [&](int layer, int at) {
+        const int place = at / (16 * unit), in = at % (16 * unit), units = b_columns_ / s.n / unit;
+        return operand(spec.b, place % units * unit + in % unit, [&](std::int64_t k) {
+          return values('b', std::int64_t{layer} * s.n + place / units * 16 + in / unit, k);
+        });
       });
     } else {
       b_.set(layers_ * b_rows_, b_columns_, [&](int r, int c) {
         const bool turned = turned_b(spec.layout);
-        return operand(spec.b, values('b', turned ? std::int64_t{r} / s.k * s.n + c : r, turned ? r % s.k : c));
+        return operand(spec.b, turned ? r % s.k : c,
+                       [&](std::int64_t k) { return values('b', turned ? std::int64_t{r} / s.k * s.n + c : r, k); });
       });
+    }
+    if (spec.mx()) {
+      set_mx(a_mx_, 'x', a_layers_, s.m, values);
+      set_mx(b_mx_, 'y', layers_, s.n, values);
     }
     residual_.set(a_layers_ * s.m, columns_, [&](int r, int c) { return values('r', r, c); });
     bias_.set(layers_, s.n, [&](int r, int c) { return values('i', r, c); });
@@ -172,6 +191,21 @@ class GemmCall {
     const std::int64_t row = align_up(s_.n + s_.gap, 4);
     return {std::max(k_groups(), 1) * row + 4 * (s_.gap > 0), row};
   }
+  /// Bytes of shuffled scales of so many rows, and from a layer's to the next's.
+  std::int32_t mx_scales(std::int32_t rows) const {
+    return spec_.mx() ? align_up(rows, 32) * align_up(s_.k / mx_group, 8) : 0;
+  }
+  std::int64_t mx_stride(std::int32_t rows) const { return mx_scales(rows) + 16 * (s_.gap > 0); }
+  /// What pads them stays NaN.
+  void set_mx(Tensor& scales, char name, std::int32_t layers, std::int32_t rows, GemmValues values) const {
+    const int eights = ceil_div(s_.k, 8 * mx_group), bytes = mx_scales(rows);
+    scales.set(layers, bytes, [&](int layer, int at) {  // tiles of 32 rows by 8 groups, words of two by two
+      const int tile = at / 256, in = at % 256, row = tile / eights * 32 + in / 4 % 16 + in % 2 * 16;
+      const int group = tile % eights * 8 + in / 64 + in / 2 % 2 * 4;
+      if (row >= rows || group >= s_.k / mx_group) return -1;
+      return static_cast<std::int8_t>(127 + std::ilogb(values(name, std::int64_t{layer} * rows + row, group))) + 0;
+    });
+  }
   std::int32_t b_scales() const {
     return block()                         ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
            : spec_.scale == GemmScale::row ? std::max(s_.n, 1)
@@ -188,7 +222,7 @@ class GemmCall {
 
   template <class Data>
   GemmProblem problem(const Data& data) const {
-    const bool scales = spec_.scale != GemmScale::none;
+    const bool scales = spec_.scale != GemmScale::none && !spec_.mx();
     GemmProblem p;
     p.spec = spec_;
     p.a = data(a_);
@@ -201,6 +235,11 @@ class GemmCall {
     } else if (scales) {
       p.a_scale = static_cast<const float*>(data(a_scale_));
       p.b_scale = static_cast<const float*>(data(b_scale_));
+    }
+    if (spec_.mx()) {
+      p.a_mx_scale = static_cast<const std::uint8_t*>(data(a_mx_));
+      p.b_mx_scale = static_cast<const std::uint8_t*>(data(b_mx_));
+      p.a_scale_batch_stride = mx_stride(s_.m), p.b_scale_batch_stride = mx_stride(s_.n);
     }
     if (spec_.out_scale != ScaleMode::none)
       p.out_scale = static_cast<float*>(const_cast<void*>(static_cast<const void*>(data(out_scale_))));
@@ -300,7 +339,7 @@ class GemmCall {
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
   RowStrides operand_, weights_, output_;
-  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, group_scale_, out_scale_;
+  Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;
 };

@@ -34,6 +34,8 @@ const Wrong<P> any[] = {
        p.spec.out = DType::i8;
        p.spec.out_scale = ScaleMode::per_token;
      }},
+    {"mx scales of out", C::unsupported_quant_mode,
+     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = ScaleMode::mx; }},
     {"m -1", C::bad_extent, [](P& p) { p.m = -1; }},
     {"n -1", C::bad_extent, [](P& p) { p.n = -1; }},
     {"k -1", C::bad_extent, [](P& p) { p.k = -1; }},

@@ -11,19 +11,20 @@ namespace {
 template <class F>
 void each_entry(const F& f) {
   for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
-                             all_gemm_gated_entries(), all_gemm_int4_entries()}) {
+                             all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()}) {
     for (const GemmEntry* const entry : entries) {
       INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
       f(*entry);
     }
   }
 }
-std::int32_t step_of(const GemmEntry& e) { return e.policy.depth / size_of(e.spec.a); }
+std::int32_t step_of(const GemmEntry& e) { return e.policy.depth / size_of(e.spec.a) * packing_of(e.spec.a); }
 bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
-/// What preshuffled weights and pairs of gates and ups take.
+/// What preshuffled weights, scales and pairs of gates and ups take.
 GemmShape taken(const GemmEntry& e, GemmShape s) {
   const bool whole_blocks = e.spec.scale == GemmScale::block && !s.interleaved;
-  if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : 2);
+  if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : e.spec.mx() ? 64 : 2);
+  if (e.spec.mx()) s.k = align_up(s.k, mx_group);
   if (!preshuffled(e)) return s;
   s.n = align_up(s.n, 16);
   s.k = align_up(s.k, e.spec.packed() ? e.spec.group : 32);
@@ -41,7 +42,7 @@ void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
 /// Gated entries with gates and ups in halves, and interleaved.
 void check(const GemmEntry& e, const GemmShape& s, GemmValues values = gemm_random) {
   check_one(e, s, values);
-  if (!e.spec.gated || e.spec.packed()) return;
+  if (!e.spec.gated || e.spec.packed() || e.spec.mx()) return;
   GemmShape interleaved = s;
   interleaved.interleaved = true;
   check_one(e, interleaved, values);
@@ -125,6 +126,26 @@ TEST_CASE("weights of i4 are their values times the scales of their groups, exac
       for (int c = 0; c < n; ++c) {
         const int at = 11 * r % k;
         const double right = std::ldexp((3 * c + 5 * at) % 16 - 8, (at / e.spec.group + c) % 7 - 3);
+        if (call.out().at(r, c) != right) FAIL("row " << r << " column " << c << ": " << call.out().at(r, c));
+      }
+    }
+  });
+}
+
+TEST_CASE("each 32 k of a row have their own mx scale, exactly") {
+  each_entry([](const GemmEntry& e) {
+    if (!e.spec.mx() || e.spec.gated) return;
+    constexpr std::int32_t m = 70, n = 80, k = 480;  // A has a row of ones for some k of each group
+    GemmCall call(e.spec, {.m = m, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
+      if (tensor == 'a') return float(c == 11 * r % k);
+      if (tensor == 'b') return float((3 * r + 5 * c) % 4) - 1.5f;
+      return std::ldexp(1.0f, static_cast<int>(tensor == 'x' ? (3 * r + c) % 5 - 2 : (r + 2 * c) % 7 - 3));
+    });
+    REQUIRE(call.run(e) == "");
+    for (int r = 0; r < m; ++r) {
+      for (int c = 0; c < n; ++c) {
+        const int at = 11 * r % k, group = at / 32;
+        const double right = std::ldexp((3 * c + 5 * at) % 4 - 1.5, (3 * r + group) % 5 - 2 + (c + 2 * group) % 7 - 3);
         if (call.out().at(r, c) != right) FAIL("row " << r << " column " << c << ": " << call.out().at(r, c));
       }
     }

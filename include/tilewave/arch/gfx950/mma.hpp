@@ -49,32 +49,44 @@ struct Product {
     }
   }
 
-  /// v_mfma_scale_f32_*_f8f6f4: format 4 is e2m1, whose operand is the first four registers of eight.
-  template <DType type, int side, int chunks>
-  TILEWAVE_DEVICE static void multiply_scaled(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
-                                              const std::uint32_t (&kv_scales)[chunks],
-                                              const std::uint32_t (&rows_scales)[chunks], Sums<type, side>& sums) {
-    static_assert(type == DType::fp4_e2m1);
-    using Words = int __attribute__((ext_vector_type(8)));
+  /// v_mfma_scale_f32_*_f8f6f4.
+  template <DType of_kv, DType of_rows, int side, int products>
+  TILEWAVE_DEVICE static void multiply_scaled(const Chunk (&kv)[products * product_chunks<of_kv>],
+                                              const Chunk (&rows)[products * product_chunks<of_rows>],
+                                              const std::uint32_t (&kv_scales)[products],
+                                              const std::uint32_t (&rows_scales)[products],
+                                              Sums<DType::f32, side>& sums) {
     using Registers = float __attribute__((ext_vector_type(side * side / 64)));
     TILEWAVE_UNROLL
-    for (int c = 0; c < chunks; ++c) {
-      const auto a = __builtin_bit_cast(Words, (Pair{{kv[c], Chunk{}}}));
-      const auto b = __builtin_bit_cast(Words, (Pair{{rows[c], Chunk{}}}));
+    for (int p = 0; p < products; ++p) {
+      const Words a = words<of_kv>(kv, p), b = words<of_rows>(rows, p);
       const auto sum = __builtin_bit_cast(Registers, sums);
-      const int scale_a = static_cast<int>(kv_scales[c]), scale_b = static_cast<int>(rows_scales[c]);
+      const int scale_a = static_cast<int>(kv_scales[p]), scale_b = static_cast<int>(rows_scales[p]);
+      constexpr int format_a = format<of_kv>, format_b = format<of_rows>;
       if constexpr (side == 16) {
-        sums = __builtin_bit_cast(Vec<float, side * side / 64>, __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
-                                                                    a, b, sum, 4, 4, 0, scale_a, 0, scale_b));
+        sums = __builtin_bit_cast(
+            Vec<float, side * side / 64>,
+            __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, sum, format_a, format_b, 0, scale_a, 0, scale_b));
       } else {
-        sums = __builtin_bit_cast(Vec<float, side * side / 64>, __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(
-                                                                    a, b, sum, 4, 4, 0, scale_a, 0, scale_b));
+        sums = __builtin_bit_cast(
+            Vec<float, side * side / 64>,
+            __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(a, b, sum, format_a, format_b, 0, scale_a, 0, scale_b));
       }
     }
   }
 
  private:
   using Pair = Vec<Chunk, 2>;
+  using Words = int __attribute__((ext_vector_type(8)));
+  /// Of an operand: 0 is e4m3, 4 is e2m1, which has the first four registers of eight.
+  template <DType type>
+  static constexpr int format = type == DType::fp4_e2m1 ? 4 : 0;
+  template <DType type, int chunks>
+  TILEWAVE_DEVICE static Words words(const Chunk (&units)[chunks], int product) {
+    static_assert(type == DType::fp4_e2m1 || type == DType::fp8_e4m3fn);
+    if constexpr (type == DType::fp4_e2m1) return __builtin_bit_cast(Words, (Pair{{units[product], Chunk{}}}));
+    return __builtin_bit_cast(Words, (Pair{{units[2 * product], units[2 * product + 1]}}));
+  }
   template <DType type, int side, class Operand>
   TILEWAVE_DEVICE static Sums<type, side> product(const Operand& kv, const Operand& rows,
                                                   const Sums<type, side>& sums) {
@@ -107,8 +119,7 @@ struct Product {
       }
     } else {
       static_assert(type == DType::fp8_e4m3fn);
-      // Format 0 is e4m3; scales of 0 mean the instruction without scales.
-      using Words = int __attribute__((ext_vector_type(8)));
+      // Scales of 0 mean the instruction without scales.
       const auto a = __builtin_bit_cast(Words, kv), b = __builtin_bit_cast(Words, rows);
       if constexpr (side == 16) {
         return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(a, b, c, 0, 0, 0, 0, 0, 0));

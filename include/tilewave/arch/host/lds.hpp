@@ -52,34 +52,52 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], co
   for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
 }
 
-/// The values of a unit of fp4 times its scale: exact, as long as a scale is no extreme.
-template <int side>
-TILEWAVE_HOST_UNTRACKED inline void spread_scaled(const Chunk& unit, std::uint32_t scale, int lane, bool columns,
-                                                  float* to) {
+/// The values of a product's operand of one lane. Scales are of other lanes, whose k they are: see spread_scale.
+template <DType type, int side>
+TILEWAVE_HOST_UNTRACKED inline void spread_micro(const Chunk* units, int lane, bool columns, float* to) {
   using Map = ProductMap<side>;
-  constexpr int elements = 32, k = Map::units * elements;
-  const float factor = e8m0_to_f32(static_cast<std::uint8_t>(scale));
-  const int first = Map::unit(lane) * elements, row = Map::row(lane);
-  for (int e = 0; e < elements; ++e) {
-    const float value = fp4_to_f32(static_cast<std::uint8_t>(unit[e / 8] >> 4 * (e % 8))) * factor;
-    to[columns ? (first + e) * side + row : row * k + first + e] = value;
+  constexpr int elements = 16 * packing_of(type), k = Map::units * 32;
+  for (int c = 0; c < 32 / elements; ++c) {
+    const int first = (Map::units * c + Map::unit(lane)) * elements, row = Map::row(lane);
+    for (int e = 0; e < elements; ++e) {
+      const std::uint32_t word = units[c][e * size_of(type) / packing_of(type) / 4];
+      const float value = type == DType::fp4_e2m1 ? fp4_to_f32(static_cast<std::uint8_t>(word >> 4 * (e % 8)))
+                                                  : fp8_to_f32(type, static_cast<std::uint8_t>(word >> 8 * (e % 4)));
+      to[columns ? (first + e) * side + row : row * k + first + e] = value;
+    }
   }
 }
-
+/// The 32 k of a row whose scale a lane has, times it: exact, as long as a scale is no extreme.
 template <int side>
-TILEWAVE_HOST_UNTRACKED inline void multiply_scaled_unit(const Chunk& kv, const Chunk& rows, std::uint32_t kv_scale,
-                                                         std::uint32_t rows_scale, Vec<float, side * side / 64>& sums,
-                                                         Where where) {
+TILEWAVE_HOST_UNTRACKED inline void apply_scale(std::uint32_t scale, int lane, bool columns, float* to) {
+  using Map = ProductMap<side>;
+  constexpr int k = Map::units * 32;
+  const float factor = e8m0_to_f32(static_cast<std::uint8_t>(scale));
+  const int first = Map::unit(lane) * 32, row = Map::row(lane);
+  for (int e = 0; e < 32; ++e) to[columns ? (first + e) * side + row : row * k + first + e] *= factor;
+}
+
+template <DType of_kv, DType of_rows, int side>
+TILEWAVE_HOST_UNTRACKED inline void multiply_micro(const Chunk* kv, const Chunk* rows, std::uint32_t kv_scale,
+                                                   std::uint32_t rows_scale, Vec<float, side * side / 64>& sums,
+                                                   Where where) {
   using Map = ProductMap<side>;
   constexpr int k = Map::units * 32;
   Lane& self = *current_lane;
   float *const left = self.wave->tile, *const right = left + side * k, *const acc = right + side * k;
-  static_assert((2 * side * k + side * side) * sizeof(float) <= sizeof(Wave::tile));
-  spread_scaled<side>(rows, rows_scale, self.index, false, left);
-  spread_scaled<side>(kv, kv_scale, self.index, true, right);
+  auto* const scales = reinterpret_cast<std::uint32_t(*)[2]>(acc + side * side);
+  static_assert((2 * side * k + side * side + 2 * 64) * sizeof(float) <= sizeof(Wave::tile));
+  spread_micro<of_rows, side>(rows, self.index, false, left);
+  spread_micro<of_kv, side>(kv, self.index, true, right);
+  scales[self.index][0] = rows_scale;
+  scales[self.index][1] = kv_scale;
   float* const of_row = acc + Map::row(self.index) * side;
   for (int i = 0; i < Map::sums; ++i) of_row[Map::kv_row(self.index, i)] = sums[i];
   if (meet(self, {CollectiveKind::mma, side * 1024 + k, where})) {
+    for (int lane = 0; lane < 64; ++lane) {
+      apply_scale<side>(scales[lane][0], lane, false, left);
+      apply_scale<side>(scales[lane][1], lane, true, right);
+    }
     multiply_dense<side, side, k>(left, right, acc);
     ++self.cluster->counters.mma;
     complete(self);
@@ -143,14 +161,17 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     detail::multiply_units<type, side>(kv, rows, sums, where);
   }
 
-  template <DType type, int side, int chunks>
-  requires(facts_of(Id).mx&& type ==
-           DType::fp4_e2m1) static void multiply_scaled(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
-                                                        const std::uint32_t (&kv_scales)[chunks],
-                                                        const std::uint32_t (&rows_scales)[chunks],
+  template <DType of_kv, DType of_rows, int side, int products>
+  requires(facts_of(Id).mx) static void multiply_scaled(const Chunk (&kv)[products * product_chunks<of_kv>],
+                                                        const Chunk (&rows)[products * product_chunks<of_rows>],
+                                                        const std::uint32_t (&kv_scales)[products],
+                                                        const std::uint32_t (&rows_scales)[products],
                                                         Vec<float, side * side / 64>& sums, Where where = {}) {
-    for (int c = 0; c < chunks; ++c) {
-      detail::multiply_scaled_unit<side>(kv[c], rows[c], kv_scales[c], rows_scales[c], sums, where);
+    constexpr auto takes = [](DType type) { return type == DType::fp4_e2m1 || type == facts_of(Id).fp8; };
+    static_assert(takes(of_kv) && takes(of_rows));
+    for (int p = 0; p < products; ++p) {
+      detail::multiply_micro<of_kv, of_rows, side>(kv + p * product_chunks<of_kv>, rows + p * product_chunks<of_rows>,
+                                                   kv_scales[p], rows_scales[p], sums, where);
     }
   }
 

@@ -174,7 +174,7 @@ struct alignas(64) Wave {
   // Results of load_matrices, written by the last lane to arrive, or what store_matrices takes.
   std::uint32_t dealt[max_wave_lanes][4];
   // Dense operands of an mma. Single: a lane overwrites only its own elements, after it has taken its own result.
-  alignas(64) float tile[5120];
+  alignas(64) float tile[5248];
 };
 
 /// Lanes that wait for each other at a barrier.

@@ -13,6 +13,7 @@ struct GemmArgs {
   void* out;
   const float *a_scale, *b_scale;
   const void* b_group_scale;
+  const std::uint8_t *a_mx_scale, *b_mx_scale;
   const void *bias, *residual;
   float* out_scale;
   const std::int32_t* group_table;  // offsets or rows, as the spec says
@@ -44,6 +45,8 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .a_scale = p.a_scale,
           .b_scale = p.b_scale,
           .b_group_scale = p.b_group_scale,
+          .a_mx_scale = p.a_mx_scale,
+          .b_mx_scale = p.b_mx_scale,
           .bias = p.bias,
           .residual = p.residual,
           .out_scale = p.out_scale,

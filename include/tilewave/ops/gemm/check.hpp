@@ -19,13 +19,26 @@ constexpr bool in_range(Enum value, Enum last) {
   return static_cast<int>(value) >= 0 && static_cast<int>(value) <= static_cast<int>(last);
 }
 
-inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
-  if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i8) ||
-      !in_range(s.scale, GemmScale::group) || !in_range(s.layout, GemmLayout::tt) ||
+/// Operands with mx scales.
+inline Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
+  if (!facts.mx) return {StatusCode::unsupported_quant_mode, "this architecture multiplies nothing with mx scales"};
+  const bool fp4_a = s.a == DType::fp4_e2m1, fp4_b = s.b == DType::fp4_e2m1;
+  if ((!fp4_a && s.a != facts.fp8) || (!fp4_b && s.b != facts.fp8) || (fp4_a && !fp4_b))
+    return {StatusCode::unsupported_dtype, "with mx scales a and b are fp4 or fp8, and b of a fp4 is fp4"};
+  if (s.group != 0) return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
+  if (s.groups == GemmGroups::contiguous)
+    return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, and contiguous groups begin anywhere"};
+  return {};
+}
+
+inline Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) {
+  if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i4) ||
+      !in_range(s.scale, GemmScale::mx) || !in_range(s.layout, GemmLayout::tt) ||
       !in_range(s.weights, GemmWeights::preshuffled) || !in_range(s.groups, GemmGroups::masked) ||
       !is_activation_kind(s.activation)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
+  if (s.mx()) return check_mx_spec(s, facts);
   if (s.a != s.b && !s.packed()) return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4"};
   const bool fp8 = is_fp8(s.a);
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
@@ -39,13 +52,20 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_layout, "weights of i4 must be preshuffled"};
   if (s.packed() && s.out_scale == ScaleMode::per_group)
     return {StatusCode::unsupported_quant_mode, "with weights of i4 out has no scales of groups"};
+  if (s.scale == GemmScale::block && !fp8)
+    return {StatusCode::unsupported_quant_mode, "block scales are for fp8 operands"};
+  return {};
+}
+
+/// Outputs, layouts and epilogues.
+inline Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
   if (!is_scale_mode(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   if (is_fp8(s.out) && s.out != facts.fp8)
     return {StatusCode::unsupported_dtype, "fp8 flavour of out is not this architecture's"};
   if ((size_of(s.out) == 1) != (s.out_scale != ScaleMode::none))
     return {StatusCode::unsupported_quant_mode, "an out of fp8 or i8 is scaled, and no other"};
-  if (s.out_scale == ScaleMode::mx || s.out == DType::fp4_e2m1)
-    return {StatusCode::unsupported_quant_mode, "an out has no mx scales"};
+  if (s.out_scale == ScaleMode::mx || packing_of(s.out) > 1)
+    return {StatusCode::unsupported_quant_mode, "an out has neither mx scales nor codes of four bits"};
   if (s.out_scale == ScaleMode::per_token)
     return {StatusCode::unsupported_quant_mode, "no block has a whole row of out: scale per tensor or per group"};
   if (s.layout != GemmLayout::nt && size_of(s.a) != 2)
@@ -55,8 +75,6 @@ inline Status check_gemm_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (s.layout != GemmLayout::nt && s.gated) return {StatusCode::unsupported_layout, "gated products are nt"};
   if (s.activation == ActivationKind::swigluoai && !s.gated)
     return {StatusCode::bad_value, "swigluoai is of a gate and an up value: the spec must be gated"};
-  if (s.scale == GemmScale::block && !fp8)
-    return {StatusCode::unsupported_quant_mode, "block scales are for fp8 operands"};
   return {};
 }
 
@@ -81,6 +99,9 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
+  if (p.spec.mx() && p.k % mx_group != 0) return {StatusCode::bad_extent, "k with mx scales is a multiple of 32"};
+  if (p.spec.mx() && p.spec.gated && p.n % 64 != 0)
+    return {StatusCode::bad_extent, "gates with mx scales are whole 32 rows"};
   if (p.spec.packed() && p.k % p.spec.group != 0)
     return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
   return {};
@@ -94,15 +115,15 @@ struct GemmRegions {
     const GemmSpec& s = p.spec;
     const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
     const int element = size_of(s.out);
-    const auto operand = [&](const void* data, bool turned, std::int64_t rows, std::int64_t stride,
+    const auto operand = [&](const void* data, DType type, bool turned, std::int64_t rows, std::int64_t stride,
                              std::int64_t of_layers, std::int64_t layer_stride) {
-      return Region(data, size_of(s.a), turned ? rows : p.k,
+      return Region(data, size_of(type), turned ? rows : p.k / packing_of(type),
                     {{turned ? p.k : rows, stride}, {of_layers, layer_stride}});
     };
-    a = operand(p.a, turned_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
+    a = operand(p.a, s.a, turned_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
     b = s.weights == GemmWeights::preshuffled
             ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {{layers, p.b_batch_stride}})
-            : operand(p.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
+            : operand(p.b, s.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
     const std::int32_t columns = gemm_out_columns(p);
     out = Region(p.out, element, columns, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
     const int extra = size_of(s.extra());
@@ -124,6 +145,14 @@ struct GemmRegions {
       if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {{a_layers, p.a_scale_batch_stride}});
       b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
                        {{p.k / s.group, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+    }
+    if (s.mx()) {
+      const std::int64_t row = align_up(p.k / mx_group, 8);
+      const auto scales = [&](const void* codes, std::int32_t rows, std::int64_t of_layers, std::int64_t stride) {
+        return Region(codes, 1, align_up<std::int64_t>(rows, 32) * row, {{of_layers, stride}});
+      };
+      a_scale = scales(p.a_mx_scale, p.m, a_layers, p.a_scale_batch_stride);
+      b_scale = scales(p.b_mx_scale, p.n, layers, p.b_scale_batch_stride);
     }
     if (s.out_scale == ScaleMode::per_tensor) {
       out_scale = vector_region(p.out_scale, DType::f32, 1);
@@ -164,8 +193,16 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
     return {StatusCode::null_pointer, "out_scale is null"};
   }
   if (!aligned(p.out_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
-  if (s.scale == GemmScale::none) {
-    if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales"};
+  if (!s.mx()) {
+    if (p.a_mx_scale != nullptr || p.b_mx_scale != nullptr)
+      return {StatusCode::bad_value, "a_mx_scale and b_mx_scale are for mx scales"};
+  } else if (p.k > 0 && (p.a_mx_scale == nullptr || p.b_mx_scale == nullptr)) {
+    return {StatusCode::null_pointer, "a_mx_scale or b_mx_scale is null"};
+  }
+  if (!aligned(p.a_mx_scale, 16) || !aligned(p.b_mx_scale, 16))
+    return {StatusCode::misaligned, "mx scales need 16-byte alignment"};
+  if (s.scale == GemmScale::none || s.mx()) {
+    if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of f32"};
   } else if (s.scale == GemmScale::group) {
     if (p.b_scale != nullptr || (p.a_scale != nullptr && !is_fp8(s.a)))
       return {StatusCode::bad_value, "scales of groups are b_group_scale, and only rows of fp8 have others"};
@@ -205,6 +242,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   }
   if (of_groups && (bad(p.k / s.group, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
+  if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))
+    return {StatusCode::bad_stride, "strides of mx scales are multiples of 16, not negative"};
   if (bad(p.m, p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))
     return {StatusCode::bad_stride, "a stride of out is negative"};
   for (const Status& status :
@@ -239,12 +278,13 @@ inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
 
 /// Checks a problem; the tables of groups are on the device and are not read.
 inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
-  if (Status status = detail::check_gemm_spec(p.spec, facts); !status.ok()) return status;
+  if (Status status = detail::check_gemm_operands(p.spec, facts); !status.ok()) return status;
+  if (Status status = detail::check_gemm_form(p.spec, facts); !status.ok()) return status;
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
   if (p.interleaved && !p.spec.gated) return {StatusCode::bad_value, "interleaved is for gated products"};
-  if (p.interleaved && p.spec.packed())
-    return {StatusCode::unsupported_layout, "gates and ups of i4 weights lie in halves"};
+  if (p.interleaved && (p.spec.packed() || p.spec.mx()))
+    return {StatusCode::unsupported_layout, "gates and ups of i4 weights and of mx scales lie in halves"};
   if (p.spec.activation == ActivationKind::swigluoai) {
     if (!std::isfinite(p.swiglu_alpha)) return {StatusCode::bad_value, "swiglu_alpha must be finite"};
     if (!(p.swiglu_limit > 0)) return {StatusCode::bad_value, "swiglu_limit must be positive"};

@@ -9,15 +9,16 @@
 namespace tilewave {
 
 /// Whether CDNA's kernels of the path compile for a policy: what lds_kernel.hpp and what lies beside it assert, for
-/// rows of K (layout nt) and one matrix of C; those of i4 weights are not tried. Registers are not looked at beyond the
-/// sums: a policy that spills is legal, and slow.
+/// rows of K (layout nt) and one matrix of C; those of i4 weights and mx scales are not tried. Registers are not looked
+/// at beyond the sums: a policy that spills is legal, and slow.
 constexpr bool gemm_policy_fits(ArchId arch, const GemmSpec& s, const GemmPolicy& p) {
   const ArchFacts& facts = facts_of(arch);
   const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
   const bool direct = p.path == GemmPath::direct, by_registers = p.path == GemmPath::weights_in_registers;
   if (arch == ArchId::sm90 || p.path == GemmPath::tensor || (direct && arch != ArchId::gfx950)) return false;
   if (s.layout != GemmLayout::nt || s.gated || s.out_scale == ScaleMode::per_group) return false;
-  if (s.scale == GemmScale::block || s.groups != GemmGroups::one || s.packed() || p.waves_k != 1) return false;
+  if (s.scale == GemmScale::block || s.groups != GemmGroups::one || s.packed() || s.mx() || p.waves_k != 1)
+    return false;
   if (p.swapped || p.cluster != 1 || p.depth != 128 || p.splits < 1 || p.splits > 16) return false;
   if (!power_of_two(p.waves_rows) || !power_of_two(p.waves_columns) || p.waves() > 16) return false;
   const int waves = p.waves(), wave_rows = p.rows / p.waves_rows, wave_columns = p.columns / p.waves_columns;

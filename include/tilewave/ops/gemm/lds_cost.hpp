@@ -28,7 +28,9 @@ constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
 inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                             const ArchFacts& facts) {
   const GemmLdsCosts c = gemm_lds_costs(facts.id);
-  const double size = size_of(p.spec.a), layers = p.spec.groups == GemmGroups::one ? p.batch : p.groups;
+  const auto size_of_value = [](DType type) { return double(size_of(type)) / packing_of(type); };
+  const double size = size_of_value(p.spec.a), size_b = size_of_value(p.spec.b);
+  const double layers = p.spec.groups == GemmGroups::one ? p.batch : p.groups;
   const double tiles = layers * ceil_div(m, policy.rows) * ceil_div(p.n, policy.columns), blocks = tiles * splits;
   const double units = facts.compute_units, at_a_time = units * policy.waves_per_simd;
   const double beside = blocks > units ? policy.waves_per_simd - 1 : 0;
@@ -38,11 +40,13 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double step = by_registers ? few
                       : area <= 1  ? c.small * std::pow(area, 0.75) * (1 + c.small_beside * beside)
                                    : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
+  // Products of fp4 take half the time of fp8's; those of both types take fp8's.
+  const double half = p.spec.mx() && p.spec.a == DType::fp4_e2m1 ? 0.5 : 1.0;
   const double steps = std::ceil(p.k * size / policy.depth / splits);
-  const double computing = std::ceil(blocks / at_a_time) * steps * step;
+  const double computing = std::ceil(blocks / at_a_time) * steps * step * half;
   const double by_tiles =
-      tiles * (policy.rows + policy.columns) * p.k * size / (by_registers || area >= 1 ? c.l2 : c.l2_small);
-  const double once = layers * ((double{1} * p.n * p.k + double{1} * m * p.k) * size + 2.0 * m * p.n) / c.memory;
+      tiles * (policy.rows * size + policy.columns * size_b) * p.k / (by_registers || area >= 1 ? c.l2 : c.l2_small);
+  const double once = layers * ((size_b * p.n + size * m) * p.k + 2.0 * m * p.n) / c.memory;
   // Sums put aside are written, read in turn, and wait for a launch of their own.
   const double sums = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
   const double aside = splits > 1 ? c.aside + c.aside_split * splits + sums / c.aside_memory : 0;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// GEMM of CDNA through LDS. A step is 128 bytes of K: rows of A and of B lie in rings of slots, 128 bytes a row, and a
-// wave reads them in pieces, one piece ahead of its products. Where the chip copies 16 bytes a lane (path direct), rows
-// come straight into LDS, several steps ahead; else (staged) through registers, one step ahead. A turn begins behind
-// one barrier, with the step's rows in LDS; reads, copies and products alternate as they are written here, so that a
-// single wave keeps the matrix unit busy. LDS plan: P.stages slots of A, as many of B or one more where that fits.
-// Bound: matrix rate.
+// GEMM of CDNA through LDS. A step is 128 bytes of K, with mx scales 128 k: rows of A and of B lie in rings of slots,
+// and a wave reads them in pieces, one piece ahead of its products. Where the chip copies 16 bytes a lane (path
+// direct), rows come straight into LDS, several steps ahead; else (staged) through registers, one step ahead. A turn
+// begins behind one barrier, with the step's rows in LDS; reads, copies and products alternate as they are written
+// here, so that a single wave keeps the matrix unit busy. LDS plan: P.stages slots of A, as many of B or one more where
+// that fits. Bound: matrix rate.
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"
 #include "tilewave/ops/gemm/lds_turned.hpp"
+#include "tilewave/ops/gemm/mx_scales.hpp"
 #include "tilewave/ops/gemm/step_scales.hpp"
 
 namespace tilewave {
@@ -17,27 +18,30 @@ template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmLdsKernel {
   using Room = B;
   using W = GemmWaveTile<B, S, P, UserEpilogue>;
+  using Map = typename W::Map;
   using Args = typename W::Args;
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = P.waves_per_simd * W::waves / B::facts.simds_per_cu;
 
-  template <int rows, bool turned>
-  using Rows = std::conditional_t<turned, GemmTurnedRows<W, rows>, GemmLdsRows<W, rows>>;
-  using RowsA = Rows<P.rows, turned_a(S.layout)>;
-  using RowsB = Rows<P.columns, turned_b(S.layout)>;
+  template <DType type, int rows, bool turned>
+  using Rows = std::conditional_t<turned, GemmTurnedRows<W, rows>, GemmLdsRows<W, type, rows>>;
+  using RowsA = Rows<S.a, P.rows, turned_a(S.layout)>;
+  using RowsB = Rows<S.b, P.columns, turned_b(S.layout)>;
   static constexpr bool direct = P.path == GemmPath::direct;
-  static constexpr int slot_bytes = 128, a_slots = P.stages;
+  static constexpr int a_slots = P.stages;
   static constexpr int lds_of_block = B::facts.lds_bytes / P.waves_per_simd;
   using Scales = GemmStepScales<W, direct>;
-  static constexpr int lds_left = lds_of_block - a_slots * (P.rows + P.columns) * slot_bytes;
-  static constexpr int b_slots =
-      direct && S.scale != GemmScale::block && lds_left >= P.columns * slot_bytes ? a_slots + 1 : a_slots;
+  static constexpr int a_bytes = P.rows * RowsA::row_bytes, b_bytes = P.columns * RowsB::row_bytes;  // of a slot
+  static constexpr bool one_more =
+      direct && Scales::copies == 0 && lds_of_block >= (a_bytes + b_bytes) * a_slots + b_bytes;
+  static constexpr int b_slots = one_more ? a_slots + 1 : a_slots;
   static constexpr int pieces = RowsA::pieces;
-  static_assert(pieces % 2 == 0 && P.depth == slot_bytes && (direct ? a_slots >= 2 : a_slots <= 2));
+  static_assert(pieces % 2 == 0 && RowsB::pieces == pieces && (direct ? a_slots >= 2 : a_slots <= 2));
+  static_assert(P.depth == (S.a == DType::fp4_e2m1 ? 64 : 128));
 
   struct Shared : Scales::template InLds<a_slots> {
-    alignas(16) Chunk a[a_slots][P.rows * 8];
-    alignas(16) Chunk b[b_slots][P.columns * 8];
+    alignas(16) Chunk a[a_slots][a_bytes / sizeof(Chunk)];
+    alignas(16) Chunk b[b_slots][b_bytes / sizeof(Chunk)];
   };
   static_assert(sizeof(Shared) <= lds_of_block);
 
@@ -55,9 +59,11 @@ struct GemmLdsKernel {
  private:
   /// Operands of a wave for one piece.
   struct Piece {
-    Chunk a[W::tiles_m][W::chunks], b[W::tiles_n][W::chunks];
+    Chunk a[W::tiles_m][Map::chunks_a], b[W::tiles_n][Map::chunks_b];
+    typename Scales::OfPiece scales;
   };
-  static constexpr int reads = (W::tiles_m + W::tiles_n) * W::chunks;
+  static constexpr int b_reads = W::tiles_n * Map::chunks_b;
+  static constexpr int reads = Scales::reads + b_reads + W::tiles_m * Map::chunks_a;
   static constexpr int products = W::tiles_m * W::tiles_n;
   static constexpr int a_copies = RowsA::copies + Scales::copies, b_copies = RowsB::copies,
                        copies = a_copies + b_copies;
@@ -81,7 +87,7 @@ struct GemmLdsKernel {
     TILEWAVE_DEVICE void multiply(std::int32_t first, std::int32_t end, typename W::AllSums& sums) {
       prepare(first);
       // Turns with whole steps only, as many as have all slots in turn: there everything but the step is a constant.
-      const std::int32_t whole = min_of(end, of_a.k_bytes / slot_bytes) - ahead;
+      const std::int32_t whole = min_of(end, of_a.k_bytes / RowsA::row_bytes) - ahead;
       std::int32_t step = first;
       for (; step + rounds <= whole; step += rounds) {
         static_for<rounds>([&](auto round) TILEWAVE_INLINE_LAMBDA {
@@ -138,7 +144,7 @@ struct GemmLdsKernel {
       if constexpr (!whole) clean_end(step, a_slot, b_slot);
       multiply_piece<before, products>(piece[1], sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
         constexpr int slots = products - before;
-        spread<reads, slots, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], a_slot, b_slot, 0); });
+        spread<reads, slots, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], step, a_slot, b_slot, 0); });
         bring<whole, slot, slots, 0>(step, a_slot, b_slot);
       });
       scales.fold(scales_now, sums);
@@ -147,7 +153,7 @@ struct GemmLdsKernel {
       static_for<pieces - 1>([&](auto p) TILEWAVE_INLINE_LAMBDA {
         multiply_piece<0, products>(piece[p % 2], sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
           spread<reads, products, slot>(
-              [&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[1 - p % 2], a_slot, b_slot, p + 1); });
+              [&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[1 - p % 2], step, a_slot, b_slot, p + 1); });
           bring<whole, slot, products, p + 1>(step, a_slot, b_slot);
         });
       });
@@ -196,14 +202,17 @@ struct GemmLdsKernel {
         of_b.template load<i - a_copies, whole>(step);
       }
     }
-    /// Read i of a piece: B first, which the first products want.
+    /// Read i of a piece: scales and B first, which the first products want.
     template <int i>
-    TILEWAVE_DEVICE void read(Piece& to, int a_slot, int b_slot, int p) const {
-      constexpr int c = i % W::chunks, t = i / W::chunks;
-      if constexpr (t < W::tiles_n) {
+    TILEWAVE_DEVICE void read(Piece& to, std::int32_t step, int a_slot, int b_slot, int p) const {
+      if constexpr (i < Scales::reads) {
+        scales.template read<i>(to.scales, step, a_slot, p);
+      } else if constexpr (constexpr int of = i - Scales::reads; of < b_reads) {
+        constexpr int t = of / Map::chunks_b, c = of % Map::chunks_b;
         to.b[t][c] = of_b.read(shared.b[b_slot], t, p, c);
       } else {
-        to.a[t - W::tiles_n][c] = of_a.read(shared.a[a_slot], t - W::tiles_n, p, c);
+        constexpr int t = (of - b_reads) / Map::chunks_a, c = (of - b_reads) % Map::chunks_a;
+        to.a[t][c] = of_a.read(shared.a[a_slot], t, p, c);
       }
     }
     /// Products [from, to) of a piece; beside(index) is called behind each.
@@ -212,7 +221,7 @@ struct GemmLdsKernel {
       auto& into = scales.sums_of_step(sums);
       static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA {
         constexpr int i = from + index, m = i / W::tiles_n, n = i % W::tiles_n;
-        B::template multiply<S.a, W::side>(of.b[n], of.a[m], into[m][n]);
+        Scales::template multiply<m, n>(of.scales, of.b[n], of.a[m], into[m][n]);
         B::pin(into[m][n]);
         beside(index);
         B::sched_fence();
@@ -224,11 +233,15 @@ struct GemmLdsKernel {
       constexpr int from = count * at / slots, to = count * (at + 1) / slots;
       static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA { action(Index<from + index>{}); });
     }
-    /// Elements beyond K that share 16 bytes with some before become 0.
+    /// Elements beyond K that share 16 bytes with some before become 0, and scales beyond K.
     TILEWAVE_DEVICE void clean_end(std::int32_t step, int a_slot, int b_slot) {
-      if (!of_a.ends_within(step)) return;
-      of_a.clean(shared.a[a_slot]);
-      of_b.clean(shared.b[b_slot]);
+      const bool ends = of_a.ends_within(step);
+      if (!ends && !scales.ends_within(step)) return;
+      if (ends) {
+        of_a.clean(shared.a[a_slot]);
+        of_b.clean(shared.b[b_slot]);
+      }
+      scales.clean(step, a_slot);
       B::lds_barrier();
     }
   };

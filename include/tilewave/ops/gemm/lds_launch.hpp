@@ -38,7 +38,7 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   if (Status s = check_gemm_reach(p, P); !s.ok()) return s;
   const int splits = args.gemm.splits;
-  args.k_steps = ceil_div(p.k * size_of(S.a), P.depth);
+  args.k_steps = ceil_div(bytes_of(S.a, p.k), P.depth);
   const auto four = [](std::int64_t elements) { return elements % 4 == 0; };
   args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
                    (p.m == 1 || four(p.out_stride)) && (gemm_a_layers(p) == 1 || four(p.out_batch_stride));

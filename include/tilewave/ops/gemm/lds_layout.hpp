@@ -9,15 +9,17 @@
 namespace tilewave {
 
 /// Sums of a wave's products, rows x columns each, of which `run` neighbours of a row of C are a lane's.
-template <class B, DType type, int side>
+/// `chunks_a`, `chunks_b`: units of 16 bytes that a lane has of either operand for one product.
+template <class B, GemmSpec S, int side>
 struct GemmSquareMap : ProductMap<side> {
-  static constexpr int rows = side, columns = side, run = 4, chunks = B::template product_chunks<type>;
+  static constexpr int rows = side, columns = side, run = 4;
+  static constexpr int chunks_a = B::template product_chunks<S.a>, chunks_b = B::template product_chunks<S.b>;
 };
 /// The same by the room's atom: as many atoms side by side as make 16 columns.
 template <class B>
 struct GemmAtomMap {
   static constexpr int kv = B::atom.kv, run = B::atom.kv_per_lane;
-  static constexpr int rows = B::atom.rows / B::atom.rows_per_lane, columns = 16, sums = 4, chunks = 1;
+  static constexpr int rows = B::atom.rows / B::atom.rows_per_lane, columns = 16, sums = 4;
 
   TILEWAVE_HOST_DEVICE static constexpr int row(int lane) { return LaneMap<B>::position(lane); }
   TILEWAVE_HOST_DEVICE static constexpr int kv_row(int lane, int i) {
@@ -36,7 +38,7 @@ struct GemmWaveTile {
   static constexpr int block_threads = waves * B::facts.wave_lanes;  // of those that share no K
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
-  using Map = std::conditional_t<S.packed(), GemmAtomMap<B>, GemmSquareMap<B, S.a, side>>;
+  using Map = std::conditional_t<S.packed(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
   static_assert(wave_rows % Map::rows == 0 && wave_columns % Map::columns == 0 && P.cluster == 1 && !P.swapped);
   using Sum = ProductSum<S.a>;
@@ -46,8 +48,7 @@ struct GemmWaveTile {
   static constexpr int tile_columns = gemm_tile_columns(S, P);                 // of C
   static constexpr int halves = TileRows::halves, tiles_c = tiles_n / halves;  // of C along a row, each of all halves
   static_assert(tiles_n % halves == 0);
-  static constexpr int chunks = Map::chunks;      // of a lane for one product
-  static constexpr int unit = 16 / size_of(S.a);  // elements of 16 bytes
+  static constexpr int step_k = P.depth * packing_of(S.a) / size_of(S.a);
 
   struct Args {
     GemmArgs gemm;
@@ -97,11 +98,12 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static int first_column() { return wave() % P.waves_columns * wave_columns; }
 
   /// The rows that a tile has of an operand as a buffer.
-  template <class RowsOf>
+  template <DType type, class RowsOf>
   TILEWAVE_DEVICE static auto source(const void* base, std::int64_t layer_offset, std::int64_t stride, const RowsOf& of,
                                      std::int32_t k) {
-    const char* const at = static_cast<const char*>(base) + (layer_offset + of.first * stride) * size_of(S.a);
-    const std::int64_t bytes = of.left <= 0 || k == 0 ? 0 : ((of.span() - 1) * stride + k) * size_of(S.a);
+    const char* const at = static_cast<const char*>(base) + (layer_offset + of.first * stride) * size_of(type);
+    const std::int64_t bytes =
+        of.left <= 0 || k == 0 ? 0 : (of.span() - 1) * stride * size_of(type) + bytes_of(type, k);
     return typename B::Source{at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
   }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "tilewave/core/math.hpp"
 #include "tilewave/ops/gemm/policy.hpp"
 
 namespace tilewave {
@@ -34,6 +35,39 @@ constexpr GemmPolicies gemm_packed_policies(ArchId arch, const GemmSpec& s) {
     add(16, 128, 1, 4, 1, 8);
     add(32, 128, 1, 4, 2, 8);
     add(64, 128, 2, 4, 1, 1);
+  }
+  return all;
+}
+
+/// Of mx scales: steps of 128 k, three of them in LDS with their scales, or four; few rows as others have them.
+constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSpec& s) {
+  GemmPolicies all;
+  const int depth = 128 / packing_of(s.a), depth_b = 128 / packing_of(s.b);
+  const bool fp8_weights = packing_of(s.b) == 1;
+  const auto tile = [&](int rows, int columns, int waves_rows, int waves_columns, int splits, int waves_per_simd) {
+    const int waves = waves_rows * waves_columns, step = rows * depth + columns * depth_b + waves * 512;
+    GemmPolicy p{.rows = rows, .columns = columns, .depth = depth};
+    p.stages = min_of(fp8_weights ? 3 : 4, facts.lds_bytes / waves_per_simd / step);
+    p.waves_rows = waves_rows, p.waves_columns = waves_columns;
+    p.path = GemmPath::direct;
+    p.splits = splits, p.waves_per_simd = waves_per_simd;
+    all.add(p);
+  };
+  const auto few = [&](int rows, int columns, int stages) {
+    GemmPolicy p{.rows = rows, .columns = columns, .depth = depth, .stages = stages};
+    p.waves_rows = 1, p.waves_columns = 4;
+    p.path = GemmPath::weights_in_registers;
+    p.splits = 16;
+    all.add(p);
+  };
+  if (s.weights == GemmWeights::row_major) {
+    fp8_weights ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
+    tile(128, 128, 2, 2, 16, fp8_weights ? 1 : 2);
+  }
+  few(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
+  if (s.weights == GemmWeights::preshuffled) {
+    few(32, 128, 4);
+    few(64, 128, 2);
   }
   return all;
 }

@@ -18,7 +18,7 @@ constexpr const char* name_of(GemmPath p) {
   return names[static_cast<int>(p)];
 }
 
-/// A block computes rows x columns of C in steps of `depth` bytes of K, of which `stages` are in shared memory. Its
+/// A block computes rows x columns of C in steps of `depth` bytes of A's K, of which `stages` are in shared memory. Its
 /// `waves_rows` x `waves_columns` waves (sm90: wave groups) share the tile.
 struct GemmPolicy {
   int rows = 128, columns = 256;
@@ -38,8 +38,8 @@ struct GemmPolicy {
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
-/// `t128x256x128.w2x1.s4.tensor`: tile with bytes of K, waves, stages, path; then `.swap`, `.c2` cluster, `.k8` splits,
-/// `.o2` waves a SIMD, `.d4` waves that share K, where they are not the default.
+/// `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages, path; then `.swap`, `.c2` cluster, `.k8`
+/// splits, `.o2` waves a SIMD, `.d4` waves that share K, where they are not the default.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth) + ".w" + text(p.waves_rows) +

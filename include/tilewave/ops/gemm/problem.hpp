@@ -25,8 +25,11 @@ struct GemmProblem {
       nullptr;  // tensor [1]; row, and group with fp8 [batch or groups][M]; block [..][M, ceil(K / 128)] by its strides
   const float* b_scale = nullptr;  // tensor [1]; row [batch or groups][N]; block [..][ceil(N / 128), ceil(K / 128)]
   const void* b_group_scale = nullptr;  // group [batch or groups][K / group, N] of spec.group_scale(), 8-byte aligned
-  const void* bias = nullptr;           // optional [batch or groups][N], of out's type; bf16 where that is quantised
-  const void* residual = nullptr;       // optional, as out; bf16 where that is quantised
+  // mx: [batch or groups] e8m0 codes as shuffled_scale has them, rows padded to 32 and groups of 32 k to 8, what is
+  // padding may be anything; 16-byte aligned.
+  const std::uint8_t *a_mx_scale = nullptr, *b_mx_scale = nullptr;
+  const void* bias = nullptr;      // optional [batch or groups][N], of out's type; bf16 where that is quantised
+  const void* residual = nullptr;  // optional, as out; bf16 where that is quantised
   float* out_scale =
       nullptr;  // of a quantised out; per_tensor: [1], read; per_group: [..][M, ceil(columns / 128)], written
 
@@ -43,7 +46,8 @@ struct GemmProblem {
   std::int32_t groups = 0;               // 0 without groups
   std::int32_t expected_group_rows = 0;  // masked: a guess for the choice of an entry; 0: all there is room for
 
-  // From a row (with [K, M] or [K, N] from one k) to the next, and from a batch or group to the next.
+  // From a row (with [K, M] or [K, N] from one k) to the next, and from a batch or group to the next, in elements: one
+  // of fp4 is two values.
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;
@@ -51,7 +55,7 @@ struct GemmProblem {
   // M].
   std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0;
   std::int64_t b_scale_k_stride = 0;  // of scales of groups, too: from one group to the next, a multiple of 4
-  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row, block and group scales
+  std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // of row, block, group and mx scales
   std::int64_t out_scale_stride = 0, out_scale_batch_stride = 0;    // per_group: from a row to the next, and of out's
 
   bool batch_invariant = false;  // a row's bits do not depend on M: K is never split, tiles are chosen by N and K alone

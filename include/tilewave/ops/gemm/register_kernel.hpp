@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-// GEMM of few rows on CDNA: rows of both operands come straight to registers, `stages` steps of 128 bytes of K ahead,
-// and waves have nothing to do with one another. Preshuffled weights then are whole lines, each read once; A is small
-// and stays in L2. Blocks may share K. LDS plan: none. Bound: memory bandwidth of B.
+// GEMM of few rows on CDNA: rows of both operands come straight to registers, `stages` steps of 128 bytes of K (with mx
+// scales of 128 k) ahead, and waves have nothing to do with one another. Preshuffled weights then are whole lines, each
+// read once; A is small and stays in L2. Blocks may share K. LDS plan: none. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"
-#include "tilewave/ops/gemm/step_scales.hpp"
+#include "tilewave/ops/gemm/mx_scales.hpp"
 
 namespace tilewave {
 
 /// Rows of an operand as a wave's lanes read them: `tiles` times `side` of them.
-template <class W, int tiles, bool preshuffled>
+template <class W, DType T, int tiles, bool preshuffled>
 struct GemmRegisterRows {
   using B = typename W::Backend;
   using Map = typename W::Map;
   static constexpr int side = W::side;
-  static constexpr DType type = W::spec.a;
-  static constexpr int units = 8 / Map::units;  // of a lane, of each row of a step
-  static constexpr int step_bytes = preshuffled ? 8 * 256 : 128, unit_bytes = preshuffled ? 256 : 16;
+  static constexpr DType type = T;
+  static constexpr int row_bytes = bytes_of(type, W::step_k);  // of a step
+  static constexpr int units = row_bytes / 16 / Map::units;    // of a lane, of each row of a step
+  static constexpr int step_bytes = preshuffled ? 16 * row_bytes : row_bytes, unit_bytes = preshuffled ? 256 : 16;
   struct Step {
     Chunk of[tiles][units];
   };
@@ -27,25 +28,25 @@ struct GemmRegisterRows {
   std::uint32_t offset[tiles];  // of the lane's first unit
 
   template <class RowsOf>
-  TILEWAVE_DEVICE GemmRegisterRows(const typename B::Source& from, const RowsOf& of, std::int64_t row_stride,
+  TILEWAVE_DEVICE GemmRegisterRows(const typename B::Source& from, const RowsOf& rows_of, std::int64_t row_stride,
                                    std::int32_t k, int first_row)
-      : source(from), k_bytes(k * size_of(type)) {
+      : source(from), k_bytes(bytes_of(type, k)) {
     const int lane = B::lane_id(), unit = Map::unit(lane);
     TILEWAVE_UNROLL
     for (int i = 0; i < tiles; ++i) {
       const int in_tile = first_row + i * side + Map::row(lane);
-      const std::int32_t row = of.row(in_tile);
+      const std::int32_t row = rows_of.row(in_tile);
       const std::int64_t at =
           preshuffled ? row / 16 * (std::int64_t{k_bytes} * 16) + row % 16 * 16 : row * row_stride * size_of(type);
-      offset[i] = of.has(in_tile) ? static_cast<std::uint32_t>(at) + unit * unit_bytes : B::Source::nowhere;
+      offset[i] = rows_of.has(in_tile) ? static_cast<std::uint32_t>(at) + unit * unit_bytes : B::Source::nowhere;
     }
   }
 
-  /// `whole`: all of the step's 128 bytes are K's.
+  /// `whole`: all of the step is K's.
   template <bool whole>
   TILEWAVE_DEVICE Step load(std::int32_t step) const {
     Step rows;
-    const std::int32_t start = (whole ? step : min_of(step, k_bytes / 128)) * step_bytes;
+    const std::int32_t start = (whole ? step : min_of(step, k_bytes / row_bytes)) * step_bytes;
     TILEWAVE_UNROLL
     for (int i = 0; i < tiles; ++i) {
       TILEWAVE_UNROLL
@@ -59,7 +60,7 @@ struct GemmRegisterRows {
   }
   /// Elements beyond K that share 16 bytes with some before become 0. (K of preshuffled weights is whole units.)
   TILEWAVE_DEVICE void clean(Step& rows, std::int32_t step) const {
-    if (k_bytes % 16 == 0 || (step + 1) * 128 <= k_bytes) return;
+    if (k_bytes % 16 == 0 || (step + 1) * row_bytes <= k_bytes) return;
     TILEWAVE_UNROLL
     for (int c = 0; c < units; ++c) {
       TILEWAVE_UNROLL
@@ -75,7 +76,8 @@ struct GemmRegisterRows {
  private:
   /// Bytes of K from the lane's unit c of a step on; negative beyond.
   TILEWAVE_DEVICE std::int32_t left(std::int32_t step, int c) const {
-    return k_bytes - min_of(step, k_bytes / 128 + 1) * 128 - (Map::units * c + Map::unit(B::lane_id())) * 16;
+    return k_bytes - min_of(step, k_bytes / row_bytes + 1) * row_bytes -
+           (Map::units * c + Map::unit(B::lane_id())) * 16;
   }
 };
 
@@ -87,10 +89,11 @@ struct GemmRegisterKernel {
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = P.waves_per_simd;
   static constexpr bool preshuffled = S.weights == GemmWeights::preshuffled;
-  using RowsA = GemmRegisterRows<W, W::tiles_m, false>;
-  using RowsB = GemmRegisterRows<W, W::tiles_n, preshuffled>;
+  using RowsA = GemmRegisterRows<W, S.a, W::tiles_m, false>;
+  using RowsB = GemmRegisterRows<W, S.b, W::tiles_n, preshuffled>;
   using Scales = GemmStepScales<W, false>;
-  static_assert(P.depth == 128);
+  static constexpr int pieces = RowsA::units / W::Map::chunks_a;
+  static_assert(P.depth == (S.a == DType::fp4_e2m1 ? 64 : 128) && RowsB::units == pieces * W::Map::chunks_b);
   using Shared = typename W::Exchange;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -117,8 +120,8 @@ struct GemmRegisterKernel {
     const GemmArgs& g = a.gemm;
     const typename W::RowsOfA rows_a(g, tile);
     const typename W::RowsOfB rows_b(g, tile);
-    const RowsA of_a(W::source(g.a, tile.a_layer * g.a_layer_stride, g.a_stride, rows_a, g.k), rows_a, g.a_stride, g.k,
-                     W::first_row());
+    const RowsA of_a(W::template source<S.a>(g.a, tile.a_layer * g.a_layer_stride, g.a_stride, rows_a, g.k), rows_a,
+                     g.a_stride, g.k, W::first_row());
     const RowsB of_b(source_of_b(g, tile, rows_b), rows_b, g.b_stride, g.k, W::first_column());
     Scales scales(a, tile, shared);
     const auto load = [&]<bool whole>(Stage& stage, std::int32_t s) TILEWAVE_INLINE_LAMBDA {
@@ -128,25 +131,24 @@ struct GemmRegisterKernel {
     };
     const auto products = [&](const Stage& stage) TILEWAVE_INLINE_LAMBDA {
       auto& into = scales.sums_of_step(sums);
-      static_for<RowsA::units / W::chunks>([&](auto piece) TILEWAVE_INLINE_LAMBDA {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < W::tiles_m * W::tiles_n; ++i) {
-          Chunk rows[W::chunks], kv[W::chunks];
+      static_for<pieces>([&](auto piece) TILEWAVE_INLINE_LAMBDA {
+        const auto of_piece = scales.of_piece(stage.scales, piece);
+        static_for<W::tiles_m * W::tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          constexpr int m = i / W::tiles_n, n = i % W::tiles_n;
+          Chunk rows[W::Map::chunks_a], kv[W::Map::chunks_b];
           TILEWAVE_UNROLL
-          for (int c = 0; c < W::chunks; ++c) {
-            rows[c] = stage.a.of[i / W::tiles_n][piece * W::chunks + c];
-            kv[c] = stage.b.of[i % W::tiles_n][piece * W::chunks + c];
-          }
-          auto& sum = into[i / W::tiles_n][i % W::tiles_n];
-          B::template multiply<S.a, W::side>(kv, rows, sum);
-          B::pin(sum);
-        }
+          for (int c = 0; c < W::Map::chunks_a; ++c) rows[c] = stage.a.of[m][piece * W::Map::chunks_a + c];
+          TILEWAVE_UNROLL
+          for (int c = 0; c < W::Map::chunks_b; ++c) kv[c] = stage.b.of[n][piece * W::Map::chunks_b + c];
+          Scales::template multiply<m, n>(of_piece, kv, rows, into[m][n]);
+          B::pin(into[m][n]);
+        });
       });
       scales.fold(stage.scales, sums);
     };
     Stage stage[P.stages];
     static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA { load.template operator()<false>(stage[s], step + s); });
-    const std::int32_t whole = min_of(end, of_a.k_bytes / 128);
+    const std::int32_t whole = min_of(end, of_a.k_bytes / RowsA::row_bytes);
     for (; step + 2 * P.stages <= whole; step += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
         products(stage[s]);
@@ -170,11 +172,11 @@ struct GemmRegisterKernel {
                                                         const typename W::RowsOfB& of) {
     const std::int64_t layer = tile.layer * g.b_layer_stride;
     if constexpr (!preshuffled) {
-      return W::source(g.b, layer, g.b_stride, of, g.k);
+      return W::template source<S.b>(g.b, layer, g.b_stride, of, g.k);
     } else {  // sixteen rows are one that is sixteen times as long
-      const std::int32_t blocks = ceil_div(of.span(), 16);
-      const char* const at = static_cast<const char*>(g.b) + (layer + std::int64_t{of.first} * g.k) * size_of(S.a);
-      return {at, static_cast<std::uint32_t>(std::int64_t{blocks} * 16 * g.k * size_of(S.a))};
+      const std::int64_t row_bytes = bytes_of(S.b, g.k), blocks = ceil_div(of.span(), 16);
+      const char* const at = static_cast<const char*>(g.b) + layer * size_of(S.b) + of.first * row_bytes;
+      return {at, static_cast<std::uint32_t>(blocks * 16 * row_bytes)};
     }
   }
 };

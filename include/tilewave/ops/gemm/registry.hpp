@@ -57,6 +57,7 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   if (s.packed()) return gemm_packed_policies(arch, s);
+  if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
   if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
   if (s.weights == GemmWeights::preshuffled) return all;
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
@@ -165,7 +166,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   for (const GemmEntry* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
-      if (splits > 1 && ceil_div(p.k * size_of(p.spec.a), e->policy.depth) < 2 * splits) break;
+      if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
       const double cost = p.spec.packed()            ? gemm_cost_packed(p, m, e->policy, splits, facts)
                           : facts.id == ArchId::sm90 ? gemm_cost_sm90(p, m, e->policy, splits)
                                                      : gemm_cost_lds(p, m, e->policy, splits, facts);

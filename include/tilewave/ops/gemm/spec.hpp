@@ -18,16 +18,17 @@ enum class GemmLayout : int { nt, nn, tn, tt };
 TILEWAVE_HOST_DEVICE constexpr bool turned_a(GemmLayout l) { return l == GemmLayout::tn || l == GemmLayout::tt; }
 TILEWAVE_HOST_DEVICE constexpr bool turned_b(GemmLayout l) { return l == GemmLayout::nn || l == GemmLayout::tn; }
 
-/// How B lies in memory. Preshuffled: row n, element k of B[N, K] is element (n / 16 * (K / u) + k / u) * 16 u + n % 16
-/// * u + k % u with u = 16 bytes of elements; N is a multiple of 16, K of 32 elements. Of i4 u is 16, and values 8 w to
+/// How B lies in memory. Preshuffled: row n, value k of B[N, K] is value (n / 16 * (K / u) + k / u) * 16 u + n % 16
+/// * u + k % u with u values in 16 bytes; N is a multiple of 16, K of 32. Of i4 u is 16, and values 8 w to
 /// 8 w + 7 of that order are four bytes: the first four are the low halves, the others the high ones.
 enum class GemmWeights : int { row_major, preshuffled };
 
 /// What multiplies sums of products (f32; of i8 they are ints, exact): nothing; one number of A and one of B; one for
 /// each row of A and each of B; or one for each 128 k of a row of A and for each 128 x 128 of B, which multiplies that
 /// block's part of the sum. Of i4 weights, and of no other, one for each `GemmSpec::group` k of a row of B, which
-/// multiplies that part of the sum, and where A is fp8 one for each of its rows.
-enum class GemmScale : int { none, tensor, row, block, group };
+/// multiplies that part of the sum, and where A is fp8 one for each of its rows. OCP MX: an e8m0 one for each 32 k of a
+/// row of A and of a row of B, which multiply their products.
+enum class GemmScale : int { none, tensor, row, block, group, mx };
 
 /// One product, or many that share N and K in one launch. Contiguous: rows of A and C are sorted by group, and group g
 /// is rows group_offsets[g] to group_offsets[g + 1]. Masked: each group has room for M rows, of which the first
@@ -40,7 +41,7 @@ constexpr const char* name_of(GemmLayout l) {
 }
 constexpr const char* name_of(GemmWeights w) { return w == GemmWeights::row_major ? "row_major" : "preshuffled"; }
 constexpr const char* name_of(GemmScale s) {
-  constexpr const char* names[] = {"none", "tensor", "row", "block", "group"};
+  constexpr const char* names[] = {"none", "tensor", "row", "block", "group", "mx"};
   return names[static_cast<int>(s)];
 }
 constexpr const char* name_of(GemmGroups g) {
@@ -57,7 +58,8 @@ inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under Gem
 /// Quantised outputs are scaled as `out_scale` says: per_tensor, by a given number, or per_group, by one found for each
 /// 128 columns of a row. Per token would need rows that no block has as a whole.
 struct GemmSpec {
-  // Both bf16, both f16, both the chip's fp8, or both i8; or b i4 and a any of these but i8.
+  // Both bf16, both f16, both the chip's fp8, or both i8; or b i4 and a any of these but i8. With mx scales both fp4,
+  // both fp8, or a fp8 and b fp4.
   DType a = DType::bf16, b = DType::bf16;
   DType out = DType::bf16;  // bf16, f16 or f32; quantised: the chip's fp8 or i8
   GemmScale scale = GemmScale::none;
@@ -71,6 +73,7 @@ struct GemmSpec {
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
+  constexpr bool mx() const { return scale == GemmScale::mx; }
   /// Weights of four bits, and the type of scales of their groups.
   TILEWAVE_HOST_DEVICE constexpr bool packed() const { return b == DType::i4; }
   TILEWAVE_HOST_DEVICE constexpr DType group_scale() const { return a == DType::f16 ? DType::f16 : DType::bf16; }
@@ -78,7 +81,7 @@ struct GemmSpec {
   constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }
 };
 
-/// `fp8_e4m3fn.fp8_e4m3fn.bf16.row.nt`, `bf16.i4.bf16.group128.nt`, and what else is not the default: `.preshuffled`,
+/// `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt`, `bf16.i4.bf16.group128.nt`, and what else is not the default: `.preshuffled`,
 /// `.masked`, `.silu`, `.gated`, `.per_group` (of out).
 inline std::string name_of(const GemmSpec& s) {
   const std::string group = s.group > 0 ? std::to_string(s.group) : "";

@@ -6,10 +6,32 @@
 
 namespace tilewave {
 
-/// Without block scales: nothing to do. `copied`: scales come into LDS with A's rows of their step; a load would wait
-/// for all copies.
+/// Products whose operands have no scales of their own.
+template <class W>
+struct GemmPlainProducts {
+  struct OfPiece {};
+  static constexpr int reads = 0;  // from LDS, of a wave for a piece
+
+  template <int i>
+  TILEWAVE_DEVICE void read(OfPiece&, std::int32_t, int, int) const {}
+  template <class OfStep>
+  TILEWAVE_DEVICE OfPiece of_piece(const OfStep&, int) const {
+    return {};
+  }
+  TILEWAVE_DEVICE bool ends_within(std::int32_t) const { return false; }
+  TILEWAVE_DEVICE void clean(std::int32_t, int) const {}
+  /// Product [m][n] of a wave.
+  template <int m, int n>
+  TILEWAVE_DEVICE static void multiply(const OfPiece&, const Chunk (&kv)[W::Map::chunks_b],
+                                       const Chunk (&rows)[W::Map::chunks_a], typename W::Sums& sums) {
+    W::Backend::template multiply<W::spec.a, W::side>(kv, rows, sums);
+  }
+};
+
+/// Without scales of steps: nothing to do. `copied`: scales come into LDS with A's rows of their step; a load would
+/// wait for all copies.
 template <class W, bool copied>
-struct GemmStepScales {
+struct GemmStepScales : GemmPlainProducts<W> {
   struct OfStep {};
   template <int slots>
   struct InLds {};
@@ -23,7 +45,7 @@ struct GemmStepScales {
 };
 
 template <class W, bool copied>
-requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> {
+requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> : GemmPlainProducts<W> {
   using B = typename W::Backend;
   struct OfStep {
     float a[W::tiles_m] = {}, b[W::halves] = {};

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Specs of operands with mx scales, as their own list: fp4, fp8, fp4 weights under fp8 rows; preshuffled weights; and
+// the first half of experts' feed-forward layers, silu(gate) * up. Other chips than CDNA4 have no entries of them.
+#pragma once
+
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave {
+
+constexpr std::array<GemmSpec, 5> gemm_mx_specs(ArchId arch) {
+  constexpr DType fp4 = DType::fp4_e2m1;
+  constexpr GemmScale mx = GemmScale::mx;
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{.a = fp4, .b = fp4, .scale = mx},
+           {.a = fp8, .b = fp8, .scale = mx},
+           {.a = fp8, .b = fp4, .scale = mx},
+           {.a = fp4, .b = fp4, .out = DType::f16, .scale = mx, .weights = GemmWeights::preshuffled},
+           {.a = fp8,
+            .b = fp4,
+            .scale = mx,
+            .groups = GemmGroups::masked,
+            .activation = ActivationKind::silu,
+            .gated = true}}};
+}
+
+/// Of groups the first and the last.
+constexpr GemmPolicies gemm_mx_policies(ArchId arch, const GemmSpec& s) {
+  const GemmPolicies all = gemm_policies(arch, s);
+  if (s.groups == GemmGroups::one || all.count < 2) return all;
+  GemmPolicies some;
+  some.add(all.list[0]);
+  some.add(all.list[all.count - 1]);
+  return some;
+}
+
+/// The entries of a spec under the name that the list of them is found by.
+template <class B, GemmSpec S>
+inline constexpr auto gemm_mx_entries = gemm_entries_of<B, S, gemm_mx_policies>();
+
+}  // namespace tilewave

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// Products of operands with mx scales: from bf16 through quantisation and back, and what is refused by name.
+#include "entries/gemm.hpp"
+#include "entries/quant.hpp"
+#include "test/ops/rows.hpp"
+#include "tilewave/reference/gemm.hpp"
+
+namespace tilewave::test {
+namespace {
+
+using P = GemmProblem;
+using C = StatusCode;
+
+std::int64_t scale_bytes(std::int32_t rows, std::int32_t k) { return align_up(rows, 32) * align_up(k / mx_group, 8); }
+
+/// Values of a matrix, and what quantisation makes of them, on the device and on the host.
+class Quantised {
+ public:
+  Quantised(char name, DType type, std::int32_t rows, std::int32_t k)
+      : rows_(rows),
+        k_(k),
+        values_(DType::bf16, rows, k, 1, {k, 0}),
+        codes_(type, rows, k, 1, {k / packing_of(type), 0}),
+        scales_(DType::i8, static_cast<std::int32_t>(scale_bytes(rows, k))) {
+    values_.set(rows, k, [name](int r, int c) { return drawn(name, r, c) * (c / 32 % 3 == r % 3 ? 8.0f : 0.25f); });
+    QuantProblem p;
+    p.spec = {.x = DType::bf16, .out = type, .scale = ScaleMode::mx};
+    p.x = values_.device(), p.out = codes_.device(), p.scale = scales_.device();
+    p.scale_layout = ScaleLayout::shuffled;
+    p.rows = rows, p.columns = k;
+    p.x_strides = {k, 0}, p.out_strides = {k / packing_of(type), 0};
+    const QuantEntry* entry = nullptr;
+    const Status status = quant_select(p, all_quant_entries(), facts_of(ArchId::gfx950), entry);
+    INFO(status.reason);
+    REQUIRE(status.ok());
+    REQUIRE(entry->launch(p, {}).ok());
+    bench::check_hip(hipDeviceSynchronize(), "quantising");
+    codes_.download();
+    scales_.download();
+  }
+  double value(std::int32_t row, std::int32_t k) const { return values_.at(row, k); }
+  const void* codes(bool device) const { return device ? codes_.device() : codes_.host(); }
+  const std::uint8_t* scales(bool device) const {
+    return static_cast<const std::uint8_t*>(device ? scales_.device() : scales_.host());
+  }
+
+ private:
+  std::int32_t rows_, k_;
+  Tensor values_, codes_, scales_;
+};
+
+TEST_CASE("what was quantised to mx multiplies to what it was, but for its rounding") {
+  constexpr std::int32_t m = 37, n = 49, k = 416;
+  for (const GemmEntry* const e : all_gemm_mx_entries()) {
+    const GemmSpec& spec = e->spec;
+    if (spec.gated || spec.weights == GemmWeights::preshuffled) continue;
+    INFO(name_of(spec) << " " << name_of(e->policy));
+    const Quantised a('a', spec.a, m, k), b('b', spec.b, n, k);
+    Tensor out(spec.out, m, n, 1, {n, 0});
+    const auto problem = [&](bool device) {
+      P p;
+      p.spec = spec;
+      p.a = a.codes(device), p.b = b.codes(device);
+      p.a_mx_scale = a.scales(device), p.b_mx_scale = b.scales(device);
+      p.out = out.device();
+      p.m = m, p.n = n, p.k = k;
+      p.a_stride = k / packing_of(spec.a), p.b_stride = k / packing_of(spec.b), p.out_stride = n;
+      return p;
+    };
+    REQUIRE(e->launch(problem(true), 1, {}).ok());
+    bench::check_hip(hipDeviceSynchronize(), "running the kernel");
+    out.download();
+    const P on_host = problem(false);
+    const reference::Gemm wanted(on_host);
+    double error = 0, norm = 0;
+    for (std::int32_t r = 0; r < m; ++r) {
+      for (std::int32_t c = 0; c < n; ++c) {
+        const double got = out.at(r, c), right = wanted.at(0, r, c).value;
+        const double slack = k * 0x1p-24 * wanted.at(0, r, c).magnitude;
+        if (!(std::abs(got - right) <= slack + 1.01 * half_step(spec.out, right))) FAIL(got << ", not " << right);
+        double before = 0;
+        for (std::int32_t i = 0; i < k; ++i) before += a.value(r, i) * b.value(c, i);
+        error += (got - before) * (got - before), norm += before * before;
+      }
+    }
+    const bool fp4 = spec.b == DType::fp4_e2m1;
+    CHECK(std::sqrt(error / norm) < (fp4 ? 0.2 : 0.1));
+    CHECK(std::sqrt(error / norm) > (fp4 ? 0.02 : 0.005));  // rounding was seen
+  }
+}
+
+const Wrong<P> wrongs[] = {
+    {"a of bf16", C::unsupported_dtype, [](P& p) { p.spec.a = DType::bf16; }},
+    {"b of i4", C::unsupported_dtype, [](P& p) { p.spec.b = DType::i4; }},
+    {"b of the other fp8", C::unsupported_dtype, [](P& p) { p.spec.b = DType::fp8_e4m3fnuz; }},
+    {"a fp4 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp8_e4m3fn; }},
+    {"fp4 without scales", C::unsupported_dtype,
+     [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = GemmScale::none; }},
+    {"a group", C::bad_value, [](P& p) { p.spec.group = 32; }},
+    {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }},
+    {"contiguous groups", C::unsupported_layout, [](P& p) { p.spec.groups = GemmGroups::contiguous; }},
+    {"mx scales of out", C::unsupported_quant_mode,
+     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = ScaleMode::mx; }},
+    {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
+    {"a_mx_scale null", C::null_pointer, [](P& p) { p.a_mx_scale = nullptr; }},
+    {"b_mx_scale null", C::null_pointer, [](P& p) { p.b_mx_scale = nullptr; }},
+    {"a_mx_scale off by 4 bytes", C::misaligned, [](P& p) { p.a_mx_scale += 4; }},
+    {"b_mx_scale off by 8 bytes", C::misaligned, [](P& p) { p.b_mx_scale += 8; }},
+    {"scales of f32", C::bad_value, [](P& p) { p.a_scale = static_cast<const float*>(p.a); }},
+    {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 256; }},
+    {"scales of layers of a that overlap", C::bad_stride, [](P& p) { p.a_scale_batch_stride -= 16; }},
+    {"scales of layers of b no multiple of 16 apart", C::bad_stride, [](P& p) { p.b_scale_batch_stride += 8; }},
+    {"out is b_mx_scale", C::bad_value, [](P& p) { p.b_mx_scale = static_cast<const std::uint8_t*>(p.out); }},
+    {"rows of b not whole 16 bytes apart", C::bad_stride,
+     [](P& p) { p.spec.weights == GemmWeights::preshuffled ? p.b_batch_stride += 8 : p.b_stride += 8; }},
+};
+const Wrong<P> of_gates[] = {
+    {"gates that end within 32 rows", C::bad_extent, [](P& p) { p.n -= 32; }},
+    {"interleaved", C::unsupported_layout, [](P& p) { p.interleaved = true; }},
+};
+
+TEST_CASE("what is no product with mx scales is refused by name, and by other architectures") {
+  constexpr std::int32_t m = 3, n = 128, k = 288, layers = 2;
+  for (const GemmEntry* const e : all_gemm_mx_entries()) {
+    const GemmSpec& spec = e->spec;
+    INFO(name_of(spec) << " " << name_of(e->policy));
+    Tensor a(spec.a, layers * m * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
+    Tensor scales(DType::i8, static_cast<std::int32_t>(layers * scale_bytes(n, k))), table(DType::f32, layers);
+    P good;
+    good.spec = spec;
+    good.a = a.device(), good.b = b.device(), good.out = out.device();
+    good.a_mx_scale = good.b_mx_scale = static_cast<const std::uint8_t*>(scales.device());
+    good.m = m, good.n = n, good.k = k;
+    good.a_stride = k / packing_of(spec.a), good.a_batch_stride = m * good.a_stride;
+    good.b_stride = k / packing_of(spec.b), good.b_batch_stride = n * good.b_stride;
+    good.a_scale_batch_stride = scale_bytes(m, k), good.b_scale_batch_stride = scale_bytes(n, k);
+    if (spec.weights == GemmWeights::preshuffled) good.b_stride = 0;
+    good.out_stride = gemm_out_columns(good), good.out_batch_stride = m * good.out_stride;
+    (spec.groups == GemmGroups::one ? good.batch : good.groups) = layers;
+    if (spec.groups == GemmGroups::masked) good.group_rows = static_cast<const std::int32_t*>(table.device());
+    const ArchFacts& facts = facts_of(e->arch);
+    REQUIRE(gemm_check(good, facts).reason == std::string());
+    for (const auto list : {std::span<const Wrong<P>>(wrongs), std::span<const Wrong<P>>(of_gates)}) {
+      if (list.data() == of_gates && !spec.gated) continue;
+      for (const Wrong<P>& wrong : list) {
+        INFO(wrong.what);
+        P p = good;
+        wrong.make(p);
+        const Status status = gemm_check(p, facts);
+        CHECK(name_of(status.code) == name_of(wrong.code));
+        CHECK(std::string(status.reason) != "");
+        CHECK_FALSE(e->launch(p, 1, {}).ok());
+        GemmPlan plan{e, 1};
+        CHECK_FALSE(gemm_select(p, all_gemm_mx_entries(), facts, plan).ok());
+        CHECK(plan.entry == nullptr);
+      }
+    }
+    for (const ArchId other : {ArchId::gfx942, ArchId::sm90})
+      CHECK(name_of(gemm_check(good, facts_of(other)).code) == name_of(C::unsupported_quant_mode));
+    GemmProblem plain = good;  // of operands without such scales
+    plain.spec = {};
+    plain.k = 64;
+    CHECK(name_of(gemm_check(plain, facts).code) == name_of(C::bad_value));
+    out.download();
+    CHECK(out.gaps_kept(0, 0));
+  }
+}
+
+}  // namespace
+}  // namespace tilewave::test
