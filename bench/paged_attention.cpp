@@ -52,12 +52,13 @@ void declare(CLI::App& app, Options& o) {
 
 using Row = PagedAttentionBenchPlan;
 
-/// The default entries, those of features and of native products, no two of which have a spec in common.
+/// The default entries, those of features, of native products and of what lies between product and masks, no two of which
+/// have a spec in common.
 std::span<const PagedAttentionEntry* const> every_entry() {
   static const std::vector<const PagedAttentionEntry*> entries = [] {
     std::vector<const PagedAttentionEntry*> all;
-    for (const auto list :
-         {all_paged_attention_entries(), all_paged_attention_feature_entries(), all_paged_attention_native_entries()}) {
+    for (const auto list : {all_paged_attention_entries(), all_paged_attention_feature_entries(),
+                            all_paged_attention_native_entries(), all_paged_attention_score_entries()}) {
       all.insert(all.end(), list.begin(), list.end());
     }
 #ifdef TILEWAVE_GENERATED  // by a tuner
@@ -85,6 +86,7 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
     p.block_table = static_cast<const std::int32_t*>(somewhere(7));
     p.context_lengths = static_cast<const std::int32_t*>(somewhere(8));
     if (c.sinks) p.sinks = p.k_scale;
+    if (c.alibi) p.alibi_slopes = p.k_scale;
     if (c.stage_starts) p.stage_starts = p.block_table;
     std::vector<PagedAttentionPlan> plans;
     std::string refusal;

@@ -146,6 +146,7 @@ ordered_json describe(const PagedAttentionProblem& p, int splits) {
           {"head_size", p.spec.head_size},
           {"softmax_scale", p.softmax_scale},
           {"sliding_window", p.sliding_window},
+          {"soft_cap", p.soft_cap},
           {"split_tokens", p.split_tokens},
           {"batch", p.batch},
           {"mtp", p.mtp},

@@ -2,6 +2,7 @@
 // The tensors of one paged-attention case on the device, and the call on them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -23,6 +24,7 @@ class CaseTensors {
     qkv_ = TwinBuffer(rows * shape.q_row_stride * sizeof(std::uint16_t));
     fill_q(c, shape.q_row_stride);
     if (c.sinks) fill_sinks(c);
+    if (c.alibi) alibi_slopes_ = copy_of(slopes_of(c.num_q_heads));
     table_buffer_ = copy_of(table_);
     lengths_buffer_ = copy_of(lengths_);
     out_ = TwinBuffer(rows * shape.out_row_stride * sizeof(std::uint16_t));
@@ -40,6 +42,7 @@ class CaseTensors {
       p.out = address(out_);
       p.lse = static_cast<float*>(address(lse_));
       if (c.sinks) p.sinks = static_cast<const float*>(address(sinks_));
+      if (c.alibi) p.alibi_slopes = static_cast<const float*>(address(alibi_slopes_));
       return p;
     };
     problem_ = point([](const TwinBuffer& b) -> void* { return b.device(); });
@@ -86,8 +89,9 @@ class CaseTensors {
   const float* lse() const { return reinterpret_cast<const float*>(lse_.host()); }
 
  private:
-  static TwinBuffer copy_of(const std::vector<std::int32_t>& values) {
-    TwinBuffer buffer(values.size() * sizeof(std::int32_t));
+  template <class T>
+  static TwinBuffer copy_of(const std::vector<T>& values) {
+    TwinBuffer buffer(values.size() * sizeof(T));
     if (!values.empty()) std::memcpy(buffer.host(), values.data(), buffer.bytes());
     buffer.upload();
     return buffer;
@@ -113,8 +117,15 @@ class CaseTensors {
     sinks_.upload();
   }
 
+  // Press et al. 2022, "Train short, test long": 2^(-8 / n), 2^(-16 / n) ... 2^-8 of n heads.
+  static std::vector<float> slopes_of(int heads) {
+    std::vector<float> slopes;
+    for (int h = 0; h < heads; ++h) slopes.push_back(std::exp2(-8.0f * static_cast<float>(h + 1) / heads));
+    return slopes;
+  }
+
   std::vector<std::int32_t> lengths_, table_;
-  TwinBuffer qkv_, table_buffer_, lengths_buffer_, sinks_, stage_starts_, out_, lse_;
+  TwinBuffer qkv_, table_buffer_, lengths_buffer_, sinks_, alibi_slopes_, stage_starts_, out_, lse_;
   DeviceBuffer workspace_;
   PagedAttentionProblem problem_, host_problem_;
 };

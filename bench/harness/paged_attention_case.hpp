@@ -63,6 +63,8 @@ struct PagedAttentionCase {
   bool kv_varlen = false;       // lengths uniform in [mtp, context_length]; else all context_length
   int sliding_window = 0;
   bool sinks = false;
+  int soft_cap = 0;             // > 0: of the spec, in units of the score
+  bool alibi = false;           // of the spec
   int split_tokens = 0;         // > 0: batch-invariant
   bool stage_starts = false;    // balanced, the caller having counted the lengths
   bool distinct_pages = false;  // every page used once, permuted; else drawn with repetition from a larger pool
@@ -84,6 +86,8 @@ struct PagedAttentionCase {
                                             {"vl", "kv_varlen"},
                                             {"sw", "sliding_window"},
                                             {"sinks", "sinks", "1"},
+                                            {"cap", "soft_cap"},
+                                            {"alibi", "alibi", "1"},
                                             {"split", "split_tokens"},
                                             {"starts", "stage_starts", "1"},
                                             {"nhd", "k_layout", "nhd"},
@@ -103,6 +107,7 @@ struct PagedAttentionCase {
                                                   {"head_size", head_size},          {"batch_size", batch},
                                                   {"num_q_heads", num_q_heads},      {"num_kv_heads", num_kv_heads},
                                                   {"context_length", context_length}};
+    if (soft_cap < 0) return "soft_cap is below 0";
     for (const auto& [name, count] : counts) {
       if (count < 1) return std::string(name) + " is below 1 or missing";
     }
@@ -138,6 +143,8 @@ struct PagedAttentionCase {
     visit("kv_varlen", c.kv_varlen);
     visit("sliding_window", c.sliding_window);
     visit("sinks", c.sinks);
+    visit("soft_cap", c.soft_cap);
+    visit("alibi", c.alibi);
     visit("split_tokens", c.split_tokens);
     visit("stage_starts", c.stage_starts);
     visit("distinct", c.distinct_pages);
@@ -176,6 +183,8 @@ inline std::string name_of(const PagedAttentionCase& c) {
   if (c.any_block_size) name += "/any";
   if (c.native) name += "/native";
   if (c.sinks) name += "/sinks";
+  if (c.soft_cap > 0) name += field("cap", c.soft_cap);
+  if (c.alibi) name += "/alibi";
   if (c.split_tokens > 0) name += field("split", c.split_tokens);
   if (c.stage_starts) name += "/starts";
   if (c.distinct_pages) name += "/distinct";
@@ -183,7 +192,7 @@ inline std::string name_of(const PagedAttentionCase& c) {
   return name;
 }
 
-/// Case of a spec; token_major ones get NHD caches.
+/// Case of a spec; token_major ones get NHD caches, those with a soft-cap Gemma 2's of 50.
 constexpr PagedAttentionCase case_of(ArchId arch, const PagedAttentionSpec& spec) {
   PagedAttentionCase c;
   c.arch = arch;
@@ -194,6 +203,8 @@ constexpr PagedAttentionCase case_of(ArchId arch, const PagedAttentionSpec& spec
   c.layout = spec.values == ValueLayout::token_major ? KvLayout::nhd : KvLayout::units;
   c.any_block_size = spec.any_block_size;
   c.native = spec.native;
+  c.soft_cap = spec.soft_cap ? 50 : 0;
+  c.alibi = spec.alibi;
   return c;
 }
 
@@ -205,6 +216,8 @@ constexpr PagedAttentionSpec spec_of(const PagedAttentionCase& c) {
           .head_size = c.head_size,
           .values = c.layout == KvLayout::units ? ValueLayout::dim_major : ValueLayout::token_major,
           .any_block_size = c.any_block_size,
+          .soft_cap = c.soft_cap > 0,
+          .alibi = c.alibi,
           .native = c.native};
 }
 
@@ -227,6 +240,7 @@ inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   p.spec = spec_of(c);
   p.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(c.head_size)));
   p.sliding_window = c.sliding_window;
+  p.soft_cap = static_cast<float>(c.soft_cap);
   p.split_tokens = c.split_tokens;
   p.balanced = c.stage_starts;
   p.batch = c.batch;
@@ -300,7 +314,7 @@ inline std::vector<std::int32_t> used_slots(const PagedAttentionCase& c, const s
 }
 
 /// Work the call cannot avoid. bytes: every input and output byte it needs, once: attended K and V slots (a slot that
-/// several sequences attend counts once) with their scales, Q, out, lse, block table, lengths. flops: two products of
+/// several sequences attend counts once) with their scales, Q, out, lse, block table, lengths, sinks, slopes. flops: two products of
 /// head_size multiply-adds for every visible (query row, token) pair, exact under both masks.
 using PagedAttentionWork = Work;
 
@@ -328,7 +342,7 @@ inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector
                               : c.quant == QuantMode::per_tensor ? 1
                                                                  : 0;
   return {.bytes = 2 * (slots * c.head_size * size_of(c.kv) + 4 * scales) + rows * (2 * 2 * c.head_size + 4) +
-                   4 * (table_entries + c.batch),
+                   4 * (table_entries + c.batch + c.num_q_heads * (std::int64_t{c.sinks} + c.alibi)),
           .flops = std::int64_t{4} * c.head_size * visible_rows};
 }
 

@@ -63,7 +63,7 @@ def config_of(key):
 
 # Those of bench_pa, in its order, and the peer.
 COLUMNS = """name peer kind arch q_dtype kv_dtype quant_mode block_size mtp head_size batch_size context_length num_q_heads
-num_kv_heads k_layout v_layout any_block_size native kv_varlen sliding_window sinks split_tokens stage_starts distinct inputs seed num_splits tile row_tiles
+num_kv_heads k_layout v_layout any_block_size native kv_varlen sliding_window sinks soft_cap alibi split_tokens stage_starts distinct inputs seed num_splits tile row_tiles
 wave_rows wave_tokens slices stages stage_tokens fetch_waves groups q_shared balanced waves_per_simd ok err max_abs_err
 max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal flops roof_us roof_pct model_us
 model_error_pct model_bound model_chip entry config_id emulated schema_version policy_columns""".split()
@@ -82,5 +82,5 @@ def row_of(key, config, arch, peer, entry, cold, hot, verdict):
                "inputs": "varied" if "varied" in config.ends else "uniform",
                "max_abs_err": max_abs_err, "max_rel_err": max_rel_err, "mtp": c.mtp, "num_kv_heads": c.kv_heads,
                "num_q_heads": c.q_heads, "ok": int(ok), "quant_mode": "none", "schema_version": common.SCHEMA,
-               "seed": common.SEED, "sliding_window": 0, "sinks": 0, "split_tokens": 0, "stage_starts": 0, "tflops": c.flops() / values["us"] * 1e-6}
+               "seed": common.SEED, "sliding_window": 0, "sinks": 0, "soft_cap": 0, "alibi": 0, "split_tokens": 0, "stage_starts": 0, "tflops": c.flops() / values["us"] * 1e-6}
     return common.line_of(values, COLUMNS)

@@ -104,7 +104,7 @@ class Csv(contract.Contract):
         self.assertEqual((done.returncode, row["bias"], row["err"]), (0, "1", "0"), done.stderr)
 
     def test_mx(self):
-        done = run("--benchmark_format=csv", "--sweep=mx", "--every=6", "--arch=gfx950")
+        done = run("--benchmark_format=csv", "--sweep=mx", "--every=8", "--arch=gfx950")
         rows = self.check_rows(done)
         self.assertEqual((done.returncode, {row["err"] for row in rows}), (0, {"0"}), done.stderr)
         self.assertEqual({(row["a_dtype"], row["b_dtype"]) for row in rows},

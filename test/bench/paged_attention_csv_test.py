@@ -11,7 +11,7 @@ import contract
 from contract import ARCHS, rows_of, run
 
 IDENTITY = """kind arch q_dtype kv_dtype quant_mode block_size mtp head_size batch_size context_length num_q_heads num_kv_heads
-k_layout v_layout any_block_size native kv_varlen sliding_window sinks split_tokens stage_starts distinct inputs seed num_splits tile row_tiles wave_rows
+k_layout v_layout any_block_size native kv_varlen sliding_window sinks soft_cap alibi split_tokens stage_starts distinct inputs seed num_splits tile row_tiles wave_rows
 wave_tokens slices stages stage_tokens fetch_waves groups q_shared balanced waves_per_simd""".split()
 SWEEPS = "default accuracy decode emulated features scaling native".split()
 SMALL = "mtp[14]/h128/b3/.*hq8/"

@@ -130,6 +130,18 @@ class BundleCheck(unittest.TestCase):
         for bundle in with_sinks:
             self.broken("row 0 head 0", files=lambda d: flip(d / "sinks.bin", 2), bundle=bundle)
 
+    def test_scores(self):
+        """A cap, slopes, and scales of heads of which the first is not that of the last row."""
+        capped = [bundle for bundle in BUNDLES if (bundle / "alibi_slopes.bin").exists()]
+        heads = [bundle for bundle in BUNDLES
+                 if json.loads((bundle / "bundle.json").read_text())["problem"].get("quant_mode") == "per_head"]
+        self.assertGreater(min(len(capped), len(heads)), 0)
+        for bundle in capped:
+            self.broken("row 0 head 0", lambda b: b["problem"].update(soft_cap=1.0), bundle=bundle)
+            self.broken("row 0 head 0", files=lambda d: flip(d / "alibi_slopes.bin", 2), bundle=bundle)
+        for bundle in heads:
+            self.broken("head 7", files=lambda d: flip(d / "k_scale.bin", 6), bundle=bundle)
+
 
 if __name__ == "__main__":
     unittest.main(argv=[sys.argv[0], "-v"])

@@ -7,6 +7,7 @@
 #include "isa/row_lists.hpp"
 #include "test/isa/row_objects.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
+#include "tilewave/ops/paged_attention/score_specs.hpp"
 
 namespace {
 
@@ -37,9 +38,11 @@ void list(ArchId id) {
   for (const PagedAttentionSpec& spec : paged_attention_specs(id)) entries += paged_attention_policies(id, spec).size();
   one_each("pa", arch, entries, "ENTRY");
   one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
+  one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
   one_each("balanced_combine", arch, paged_attention_specs(id).size(), "BALANCED");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");
   for (const int head_size : {64, 128}) combine(arch, head_size, "f16");
+  std::printf("compile(find_scale_%s find_scale_entries.hip %s)\n", arch, arch);
 #define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, arch, list##_specs(id).size());
   ROW_LISTS(LIST_ROWS)
 }

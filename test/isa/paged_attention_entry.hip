@@ -3,6 +3,7 @@
 //   ROOM             gfx942 or gfx950
 //   ENTRY            index in the architecture's entries (specs outermost), or
 //   FEATURE          index in its feature specs, or
+//   SCORE            index in its score specs, or
 //   COMBINE, OUT     head size and output type of a combine kernel, or
 //   BALANCED         index of a spec, for the combine of its balanced entry
 
@@ -12,6 +13,7 @@
 // clang-format on
 #include BACKEND_OF(ROOM)
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
+#include "tilewave/ops/paged_attention/score_specs.hpp"
 
 namespace tilewave::ROOM {
 
@@ -48,6 +50,10 @@ using Kernel = PagedAttentionDecode<Backend, chosen.spec, chosen.policy>;
 #elif defined(FEATURE)
 constexpr PagedAttentionSpec spec = paged_attention_feature_specs(arch)[FEATURE];
 constexpr PagedAttentionPolicy policy = paged_attention_other_policy(arch, spec);
+using Kernel = PagedAttentionDecode<Backend, spec, policy>;
+#elif defined(SCORE)
+constexpr PagedAttentionSpec spec = paged_attention_score_specs(arch)[SCORE];
+constexpr PagedAttentionPolicy policy = paged_attention_policies(arch, spec)[0];
 using Kernel = PagedAttentionDecode<Backend, spec, policy>;
 #elif defined(BALANCED)
 constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[BALANCED];

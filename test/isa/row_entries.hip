@@ -26,7 +26,7 @@ template <int s>
 constexpr auto policies = POLICIES_OF(OP)(Backend::facts.id, specs[s]);
 
 template <int s, int p>
-struct RowEntryKernel : NAME<Backend, specs[s], policies<s>.list[p]> {};
+struct RowEntryKernel : NAME<Backend, specs[s], policies<s>[p]> {};
 
 // Naming a kernel on the host is what makes the device pass compile it.
 template <int s, std::size_t... p>
@@ -35,7 +35,7 @@ constexpr auto of_spec(std::index_sequence<p...>) {
 }
 template <std::size_t... s>
 constexpr auto of_specs(std::index_sequence<s...>) {
-  return std::tuple{of_spec<FIRST + s * STEP>(std::make_index_sequence<policies<FIRST + s * STEP>.count>{})...};
+  return std::tuple{of_spec<FIRST + s * STEP>(std::make_index_sequence<policies<FIRST + s * STEP>.size()>{})...};
 }
 extern const auto all = of_specs(std::make_index_sequence<(specs.size() - FIRST + STEP - 1) / STEP>{});
 

@@ -16,6 +16,7 @@
 #include "tilewave/ops/gemm/int4_specs.hpp"
 #include "tilewave/ops/gemm/mx_specs.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
+#include "tilewave/ops/paged_attention/score_specs.hpp"
 
 namespace {
 
@@ -106,8 +107,8 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
     const auto policies = policies_of(arch, specs[s]);
     const std::size_t object = s % row_objects(specs.size());
     const std::string code_object = list + "_" + name + "_" + std::to_string(object) + ".co";
-    for (int i = 0; i < policies.count; ++i) {
-      const auto& policy = policies.list[i];
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      const auto& policy = policies[i];
       const ordered_json row = row_claims<arch>(specs[s], policy);
       file["entries"].push_back({{"code_object", code_object},
                                  {"full", !in_slice(list, op, object)},
@@ -123,6 +124,40 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
                                  {"row", row}});
     }
   }
+}
+
+/// Both kernels that find the scale of a tensor.
+template <ArchId arch>
+void add_find_scale(ordered_json& file) {
+  const std::string name(name_of(arch));
+  constexpr DType codes = facts_of(arch).fp8;
+  constexpr QuantSpec spec{.out = codes, .scale = ScaleMode::per_tensor};
+  const auto add = [&](const std::string& symbol, const RowPolicy& policy, const ordered_json& row) {
+    file["entries"].push_back({{"code_object", "find_scale_" + name + ".co"},
+                               {"symbol", symbol},
+                               {"arch", name},
+                               {"kernel", symbol.starts_with("Amax") ? "find_amax" : "find_scale"},
+                               {"spec", name_of(spec)},
+                               {"policy", name_of(policy)},
+                               {"waves_per_simd", policy.waves_per_simd},
+                               {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
+                               {"lds_bytes", row["lds_bytes"]},
+                               {"mfma", nullptr},
+                               {"row", row}});
+  };
+  const auto policies = quant_policies(arch, spec);
+  for (std::size_t p = 0; p < policies.size(); ++p) {
+    // A wave's partial result is its own; smooth is not part of what must be in flight.
+    const RowUse use{.row_outputs = 0, .exchanges = 0, .scalar_stores = 1};
+    ordered_json row = row_claims<arch>(use, spec.x, spec.x, ScaleMode::none, policies[p]);
+    row["lds_bytes"] = 0;
+    row["dpp"] = 6;
+    add("AmaxEntryKernelILm" + std::to_string(p) + "EE", policies[p], row);
+  }
+  constexpr RowPolicy partials = quant_partials_policy();
+  add("ScaleEntryKernel", partials,
+      row_claims<arch>(RowUse{.row_outputs = 0, .scalar_stores = 1}, DType::f32, DType::f32, ScaleMode::none,
+                       partials));
 }
 
 /// Rows of fp8 are widened to f16 where weights are of i4.
@@ -217,7 +252,7 @@ void add_gemms(ordered_json& file) {
     constexpr int g = i < 2 ? i + 1 : 4;
     add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g);
   });
-  static constexpr auto int4 = gemm_int4_specs(arch);
+  [[maybe_unused]] static constexpr auto int4 = gemm_int4_specs(arch);
   static_for<3>([&](auto i) { add_gemm<arch, int4[i], gemm_int4_policies(arch, int4[i])>(file, "gemm_int4", i); });
   static constexpr auto mx = gemm_mx_specs(arch);
   static_for<facts_of(arch).mx ? 4 : 0>(
@@ -248,11 +283,17 @@ void add_arch(ordered_json& file) {
     static constexpr PagedAttentionPolicy policy = paged_attention_other_policy(arch, features[s]);
     file["entries"].push_back(decode_claims<arch, features[s], policy>("pa_feature_", s));
   });
+  static constexpr auto scores = paged_attention_score_specs(arch);
+  static_for<scores.size()>([&](auto s) {
+    static constexpr PagedAttentionPolicy policy = paged_attention_policies(arch, scores[s])[0];
+    file["entries"].push_back(decode_claims<arch, scores[s], policy>("pa_score_", s));
+  });
   static_for<std::size(paged_attention_head_sizes)>(
       [&](auto i) { file["entries"].push_back(combine_claims<arch, paged_attention_head_sizes[i]>()); });
   file["entries"].push_back(combine_claims<arch, 64, DType::f16>());
   file["entries"].push_back(combine_claims<arch, 128, DType::f16>());
   add_gemms<arch>(file);
+  add_find_scale<arch>(file);
 #define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);
   ROW_LISTS(ADD_ROWS)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Executes every compiled paged-attention entry of both AMD chips, feature specs included: exports a repro bundle for
+// Executes every compiled paged-attention entry of both AMD chips, feature and score specs included: exports a repro bundle for
 // each entry and case, runs its machine code in the simulator and compares with the reference. One line per run; exit
 // status 1 if any is wrong.
 #include <CLI/CLI.hpp>
@@ -13,6 +13,7 @@
 #include "bench/harness/bundle.hpp"
 #include "sim/bundle.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
+#include "tilewave/ops/paged_attention/score_specs.hpp"
 
 namespace {
 
@@ -126,6 +127,8 @@ std::vector<PagedAttentionEntry> entries_of(ArchId arch) {
       entries.push_back({arch, true, spec, policy, nullptr, 0});
   for (const PagedAttentionSpec& spec : paged_attention_feature_specs(arch))
     entries.push_back({arch, true, spec, paged_attention_other_policy(arch, spec), nullptr, 0});
+  for (const PagedAttentionSpec& spec : paged_attention_score_specs(arch))
+    entries.push_back({arch, true, spec, paged_attention_policies(arch, spec)[0], nullptr, 0});
   return entries;
 }
 

@@ -9,7 +9,7 @@
 namespace tilewave::test {
 
 template <ArchId arch>
-ordered_json row_claims(const SamplingSpec& s, const RowPolicy& p) {
+ordered_json row_claims(const SamplingSpec&, const RowPolicy& p) {
   constexpr int wave = facts_of(arch).wave_lanes;
   constexpr int steps = 6;  // of a reduction, or of a running sum, over the lanes of a wave
   const bool alone = p.lanes == wave;

@@ -82,9 +82,10 @@ struct PartialSum {
           const float w = B::shuffle(weight[i], first_lane + (first + j) % lanes);
           TILEWAVE_UNROLL
           for (int c = 0; c < chunks; ++c) {
+            if constexpr (guarded) zero_unless(w != 0.0f, partial[j][c]);
             const Vec<float, unit> values = widen<B, X, unit>(partial[j][c]);
             TILEWAVE_UNROLL
-            for (int e = 0; e < unit; ++e) total.x[c][e] += guarded && w == 0.0f ? 0.0f : w * values[e];
+            for (int e = 0; e < unit; ++e) total.x[c][e] += w * values[e];
           }
         }
       }
@@ -92,6 +93,20 @@ struct PartialSum {
     total.scale(sum == 0.0f ? 0.0f : 1.0f / sum);
     total.lse = sum == 0.0f ? minus_infinity : reference + B::log2(sum) * ln_2;
     return total;
+  }
+
+  /// By words, which are fewer than elements. The mask is settled: of a choice clang makes branches, and loads in them.
+  TILEWAVE_DEVICE static void zero_unless(bool kept, Packed<X, unit>& values) {
+    if constexpr (sizeof(values) == sizeof(Chunk)) {
+      const std::uint32_t mask = B::settle(kept ? ~0u : 0u);
+      auto words = __builtin_bit_cast(Chunk, values);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 4; ++i) words[i] &= mask;
+      values = __builtin_bit_cast(Packed<X, unit>, words);
+    } else {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) values[e] = kept ? values[e] : Storage<X>{};
+    }
   }
 
   TILEWAVE_DEVICE void scale(float factor) {

@@ -2,5 +2,5 @@
 tilewave_entries(paged_attention SOURCES 9 HOST_SOURCES 3)
 tilewave_entries(paged_attention_feature HEADER feature_specs.hpp SOURCES 10 HOST_SOURCES 2)
 tilewave_entries(paged_attention_native HEADER feature_specs.hpp SOURCES 2 HOST_SOURCES 1)
-tilewave_entries(paged_attention_score HEADER score_specs.hpp SOURCES 4 HOST_SOURCES 1 TESTS)
+tilewave_entries(paged_attention_score HEADER score_specs.hpp SOURCES 4 HOST_SOURCES 1)
 tilewave_entries(paged_attention_wide HEADER feature_specs.hpp SOURCES 7 TESTS)  # for the label full

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs with what the default entries lack between product and masks, or in their scales: what tests compile. An engine
-// names the spec it wants, see paged_attention_plan.
+// Specs with what the default entries lack between product and masks, or in their scales: a few, which tests and
+// bundles run. An engine names the spec it wants, see paged_attention_plan.
 #pragma once
 
 #include "tilewave/ops/paged_attention/registry.hpp"

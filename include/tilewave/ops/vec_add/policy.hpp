@@ -19,6 +19,7 @@ struct VecAddPolicy {
 
   friend constexpr bool operator==(const VecAddPolicy&, const VecAddPolicy&) = default;
 
+  TILEWAVE_HOST_DEVICE constexpr int block_threads() const { return lanes; }
   /// Bytes of each tensor that one block covers.
   TILEWAVE_HOST_DEVICE constexpr int tile_bytes() const { return lanes * chunks * vec; }
 };
