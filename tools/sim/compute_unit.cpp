@@ -33,9 +33,10 @@ void ComputeUnit::start_block(std::uint64_t number, double t) {
     w.wave = made->block.waves[i].get();
     w.simd = (first_simd_ + static_cast<int>(i)) % 4;
     w.age = ages_++;
-    w.ready = w.next = t + k.wave_start + static_cast<double>(i);
+    w.ready = t + k.wave_start + static_cast<double>(i);
     w.vector_ready.resize(vector_registers);
-    order_.emplace_back(made.get(), &w);
+    w.place = order_.size();
+    order_.push_back({w.ready, made.get(), &w});
     w.slot = std::countr_one(slots_[static_cast<std::size_t>(w.simd)]);
     slots_[static_cast<std::size_t>(w.simd)] |= 1u << w.slot;
     if (launch_.trace) w.traced = launch_.trace->start(number_, w.simd, w.slot, t + static_cast<double>(i));
@@ -46,38 +47,29 @@ void ComputeUnit::start_block(std::uint64_t number, double t) {
 }
 
 /// The earliest time the wave's next instruction may go, and what it waits for until then.
-double ComputeUnit::earliest(TimedBlock&, TimedWave& w, double t) {
+double ComputeUnit::earliest(TimedWave& w, double t) {
   const std::size_t pc = w.wave->pc;
   const Pace& pace = launch_.paces[pc];
-  const Op& op = launch_.context.object.program.ops[pc];
   Simd& simd = simds_[static_cast<std::size_t>(w.simd)];
   double at = w.ready;
   w.why = Stall::none;
   const auto until = [&](double time, Stall why) {
     if (time > at) at = time, w.why = why;
   };
-  const auto scalars = [&] {
-    for (int i = 0; i < op.operands; ++i)
-      if (op.arg[i].kind == Kind::scalar) until(w.scalar_ready[op.arg[i].reg], Stall::scalar);
-  };
   switch (pace.unit) {
     case Unit::valu:
       until(simd.valu, Stall::valu);
       if (pace.packed && simd.matrix > at) until(simd.matrix + launch_.clock.packed_after_matrix, Stall::matrix);
-      for (int i = 1; i < op.operands; ++i)
-        if (op.arg[i].is_vector()) until(w.vector_ready[op.arg[i].reg], Stall::valu);
+      for (int i = 0; i < pace.sources; ++i) until(w.vector_ready[pace.source[i]], Stall::valu);
       break;
     case Unit::matrix:
       until(simd.valu, Stall::valu);
       until(simd.matrix, Stall::matrix);
       break;
     case Unit::salu:
-      until(simd.salu, Stall::scalar);
-      scalars();
-      break;
     case Unit::smem:
       until(simd.salu, Stall::scalar);
-      scalars();
+      for (int i = 0; i < pace.sources; ++i) until(w.scalar_ready[pace.source[i]], Stall::scalar);
       break;
     case Unit::branch:
       until(simd.branch, Stall::scalar);
@@ -198,7 +190,7 @@ void ComputeUnit::release_barrier(TimedBlock& block, double t) {
       const double waited = std::max(0.0, t + k.barrier - w.ready);
       step.stall += waited, step.duration += waited, w.traced->end += waited;
     }
-    w.ready = w.next = t + k.barrier;
+    w.ready = order_[w.place].next = t + k.barrier;
   }
 }
 
@@ -276,45 +268,52 @@ void ComputeUnit::issue(TimedBlock& block, TimedWave& w, double t) {
   w.after_valu = pace.unit == Unit::valu;
   const std::size_t line = wave.pc / 8;
   if (line < fetched_.size() && !fetched_[line]) fetched_[line] = true, then += k.fetch_line;
-  w.ready = w.next = then;
+  double& next = order_[w.place].next;
+  w.ready = next = then;
   if (w.traced) trace_step(w, pc, attempt, t);
   if (wave.status == WaveStatus::ended) {
-    w.next = never;
+    next = never;
     ++block.ended;
     trace_end(w, t);
     release_barrier(block, t);
   } else if (wave.status == WaveStatus::at_barrier) {
-    w.next = never;
+    next = never;
     release_barrier(block, t);
   }
+}
+
+void ComputeUnit::number_turns() {
+  for (std::size_t i = 0; i < order_.size(); ++i) order_[i].wave->place = i;
 }
 
 void ComputeUnit::step(double t, std::vector<std::unique_ptr<TimedBlock>>& finished) {
   if (!ordered_) {
     std::stable_sort(order_.begin(), order_.end(),
-                     [](const auto& a, const auto& b) { return a.second->priority > b.second->priority; });
+                     [](const Turn& a, const Turn& b) { return a.wave->priority > b.wave->priority; });
+    number_turns();
     ordered_ = true;
   }
   bool ended = false;
-  for (const auto& [block, w] : order_) {
-    if (w->next > t) continue;
-    const double at = earliest(*block, *w, t);
+  for (Turn& turn : order_) {
+    if (turn.next > t) continue;
+    const double at = earliest(*turn.wave, t);
     if (at > t) {
-      w->next = at;
+      turn.next = at;
       continue;
     }
-    issue(*block, *w, t);
-    ended |= block->ended == static_cast<int>(block->waves.size());
+    issue(*turn.block, *turn.wave, t);
+    ended |= turn.block->ended == static_cast<int>(turn.block->waves.size());
   }
   if (ended) {
     for (auto& block : blocks_)
       if (block->ended == static_cast<int>(block->waves.size())) finished.push_back(std::move(block));
     std::erase_if(order_,
-                  [](const auto& pair) { return pair.first->ended == static_cast<int>(pair.first->waves.size()); });
+                  [](const Turn& turn) { return turn.block->ended == static_cast<int>(turn.block->waves.size()); });
+    number_turns();
     std::erase(blocks_, nullptr);
   }
   next_ = never;
-  for (const auto& [block, w] : order_) next_ = std::min(next_, w->next);
+  for (const Turn& turn : order_) next_ = std::min(next_, turn.next);
   if (next_ <= t) next_ = t + 1;
 }
 

@@ -33,8 +33,8 @@ struct TimedWave {
   int simd = 0, slot = 0, priority = 0;
   TracedWave* traced = nullptr;
   std::uint64_t age = 0;
-  double ready = 0;  // the last instruction lets the next one go
-  double next = 0;   // worth trying again
+  double ready = 0;       // the last instruction lets the next one go
+  std::size_t place = 0;  // in the order of its CU
   double scc_ready = 0;
   bool after_valu = false;
   int waiting = 0;           // scalar instructions since it did anything else
@@ -70,7 +70,7 @@ class ComputeUnit {
   struct Simd {
     double valu = 0, matrix = 0, salu = 0, branch = 0, vmem = 0, lds = 0;
   };
-  double earliest(TimedBlock& block, TimedWave& w, double t);
+  double earliest(TimedWave& w, double t);
   void issue(TimedBlock& block, TimedWave& w, double t);
   void issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace, double t);
   void note_poll(TimedWave& w, std::size_t pc, const Pace& pace) const;
@@ -87,7 +87,15 @@ class ComputeUnit {
   std::vector<bool> fetched_;
   std::map<std::uint64_t, double> scalar_lines_;
   std::vector<std::unique_ptr<TimedBlock>> blocks_;
-  std::vector<std::pair<TimedBlock*, TimedWave*>> order_;  // by priority, then age
+  /// A wave in its turn, and when it is worth trying again; together, for all are asked at every step.
+  struct Turn {
+    double next;
+    TimedBlock* block;
+    TimedWave* wave;
+  };
+  void number_turns();
+
+  std::vector<Turn> order_;  // by priority, then age
   bool ordered_ = true;
   std::uint64_t ages_ = 0;
   int first_simd_ = 0;

@@ -3,6 +3,7 @@
 // guide, "Vector ALU opcodes"). A scale operand stands for the power of two that the exponent of its f32 names: decoding
 // multiplies by it, encoding divides.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "lanes.hpp"
@@ -41,7 +42,7 @@ struct Conversion {
 
 double scale_of(u32 bits) {
   const int exponent = static_cast<int>(bits >> 23 & 0xff);
-  return exponent == 0xff ? NAN : std::ldexp(1.0, exponent - 127);
+  return exponent == 0xff ? NAN : std::bit_cast<double>(std::uint64_t(exponent - 127 + 1023) << 52);
 }
 
 double widened(Real real, u32 bits) {
@@ -58,21 +59,14 @@ u32 narrowed(Real real, float f) {
   return (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
 }
 
-/// A register of the result; SDWA and op_sel were for sources.
-void put(Wave& w, const Op& op, int word, Lanes<u32>& value) {
-  Op plain = op;
-  plain.sdwa = word ? nullptr : op.sdwa;
-  plain.op_sel = 0;
-  plain.arg[0].reg = static_cast<std::uint16_t>(op.arg[0].reg + word);
-  write(w, plain, value);
-}
-
 void run_decode(Wave& w, const Op& op) {  // vdst, src, scale
   const Conversion c = Conversion::unpack(op.parameter);
   const auto& values = micro_values(c.format);
   const int bits = c.format.bits(), source_words = (c.code_bits() + 31) / 32;
   Lanes<u32> scale, in[7];
+  Lanes<double> factor;
   if (c.scaled) read(w, op, 2, scale);
+  for (int l = 0; l < wave_lanes; ++l) factor[l] = c.scaled ? scale_of(scale[l]) : 1;
   for (int i = 0; i < source_words; ++i) {
     if (source_words == 1)
       read(w, op, 1, in[0]);
@@ -85,20 +79,20 @@ void run_decode(Wave& w, const Op& op) {  // vdst, src, scale
     Lanes<u32> out{};
     const bool half = c.real != Real::f32 && c.count == 1;  // the other half of vdst stays
     if (half) read_words(w, op.arg[0], 0, nullptr, out);
-    for (int l = 0; l < wave_lanes; ++l) {
-      const double factor = c.scaled ? scale_of(scale[l]) : 1;
-      for (int e = 0; e < std::min(c.per_register(), c.count); ++e) {
-        const int at = first + bits * (i + e);
-        const std::uint64_t pair = in[at / 32][l] | std::uint64_t{in[at / 32 + (source_words > 1)][l]} << 32;
+    for (int e = 0; e < std::min(c.per_register(), c.count); ++e) {
+      const int at = first + bits * (i + e);
+      const Lanes<u32>&low = in[at / 32], &high = in[at / 32 + (source_words > 1)];
+      for (int l = 0; l < wave_lanes; ++l) {
+        const std::uint64_t pair = low[l] | std::uint64_t{high[l]} << 32;
         const auto code = static_cast<u32>(pair >> at % 32) & ((1u << bits) - 1);
-        const u32 result = narrowed(c.real, static_cast<float>(double{values[code]} * factor));
+        const u32 result = narrowed(c.real, static_cast<float>(double{values[code]} * factor[l]));
         if (half)
           out[l] = op.op_sel >> 3 & 1 ? (out[l] & 0xffffu) | result << 16 : (out[l] & 0xffff0000u) | result;
         else
           out[l] |= result << 16 * e;
       }
     }
-    put(w, op, i / c.per_register(), out);
+    write(w, op, out, i / c.per_register());
   }
 }
 
@@ -137,7 +131,7 @@ void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two o
       if (field >> 32) out[at / 32 + 1][l] |= static_cast<u32>(code << at % 32 >> 32);
     }
   }
-  for (int word = 0; word * 32 < c.code_bits(); ++word) put(w, op, word, out[word]);
+  for (int word = 0; word * 32 < c.code_bits(); ++word) write(w, op, out[word], word);
 }
 
 /// To 16 bits by a seed: its top bits, as many as are dropped, are added below the result's last bit.
@@ -158,7 +152,7 @@ void run_stochastic(Wave& w, const Op& op) {  // vdst half, src, seed
     }
     out[l] = op.op_sel >> 3 & 1 ? (out[l] & 0xffffu) | result << 16 : (out[l] & 0xffff0000u) | result;
   }
-  put(w, op, 0, out);
+  write(w, op, out);
 }
 
 struct Adder {

@@ -127,11 +127,12 @@ T finished(T x, const Op& op) {
   return static_cast<T>(y);
 }
 
-/// Write a vector result to arg[0], with clamp, omod, denormal flushing, SDWA and DPP applied.
+/// Write a vector result to arg[0], or to the register `word` behind it, with clamp, omod, denormal flushing, DPP and in the
+/// first SDWA applied.
 template <class T>
-void write(Wave& w, const Op& op, Lanes<T>& result) {
+void write(Wave& w, const Op& op, Lanes<T>& result, int word = 0) {
   const std::uint64_t mask = write_mask(w, op);
-  Wave::Row* row = &w.v[op.arg[0].reg];
+  Wave::Row* row = &w.v[op.arg[0].reg + word];
   if constexpr (is_real<T>)
     if (op.omod || op.clamp)
       for (T& x : result.value) x = finished(x, op);
@@ -159,7 +160,7 @@ void write(Wave& w, const Op& op, Lanes<T>& result) {
     if constexpr (sizeof(T) == 2)
       if (op.op_sel >> 3 & 1)  // the destination's high half; the low half stays
         for (int l = 0; l < wave_lanes; ++l) words[l] = words[l] << 16 | (row[0][l] & 0xffffu);
-    if (op.sdwa) merge_part(words, row[0], *op.sdwa);
+    if (op.sdwa && word == 0) merge_part(words, row[0], *op.sdwa);
     if (mask == ~std::uint64_t{0}) {
       for (int l = 0; l < wave_lanes; ++l) row[0][l] = words[l];
     } else {

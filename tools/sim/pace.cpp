@@ -58,6 +58,13 @@ void set_lds(string_view name, Pace& pace) {
   pace.lds_accesses = name.find("read2") != string_view::npos || name.find("write2") != string_view::npos ? 2 : 1;
 }
 
+void set_sources(const Op& op, Pace& pace) {
+  const bool scalar = pace.unit == Unit::salu || pace.unit == Unit::smem;
+  if (!scalar && pace.unit != Unit::valu) return;
+  for (int i = scalar ? 0 : 1; i < op.operands; ++i)
+    if (op.arg[i].kind == (scalar ? Kind::scalar : Kind::vector)) pace.source[pace.sources++] = op.arg[i].reg;
+}
+
 }  // namespace
 
 std::vector<Pace> paces(const CodeObject& object) {
@@ -99,6 +106,7 @@ std::vector<Pace> paces(const CodeObject& object) {
         if (name == "s_sleep") pace.issue = static_cast<std::uint16_t>(4 + 64 * (op.simm16() & 127));
         break;
     }
+    set_sources(op, pace);
     out.push_back(pace);
   }
   return out;

@@ -2,6 +2,7 @@
 // What each instruction costs where: decided once per instruction of the program.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "chip.hpp"
@@ -25,6 +26,8 @@ struct Pace {
   std::uint8_t lds_accesses = 1;                // of a lane
   double flops = 0;                             // of a matrix instruction
   std::int16_t vm_limit = -1, lgkm_limit = -1;  // s_waitcnt; -1: none
+  std::uint8_t sources = 0;  // registers it may wait for: of a VALU vector ones, of SALU and SMEM scalar
+  std::array<std::uint16_t, max_operands> source{};
 };
 
 std::vector<Pace> paces(const CodeObject& object);

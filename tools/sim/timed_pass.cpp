@@ -2,8 +2,8 @@
 #include "timed_pass.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <queue>
 
 #include "compute_unit.hpp"
 
@@ -49,6 +49,23 @@ struct Xcd {
   std::uint64_t next, step;  // of its blocks, which go round robin over XCDs
 };
 
+/// Which of many comes next, of those at the same time the first: a tree of pairs, each the earlier of two.
+class Upcoming {
+ public:
+  explicit Upcoming(std::size_t count) : leaves_(std::bit_ceil(count)), tree_(2 * leaves_) {
+    for (std::size_t i = 0; i < leaves_; ++i) set(i, never);
+  }
+  void set(std::size_t i, double t) {
+    std::size_t at = leaves_ + i;
+    for (tree_[at] = {t, i}; at > 1; at /= 2) tree_[at / 2] = std::min(tree_[at], tree_[at ^ 1]);
+  }
+  std::pair<double, std::size_t> first() const { return tree_[1]; }
+
+ private:
+  std::size_t leaves_;
+  std::vector<std::pair<double, std::size_t>> tree_;
+};
+
 /// How far a pass is: time and instructions.
 struct Mark {
   double t;
@@ -84,15 +101,13 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   const auto xcds = static_cast<std::uint64_t>(chip.xcds), timed = o.whole_chip ? xcds : 1;
   for (std::uint64_t x = 0; x < timed; ++x) all.push_back(std::make_unique<Xcd>(c, pace, pass.ops, chip, o, x));
   pass.blocks_all = o.whole_chip ? c.blocks() : (c.blocks() + xcds - 1) / xcds;
-  using Event = std::pair<double, std::size_t>;
-  std::priority_queue<Event, std::vector<Event>, std::greater<>> events;
   const auto cus = static_cast<std::size_t>(chip.cus);
+  Upcoming events(all.size() * cus);
   for (std::size_t x = 0; x < all.size(); ++x) {
     double start = 0;
     for (int r = 0; r < o.resident; ++r)  // one for each CU before any CU gets its second
       for (std::size_t i = 0; i < cus && all[x]->start_block(i, start); ++i) start += c.waves();
-    for (std::size_t i = 0; i < cus; ++i)
-      if (all[x]->units[i].blocks()) events.emplace(all[x]->units[i].next(), x * cus + i);
+    for (std::size_t i = 0; i < cus; ++i) events.set(x * cus + i, all[x]->units[i].next());
   }
   std::vector<Mark> marks, rounds;  // of instructions; of blocks, as many as there are places
   std::vector<std::unique_ptr<TimedBlock>> finished;
@@ -100,9 +115,8 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   double t = 0;
   const auto slots = static_cast<std::uint64_t>(cus) * static_cast<std::uint64_t>(o.resident) * timed;
   const bool sampled = pass.blocks_all >= many_rounds * slots;
-  for (bool steady = false; !events.empty() && pass.instructions < o.budget && !steady;) {
-    const auto [time, i] = events.top();
-    events.pop();
+  for (bool steady = false; events.first().first < never && pass.instructions < o.budget && !steady;) {
+    const auto [time, i] = events.first();
     t = std::max(t, time);
     Xcd& xcd = *all[i / cus];
     ComputeUnit& unit = xcd.units[i % cus];
@@ -115,7 +129,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
       xcd.start_block(i % cus, time + k.block_start);
     }
     finished.clear();
-    if (unit.next() < never) events.emplace(unit.next(), i);
+    events.set(i, unit.next());
     if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks) {
       marks.push_back({t, pass.instructions});
       steady = pass.blocks_all <= slots && pass.blocks_done == 0 && marks.size() > budget_marks / 2 &&
