@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/model_time.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "bench/harness/chip_kernels.hpp"
 #include "sim/clock.hpp"
@@ -39,6 +43,29 @@ void add_source_lines(const fs::path& folder, const fs::path& object) {
   std::ofstream(file) << trace.dump();
   fs::remove(places);
   fs::remove(lines);
+}
+
+using Bytes = std::span<std::uint8_t>;
+
+/// All tensors, those that arguments point to first and in their order, then by size: where they lie differs from run to run,
+/// and modelled caches see them in this order.
+std::vector<Bytes> in_order(const host::detail::Allocations& all, const std::vector<std::uint8_t>& arguments) {
+  using Key = std::pair<std::size_t, std::size_t>;  // place of the argument, bytes
+  std::vector<std::pair<Key, Bytes>> keyed;
+  for (const auto& [pointer, pages] : all.pages) {
+    auto* const first = static_cast<std::uint8_t*>(pointer);
+    const Bytes tensor(first, reinterpret_cast<std::uint8_t*>(pages.end()));
+    std::size_t at = 0;
+    for (std::uint64_t word; at + 8 <= arguments.size(); at += 8) {
+      std::memcpy(&word, arguments.data() + at, 8);
+      if (word - reinterpret_cast<std::uint64_t>(first) < tensor.size()) break;
+    }
+    keyed.push_back({{at, tensor.size()}, tensor});
+  }
+  std::stable_sort(keyed.begin(), keyed.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Bytes> tensors;
+  for (const auto& [key, tensor] : keyed) tensors.push_back(tensor);
+  return tensors;
 }
 
 class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
@@ -78,10 +105,8 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
     isa_sim::Memory memory;
     host::detail::Allocations& all = host::detail::allocations();
     const std::lock_guard lock(all.mutex);
-    for (const auto& [pointer, pages] : all.pages) {
-      auto* const first = static_cast<std::uint8_t*>(pointer);
-      memory.map_in_place("a tensor", first, static_cast<std::uint64_t>((std::uint8_t*)pages.end() - first), true);
-    }
+    for (const auto& tensor : in_order(all, launch.kernarg))
+      memory.map_in_place("a tensor", tensor.data(), tensor.size(), true);
     isa_sim::WaveTrace trace;
     const isa_sim::ClockReport report =
         isa_sim::time_launch(object, launch, memory, options_, model_time.trace.empty() ? nullptr : &trace);

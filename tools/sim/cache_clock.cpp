@@ -2,6 +2,7 @@
 #include "cache_clock.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace isa_sim {
 namespace {
@@ -20,33 +21,44 @@ std::uint64_t mixed(std::uint64_t x) {
 }  // namespace
 
 Cache::Cache(int bytes, int ways, int line)
-    : sets_(static_cast<std::size_t>(bytes / line / ways)),
-      ways_(static_cast<std::size_t>(ways)),
-      lines_(sets_ * ways_, ~std::uint64_t{0}),
-      used_(lines_.size()),
-      ready_(lines_.size()) {}
+    : ways_(static_cast<std::size_t>(ways)),
+      set_bits_(std::countr_zero(static_cast<unsigned>(bytes / line / ways))),
+      lines_(static_cast<std::size_t>(bytes / line), ~std::uint64_t{0}),
+      ready_(lines_.size()),
+      ages_(lines_.size()),
+      youngest_(lines_.size() / ways_) {
+  for (std::size_t i = 0; i < ages_.size(); ++i) {
+    const std::size_t way = i % ways_;
+    ages_[i] = {static_cast<std::uint8_t>((way + 1) % ways_), static_cast<std::uint8_t>((way + ways_ - 1) % ways_)};
+  }
+}
 
 double* Cache::find(std::uint64_t line) {
-  const std::size_t at = place_of(lines_, line, line);
-  if (at == lines_.size()) return nullptr;
-  used_[at] = ++tick_;
-  return &ready_[at];
+  const std::size_t set = set_of(line), first = set * ways_;
+  std::uint64_t found = ways_;  // without an early end, so that the compiler compares many at once
+  for (std::uint64_t i = 0; i < ways_; ++i) found = lines_[first + i] == line ? i : found;
+  if (found == ways_) return nullptr;
+  make_youngest(set, static_cast<std::uint8_t>(found));
+  return &ready_[first + found];
 }
 
 void Cache::insert(std::uint64_t line, double ready) {
-  const std::uint64_t* const set = &used_[set_of(line)];
-  std::uint64_t oldest = set[0];
-  for (std::size_t i = 1; i < ways_; ++i) oldest = std::min(oldest, set[i]);
-  const std::size_t at = place_of(used_, line, oldest);
-  lines_[at] = line, used_[at] = ++tick_, ready_[at] = ready;
+  const std::size_t set = set_of(line), first = set * ways_;
+  const std::uint8_t oldest = ages_[first + youngest_[set]].younger;  // the ring's other end
+  youngest_[set] = oldest;
+  lines_[first + oldest] = line, ready_[first + oldest] = ready;
 }
 
-/// Without an early end, so that the compiler compares many at once.
-std::size_t Cache::place_of(const std::vector<std::uint64_t>& values, std::uint64_t line, std::uint64_t value) const {
-  const std::uint64_t* const set = &values[set_of(line)];
-  std::uint64_t found = ways_;
-  for (std::uint64_t i = 0; i < ways_; ++i) found = set[i] == value ? i : found;
-  return found == ways_ ? values.size() : set_of(line) + found;
+void Cache::make_youngest(std::size_t set, std::uint8_t way) {
+  Age* const ring = &ages_[set * ways_];
+  const std::uint8_t was = youngest_[set];
+  if (way == was) return;
+  const Age out = ring[way];
+  ring[out.younger].older = out.older, ring[out.older].younger = out.younger;
+  const std::uint8_t oldest = ring[was].younger;
+  ring[way] = {was, oldest};
+  ring[was].younger = way, ring[oldest].older = way;
+  youngest_[set] = way;
 }
 
 XcdMemory::XcdMemory(const Chip& chip, double mhz, const std::map<std::uint64_t, double>& first, const Memory& memory)

@@ -14,22 +14,32 @@
 
 namespace isa_sim {
 
-/// Least recently used lines of a set; a line knows when it arrives.
+/// Lines of a set, the least recently used one leaves; a line knows when it arrives.
 class Cache {
  public:
+  /// Sets must be a power of two, ways at most 256.
   Cache(int bytes, int ways, int line);
   /// The time a line is there, or nothing; a found line becomes the youngest.
   double* find(std::uint64_t line);
   void insert(std::uint64_t line, double ready);
 
  private:
-  std::size_t set_of(std::uint64_t line) const { return line % sets_ * ways_; }
-  /// Where in the set of `line` a value is, or the number of values.
-  std::size_t place_of(const std::vector<std::uint64_t>& values, std::uint64_t line, std::uint64_t value) const;
-  std::size_t sets_, ways_;
-  std::uint64_t tick_ = 0;
-  std::vector<std::uint64_t> lines_, used_;  // apart: a set is searched at every access
+  /// A ring through the ways of a set, from the youngest to the oldest.
+  struct Age {
+    std::uint8_t older, younger;
+  };
+  /// Of all of its address, as chips choose it: rows a power of two apart would share a few sets.
+  std::size_t set_of(std::uint64_t line) const {
+    return (line ^ line >> set_bits_ ^ line >> 2 * set_bits_) & ((std::size_t{1} << set_bits_) - 1);
+  }
+  void make_youngest(std::size_t set, std::uint8_t way);
+
+  std::size_t ways_;
+  int set_bits_;
+  std::vector<std::uint64_t> lines_;  // apart: a set is searched at every access
   std::vector<double> ready_;
+  std::vector<Age> ages_;
+  std::vector<std::uint8_t> youngest_;  // of each set
 };
 
 struct Traffic {
