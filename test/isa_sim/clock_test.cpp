@@ -69,6 +69,16 @@ TEST_CASE("what one round of blocks stores has to reach memory, and all it loads
   CHECK(tbs < 4.1);
 }
 
+TEST_CASE("of blocks that differ those are counted, too, that are not timed") {
+  const json args = json::array({{{"bytes", 1024}}});
+  const ClockReport part = time_of("growing", "gfx942", args, 4096, 256, {.instructions = 500'000}),
+                    all = time_of("growing", "gfx942", args, 4096, 256, {.instructions = 100'000'000});
+  CHECK_FALSE(part.complete);
+  CHECK(all.complete);
+  CAPTURE(part.us, all.us);
+  CHECK(std::fabs(part.us / all.us - 1) < 0.3);  // the last ones, the longest, end alone
+}
+
 TEST_CASE("times are the same in every run and follow the clock rate") {
   const json args = json::array({{{"bytes", 512}}, {{"bytes", 256}}});
   const ClockReport a = time_of("matrix_alone", "gfx950", args, 1, 64),

@@ -25,11 +25,11 @@ Occupancy occupancy(const Context& c) {
   return {blocks, blocks == by_lds && by_lds < by_registers ? "LDS" : by_registers < by_waves ? "registers" : "waves"};
 }
 
-/// Instructions of one block, executed without time.
-std::uint64_t count_block(const Context& c) {
+/// Instructions of a block, executed without time.
+std::uint64_t count_block(const Context& c, std::uint64_t number) {
   const Undo undo(c.memory);
   Block block;
-  c.start(block, 0);
+  c.start(block, number);
   std::uint64_t count = 0;
   for (bool running = true; running; ++block.epoch) {
     running = false;
@@ -50,6 +50,19 @@ std::uint64_t count_block(const Context& c) {
     }
   }
   return count;
+}
+
+/// The mean of blocks all over the launch: the middle one, those of the quarters, and so on, while they take few instructions.
+std::uint64_t count_blocks(const Context& c, std::uint64_t budget) {
+  constexpr std::uint64_t most = 63;
+  std::uint64_t sum = 0, counted = 0;
+  for (std::uint64_t parts = 2; parts <= most + 1; parts *= 2) {
+    for (std::uint64_t i = 1; i < parts; i += 2, ++counted) {
+      if (counted > 0 && sum + sum / counted > budget) return sum / counted;
+      sum += count_block(c, c.blocks() * i / parts);
+    }
+  }
+  return sum / counted;
 }
 
 }  // namespace
@@ -78,8 +91,9 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   const auto run = [&] {
     try {
       pass = run_pass(context, chip, how);
-      if (pass.block_instructions == 0 && !how.whole_chip)
-        pass.block_instructions = counted ? counted : counted = count_block(context);
+      // Blocks that have ended say little of others where they differ: the shorter ones end first.
+      if (!how.whole_chip && pass.blocks_done < pass.blocks_all && (pass.block_instructions == 0 || pass.blocks_differ))
+        pass.block_instructions = counted ? counted : counted = count_blocks(context, options.instructions / 16);
     } catch (const BlocksWait&) {
       how.whole_chip = true;
       how.budget = options.instructions * static_cast<std::uint64_t>(chip.xcds);
@@ -94,8 +108,9 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   const double all = static_cast<double>(block_instructions) * static_cast<double>(pass.blocks_all);
   // How much of all it has read: by bytes, since blocks load first, or where no block has ended by instructions.
   const double all_loaded = static_cast<double>(pass.block_loaded) * static_cast<double>(pass.blocks_all);
-  const double progress = std::min(1.0, all_loaded > 0 ? static_cast<double>(pass.loaded) / all_loaded
-                                                       : static_cast<double>(pass.instructions) / std::max(all, 1.0));
+  const double progress = std::min(1.0, all_loaded > 0 && !pass.blocks_differ
+                                            ? static_cast<double>(pass.loaded) / all_loaded
+                                            : static_cast<double>(pass.instructions) / std::max(all, 1.0));
   for (const Region& region : memory.regions()) {
     const auto touched = pass.touched.find(region.base);
     if (touched == pass.touched.end()) continue;

@@ -142,8 +142,9 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
   const double taken = std::max(4.0, static_cast<double>(bytes) / k.vmem_data);
   const double start = std::max(ta_free_, t);
   ta_free_ = start + taken;
-  vmem_busy += taken;
+  const double lines = launch_.memory.traffic().l1;
   double done = launch_.memory.access(number_, start, launch_.touched, pace.store);
+  vmem_busy += std::max(taken, (launch_.memory.traffic().l1 - lines) / k.line);  // a line a clk
   done = std::max(done, ta_free_ + (launch_.touched.empty() ? 0 : k.l1_latency - 16));
   w.vm.push_back(std::max(w.vm.empty() ? 0 : w.vm.back(), done));
   simd.vmem = t + k.issue;

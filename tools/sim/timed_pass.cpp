@@ -111,7 +111,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   }
   std::vector<Mark> marks, rounds;  // of instructions; of blocks, as many as there are places
   std::vector<std::unique_ptr<TimedBlock>> finished;
-  std::uint64_t block_instructions = 0, block_loaded = 0;
+  std::uint64_t block_instructions = 0, block_loaded = 0, least = ~std::uint64_t{0}, most = 0;
   double t = 0;
   const auto slots = static_cast<std::uint64_t>(cus) * static_cast<std::uint64_t>(o.resident) * timed;
   const bool sampled = pass.blocks_all >= many_rounds * slots;
@@ -126,6 +126,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     for (auto& block : finished) {
       ++pass.blocks_done;
       block_instructions += block->instructions, block_loaded += block->loaded;
+      least = std::min(least, block->instructions), most = std::max(most, block->instructions);
       xcd.start_block(i % cus, time + k.block_start);
     }
     finished.clear();
@@ -144,6 +145,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   // What was stored has to reach memory before the launch is over.
   if (pass.blocks_done == pass.blocks_all)
     for (const auto& xcd : all) pass.cycles = std::max(pass.cycles, xcd->memory.written());
+  pass.blocks_differ = pass.blocks_done && most > least + least / 4;
   if (pass.blocks_done) {
     pass.block_instructions = block_instructions / pass.blocks_done;
     pass.block_loaded = block_loaded / pass.blocks_done;

@@ -31,6 +31,7 @@ struct Pass {
   double cycles = 0, steady_rate = 0, spread = 0;
   std::uint64_t instructions = 0, loaded = 0, block_loaded = 0;  // bytes
   std::uint64_t blocks_done = 0, blocks_all = 0, block_instructions = 0;
+  bool blocks_differ = false;  // by a quarter of their instructions
   double matrix_duty = 0, valu_duty = 0, flops = 0;
   Traffic traffic;
   std::map<std::uint64_t, double> touched;

@@ -58,3 +58,12 @@ __global__ void turns(volatile unsigned* turn) {
     *turn = mine + 1;
   }
 }
+
+// Blocks of more and more work.
+__global__ void growing(unsigned* out) {
+  const unsigned rounds = __builtin_amdgcn_workgroup_id_x() / 32;
+  unsigned x = lane();
+  _Pragma("clang loop unroll(disable)") for (unsigned i = 0; i < rounds;
+                                             ++i) asm volatile(TEN("v_add_u32 %0, %0, %0\n") : "+v"(x));
+  out[lane()] = x;
+}
