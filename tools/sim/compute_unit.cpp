@@ -139,12 +139,12 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
   std::uint64_t bytes = 0;
   for (const Touch& touch : launch_.touched) bytes += touch.bytes;
   if (!pace.store) launch_.loaded += bytes, block.loaded += bytes;
-  const double taken = std::max(4.0, static_cast<double>(bytes) / k.vmem_data);
-  const double start = std::max(ta_free_, t);
-  ta_free_ = start + taken;
-  const double lines = launch_.memory.traffic().l1;
+  const double start = std::max(ta_free_, t), lines = launch_.memory.traffic().l1;
   double done = launch_.memory.access(number_, start, launch_.touched, pace.store);
-  vmem_busy += std::max(taken, (launch_.memory.traffic().l1 - lines) / k.line);  // a line a clk
+  const double taken = std::max({4.0, static_cast<double>(bytes) / k.vmem_data,  // or a line a clk
+                                 (launch_.memory.traffic().l1 - lines) / k.line});
+  ta_free_ = start + taken;
+  vmem_busy += taken;
   done = std::max(done, ta_free_ + (launch_.touched.empty() ? 0 : k.l1_latency - 16));
   w.vm.push_back(std::max(w.vm.empty() ? 0 : w.vm.back(), done));
   simd.vmem = t + k.issue;
