@@ -85,6 +85,7 @@ void each_column(const MqaLogitsPolicy* policy, Visit& visit) {
   visit("teams", p.teams);
   visit("stages", p.stages);
   visit("waves_per_simd", p.waves_per_simd);
+  visit("arranged", p.arranged);
 }
 
 struct MqaLogitsTensors {

@@ -7,7 +7,8 @@
 
 namespace tilewave::test {
 
-/// Queries, weights and keys come in whole chunks; lanes exchange one sum a query and tile, and keep nothing in LDS.
+/// Queries, weights and keys come in whole chunks; lanes exchange one sum a query and tile, and keep
+/// nothing in LDS but keys that are arranged there.
 template <ArchId arch>
 ordered_json row_claims(const MqaLogitsSpec& s, const MqaLogitsPolicy& p) {
   const bool fp4 = s.type == DType::fp4_e2m1;
@@ -25,7 +26,8 @@ ordered_json row_claims(const MqaLogitsSpec& s, const MqaLogitsPolicy& p) {
           {"dpp", 0},
           {"exchanges", p.queries * passes},
           {"barriers", 0},
-          {"lds_bytes", 4}};
+          {"wave_lds", p.arranged ? 2 * passes * key : 0},  // a write and a read of each chunk
+          {"lds_bytes", p.arranged ? p.teams * 32 * bytes_of(s.type, s.head_size) : 4}};
 }
 
 }  // namespace tilewave::test

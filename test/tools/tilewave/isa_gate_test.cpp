@@ -152,6 +152,7 @@ TEST_CASE("rules of rows are broken by their bytes, waits and exchanges") {
   CHECK(rules({true, 32, 2, 1, 0, 0, 2, 1, 0}) == Names{"row_lanes"});
   CHECK(rules(claim, 3, {"s_barrier"}) == Names{"row_barriers"});
   CHECK(rules({true, 32, 2, 1, 0, 0, 1, 0, 0}, 3, {"ds_read_b32 v0, v1"}) == Names{"row_lanes", "row_barriers"});
+  CHECK(rules({true, 32, 2, 1, 0, 0, 1, 0, 0, 9}, 3, {"ds_read_b32 v0, v1"}) == Names{"row_barriers"});
   CHECK(status_of([&] { rules(claim, 0, {"buffer_load_format_xyzw v[0:3], v0"}); }) == Exit::usage);
 }
 

@@ -36,7 +36,8 @@ RowClaims row_of(const Json& json, const std::string& source) {
                 .bytes_in_flight = count("bytes_in_flight"),
                 .dpp = count("dpp"),
                 .barriers = count("barriers"),
-                .exchanges = json.contains("exchanges") ? count("exchanges") : 0};
+                .exchanges = json.contains("exchanges") ? count("exchanges") : 0,
+                .wave_lds = json.contains("wave_lds") ? count("wave_lds") : 0};
   if (row.vector) {
     row.wide_loads = count("wide_loads"), row.wide_stores = count("wide_stores");
     row.narrow_load_bytes = count("narrow_load_bytes"), row.narrow_store_bytes = count("narrow_store_bytes");

@@ -37,6 +37,7 @@ struct RowClaims {
   bool vector = false;  // accesses of 16 bytes: so many, and so many bytes in others
   std::int64_t bytes_in_flight = 0, wide_loads = 0, wide_stores = 0, narrow_load_bytes = 0, narrow_store_bytes = 0;
   std::int64_t dpp = 0, barriers = 0, exchanges = 0;
+  std::int64_t wave_lds = 0;  // LDS accesses of a wave's own, without a barrier
 };
 struct GemmClaims {
   std::string mfma;

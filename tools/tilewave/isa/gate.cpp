@@ -161,7 +161,7 @@ class Rules {
     if (k_.row_bytes < claim.bytes_in_flight)
       add("row_flight", "a lane waits with {} bytes of its rows on their way, of {}", k_.row_bytes,
           claim.bytes_in_flight);
-    if (w.of("exchange") > claim.exchanges || (w.of("lds") > 0 && claim.barriers == 0))
+    if (w.of("exchange") > claim.exchanges || (w.of("lds") > claim.wave_lds && claim.barriers == 0))
       add("row_lanes", "{} lane exchanges and {} LDS accesses for {} barriers", w.of("exchange"), w.of("lds"),
           claim.barriers);
     if (w.dpp < claim.dpp) add("row_lanes", "{} DPP operations, the reductions take {} steps", w.dpp, claim.dpp);

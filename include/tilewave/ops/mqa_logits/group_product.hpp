@@ -19,6 +19,7 @@ class MqaGroupProduct {
  public:
   static constexpr int lanes = 128, keys = 64;  // of a team
   static constexpr int lane_keys = 2, units = pieces / 4;
+  static constexpr bool arranged = false;
   struct Shared {
     Chunk q[P.queries][pieces][S.heads];
     Vec<float, 2> weights[P.queries][S.heads / 2];

@@ -2,7 +2,8 @@
 // Logits of an indexer. Grid: sequences x groups of queries x chunks of columns, chunks fastest. The queries of a block
 // stay with it, and keys stream by: each team of waves takes every so-many-th tile of the chunk's keys straight to
 // registers, `stages` tiles ahead, multiplies them with all heads of the block's queries, and writes a logit of each.
-// Keys that nobody sees are not loaded, only their logits written. LDS plan: queries on sm90, else none. Bound: bytes
+// Keys that nobody sees are not loaded, only their logits written. LDS plan: queries on sm90; on CDNA, where keys are
+// arranged, a tile of each team, since loads of whole lines cost L1 an eighth of the look-ups; else none. Bound: bytes
 // of keys for up to three queries of 64 heads, products beyond.
 #pragma once
 
@@ -83,9 +84,9 @@ struct MqaLogits {
                                        std::int32_t begin, std::int32_t end, std::int32_t tiles, Shared& shared) {
     const Product product(a, at, shared);
     const std::int32_t team = Product::team(), count = ceil_div(tiles - team, P.teams);
-    const auto column = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA {
-      return begin + (n * P.teams + team) * Product::keys + Product::key(i);
-    };
+    const auto first = [&](std::int32_t n)
+                           TILEWAVE_INLINE_LAMBDA { return begin + (n * P.teams + team) * Product::keys; };
+    const auto column = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return first(n) + Product::key(i); };
     // Beyond the last key that is seen it is loaded again: there is no branch around a load.
     const auto key = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return min_of(column(n, i), end - 1); };
     const auto pages = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
@@ -103,11 +104,16 @@ struct MqaLogits {
       for (int i = 0; i < lane_keys; ++i) {
         const std::int32_t k = key(n, i), in_page = paged ? a.block_size.remainder(k) : k;
         const std::byte* const from = a.k + of[i] * a.k_page_stride + in_page * a.k_stride;
-        // Not as a stream: a key's line comes in several accesses.
+        // Not as a stream: a key's line comes in several accesses, and other blocks read it, too.
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) {
-          const std::int64_t apart = scaled ? a.k_unit_stride : 16;
-          tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(from + Product::unit(c) * apart));
+          if constexpr (Product::arranged) {
+            const std::int64_t row = min_of(first(n) + Product::loaded_key(c), end - 1);
+            tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(a.k + row * a.k_stride) + Product::loaded_unit());
+          } else {
+            const std::int64_t apart = scaled ? a.k_unit_stride : 16;
+            tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(from + Product::unit(c) * apart));
+          }
         }
         if constexpr (scaled) {
           const auto* const scales = static_cast<const std::uint8_t*>(a.k_scale) + of[i] * a.k_scale_page_stride;
@@ -131,10 +137,17 @@ struct MqaLogits {
       B::sched_fence();
     });
     const auto products = [&](const Tile& of, std::int32_t n) TILEWAVE_INLINE_LAMBDA {
-      product.each(of.key, of.scale, [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
+      const auto written = [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
         write(
             a, at, reach.of[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
-      });
+      };
+      if constexpr (Product::arranged) {
+        Chunk key[lane_keys][units];
+        product.arrange(of.key[0], key[0]);
+        product.each(key, of.scale, written);
+      } else {
+        product.each(of.key, of.scale, written);
+      }
     };
     std::int32_t n = 0;
     for (; n + P.stages <= count; n += P.stages) {

@@ -16,15 +16,17 @@ struct MqaLogitsPolicy {
   int teams = 1;    // of a block, each with keys of its own
   int stages = 2;   // tiles of keys of a team, loaded ahead
   int waves_per_simd = 2;
+  bool arranged = false;  // gfx950, keys of ranges: whole lines are loaded, and LDS deals them out to lanes
 
   friend constexpr bool operator==(const MqaLogitsPolicy&, const MqaLogitsPolicy&) = default;
 
   constexpr int block_threads() const { return teams * 64; }  // of CDNA
 };
 
-/// `t4.q2.s2`: teams, queries, stages.
+/// `t4.q2.s2.lds`: teams, queries, stages, arranged.
 inline std::string name_of(const MqaLogitsPolicy& p) {
-  return "t" + std::to_string(p.teams) + ".q" + std::to_string(p.queries) + ".s" + std::to_string(p.stages);
+  return "t" + std::to_string(p.teams) + ".q" + std::to_string(p.queries) + ".s" + std::to_string(p.stages) +
+         (p.arranged ? ".lds" : "");
 }
 
 struct MqaLogitsPolicies {
@@ -36,9 +38,9 @@ struct MqaLogitsPolicies {
 
 /// One query a block where there are no more, to read keys at the speed of memory; else as many as registers hold
 /// (CDNA) or as it takes until products, not L2, are the bound (sm90).
-constexpr MqaLogitsPolicies mqa_logits_policies(ArchId arch, const MqaLogitsSpec&) {
+constexpr MqaLogitsPolicies mqa_logits_policies(ArchId arch, const MqaLogitsSpec& s) {
   if (arch == ArchId::sm90) return {{{{1, 1, 3, 4}, {4, 1, 2, 3}}}, 2};
-  return {{{{1, 4, 2, 4}, {2, 4, 2, 2}}}, 2};
+  return {{{{1, 4, 2, 4}, {2, 4, 2, 2, arch == ArchId::gfx950 && s.keys == MqaKeys::ranges}}}, 2};
 }
 
 }  // namespace tilewave

@@ -16,22 +16,33 @@ class MqaWaveProduct {
   using Map = ProductMap<side>;
   using Sums = Vec<float, Map::sums>;
   static constexpr bool scaled = S.type == DType::fp4_e2m1;
+  static constexpr int row_units = bytes_of(S.type, S.head_size) / 16;
+  static_assert(!P.arranged || (S.keys == MqaKeys::ranges && !scaled));
 
  public:
   static constexpr int lanes = B::facts.wave_lanes, keys = side;  // of a team
-  static constexpr int lane_keys = 1, units = bytes_of(S.type, S.head_size) / 16 / Map::units;
-  struct Shared {
+  static constexpr int lane_keys = 1, units = row_units / Map::units;
+  /// Keys as they come in: not in the order of products but line by line, which a lane has of several keys.
+  static constexpr bool arranged = P.arranged;
+  struct Tiles {
+    Chunk of[P.teams][side * row_units];
+  };
+  struct None {
     float none;
   };
+  using Shared = std::conditional_t<arranged, Tiles, None>;
 
   TILEWAVE_DEVICE static int team() { return B::wave_id(); }
   /// Key `i` of this lane in a tile, and which 16 bytes of it are its chunk c.
   TILEWAVE_DEVICE static int key(int) { return Map::row(B::lane_id()); }
   TILEWAVE_DEVICE static int unit(int c) { return Map::units * c + Map::unit(B::lane_id()); }
+  /// The same of the 16 bytes that this lane loads where keys are arranged.
+  TILEWAVE_DEVICE static int loaded_key(int c) { return lanes / row_units * c + B::lane_id() / row_units; }
+  TILEWAVE_DEVICE static int loaded_unit() { return B::lane_id() % row_units; }
   /// Whether this lane is the one that writes its keys' logits.
   TILEWAVE_DEVICE static bool writes() { return B::lane_id() < side; }
 
-  TILEWAVE_DEVICE MqaWaveProduct(const MqaLogitsArgs& a, const MqaLogitsPlace& at, Shared&) {
+  TILEWAVE_DEVICE MqaWaveProduct(const MqaLogitsArgs& a, const MqaLogitsPlace& at, Shared& shared) : shared_(shared) {
     const int lane = B::lane_id();
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
@@ -56,6 +67,17 @@ class MqaWaveProduct {
         }
       }
     }
+  }
+
+  /// The chunks of this lane's key, of a tile that came as loaded_key and loaded_unit say.
+  TILEWAVE_DEVICE void arrange(const Chunk (&loaded)[units], Chunk (&key)[units]) const {
+    Chunk* const tile = shared_.of[team()];
+    B::wave_barrier();  // the tile before has been read
+    TILEWAVE_UNROLL
+    for (int c = 0; c < units; ++c) tile[place(loaded_key(c), loaded_unit())] = loaded[c];
+    B::wave_barrier();
+    TILEWAVE_UNROLL
+    for (int c = 0; c < units; ++c) key[c] = tile[place(Map::row(B::lane_id()), unit(c))];
   }
 
   /// Calls f(query, sums over heads of this lane's keys) for every query.
@@ -91,6 +113,12 @@ class MqaWaveProduct {
   }
 
  private:
+  /// Of 16 bytes of a key in LDS: those that are served together, of many keys, lie in banks of their own.
+  TILEWAVE_DEVICE static constexpr int place(int key, int unit) {
+    return key * row_units + (unit ^ ((key ^ key / row_units) % row_units));
+  }
+
+  Shared& shared_;
   Chunk q_[P.queries][tiles][units];
   Sums weights_[P.queries][tiles];
   std::uint32_t scales_[scaled ? P.queries : 1][tiles][units];  // in the low bytes
