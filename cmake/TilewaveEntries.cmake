@@ -35,12 +35,13 @@ if(TILEWAVE_ROOM STREQUAL "host")
   target_precompile_headers(tilewave_precompiled PRIVATE ${PROJECT_SOURCE_DIR}/include/tilewave/arch/host/backend.hpp)
 endif()
 
-# tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [TESTS])
+# tilewave_entries(LIST [HEADER file] [SOURCES count] [HOST_SOURCES count] [ROWS] [TESTS])
 # HEADER: by default registry.hpp. SOURCES: among how many files an architecture's specs are divided, that they compile in
 # parallel: one takes the least time in all. HOST_SOURCES: the same in the host room, whose kernels take less, and whose
-# headers more. TESTS: only tests run these entries, the op's benchmark does not.
+# headers more. ROWS: kernels of rows, whose lanes mostly wait for each other: -Og compiles them for the host room in a quarter
+# less time, and they run as fast (GEMM takes twice the time, decode a third more). TESTS: only tests run these entries, the op's benchmark does not.
 macro(tilewave_entries list)
-  cmake_parse_arguments(arg "TESTS" "HEADER;SOURCES;HOST_SOURCES" "" ${ARGN})
+  cmake_parse_arguments(arg "ROWS;TESTS" "HEADER;SOURCES;HOST_SOURCES" "" ${ARGN})
   tilewave_entry_list(${list})
 endmacro()
 
@@ -102,7 +103,9 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR} ${generated})
   tilewave_use_room(${target})
   tilewave_optimise_less(${target})
-  if(TARGET tilewave_precompiled)
+  if(arg_ROWS AND TILEWAVE_ROOM STREQUAL "host" AND NOT TILEWAVE_SANITIZE)
+    target_compile_options(${target} PRIVATE -Og)
+  elseif(TARGET tilewave_precompiled)
     target_precompile_headers(${target} REUSE_FROM tilewave_precompiled)
   endif()
   set_property(GLOBAL APPEND PROPERTY tilewave_${op}_headers ${header})

@@ -27,6 +27,12 @@ WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "tabl
          "model_chip"}
 ARCHS = ["gfx942", "gfx950", "sm90"]
 bench = ""  # path of the benchmark
+all_rows = "TILEWAVE_ALL_ENTRIES" in os.environ
+
+
+def every(n):
+    """Every n-th row in the slice, all with the label full."""
+    return f"--every={1 if all_rows else n}"
 
 
 def tool():

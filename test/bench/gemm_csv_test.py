@@ -74,10 +74,10 @@ class Csv(contract.Contract):
 
     def test_default_sweep(self):
         for arch in ("sm90", "gfx950"):
-            done = run("--benchmark_format=csv", f"--arch={arch}")
+            done = run("--benchmark_format=csv", f"--arch={arch}", contract.every(2))
             rows = self.check_rows(done)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertGreaterEqual(len(rows), 30)
+            self.assertGreaterEqual(len(rows), 30 if contract.all_rows else 15)
             self.assertEqual(len({row["name"] for row in rows}), len(rows))
             for row in rows:
                 self.assertEqual((row["err"], row["arch"]), ("0", arch), row["name"])

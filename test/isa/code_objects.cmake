@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Builds what test/isa looks at:
-#   tilewave_code_objects   code objects in ${objects}, with entries.json: one per kernel, and of row operations one per some specs
-#   tilewave_full_code_objects   those as well which only tests labelled full look at (row_objects.hpp)
+#   tilewave_slice_code_objects   what gates every change, in ${objects}, with entries.json: one per kernel of paged attention and
+#                                 spec of GEMM, of row operations one per some specs (slice.hpp, row_objects.hpp)
+#   tilewave_code_objects         with all of paged attention, for bundles
+#   tilewave_full_code_objects    with what only tests labelled full look at
 #   isa_cases               kernels that the gate must refuse, in ${cases}
 set(flags -x hip --cuda-device-only --no-gpu-bundle-output ${tilewave_hip_flags_debian} -std=c++20 -O3 -Wall -Wextra
           -I${PROJECT_SOURCE_DIR}/include)
@@ -47,7 +49,7 @@ endfunction()
 set(includes)
 set(claims)
 set(row_lists)
-set(lists_from list_kernels.cpp row_objects.hpp ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
+set(lists_from list_kernels.cpp row_objects.hpp slice.hpp ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/registry.hpp
     ${PROJECT_SOURCE_DIR}/include/tilewave/ops/paged_attention/feature_specs.hpp)
 foreach(op IN LISTS TILEWAVE_OPS)
   if(EXISTS ${PROJECT_SOURCE_DIR}/test/ops/${op}/isa_claims.hpp)
@@ -78,17 +80,24 @@ execute_process(COMMAND ${list_kernels} OUTPUT_FILE ${list_kernels}.cmake COMMAN
 set(folder ${objects})
 include(${list_kernels}.cmake)
 
-# A few specs of GEMM: write_entries.cpp names the same.
+# A few specs of GEMM: write_entries.cpp names the same. Neighbours take turns as in slice.hpp: one is gated on gfx950 with every
+# change, the next on gfx942.
 foreach(arch gfx942 gfx950)
-  set(specs gemm.0 gemm.2 gemm.4 gemm.5 gemm_feature.0 gemm_feature.1 gemm_feature.2 gemm_feature.7 gemm_gated.1 gemm_gated.2
-      gemm_gated.4 gemm_int4.0 gemm_int4.1 gemm_int4.2)
-  if(arch STREQUAL "gfx950")
-    list(APPEND specs gemm_mx.0 gemm_mx.1 gemm_mx.2 gemm_mx.3)
-  endif()
-  foreach(spec IN LISTS specs)
-    string(REPLACE "." ";" parts ${spec})
-    list(POP_FRONT parts list index)
-    compile(${list}_${arch}_${index} gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
+  foreach(specs "gemm 0 2 4 5" "gemm_feature 0 1 2 7" "gemm_gated 1 2 4" "gemm_int4 0 1 2" "gemm_mx 0 1 2 3")
+    string(REPLACE " " ";" specs ${specs})
+    list(POP_FRONT specs list)
+    if(list STREQUAL "gemm_mx" AND arch STREQUAL "gfx942")
+      continue()
+    endif()
+    set(calls compile compile_full)
+    if(arch STREQUAL "gfx942")
+      list(REVERSE calls)
+    endif()
+    foreach(index IN LISTS specs)
+      list(POP_FRONT calls call)
+      list(APPEND calls ${call})
+      cmake_language(CALL ${call} ${list}_${arch}_${index} gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
+    endforeach()
   endforeach()
 endforeach()
 
@@ -99,8 +108,12 @@ tilewave_unoptimised(write_entries.cpp)
 target_link_libraries(write_isa_entries PRIVATE nlohmann_json::nlohmann_json)
 add_custom_command(OUTPUT ${objects}/entries.json COMMAND write_isa_entries ${objects}/entries.json
                    DEPENDS write_isa_entries VERBATIM)
-add_custom_target(tilewave_code_objects DEPENDS ${outputs} ${objects}/entries.json)
+add_custom_target(tilewave_slice_code_objects DEPENDS ${outputs} ${objects}/entries.json)
+set(decode_outputs ${full_outputs})
+list(FILTER decode_outputs INCLUDE REGEX "/(pa|balanced_combine)_")
+add_custom_target(tilewave_code_objects DEPENDS ${decode_outputs})
 add_custom_target(tilewave_full_code_objects DEPENDS ${full_outputs})
+add_dependencies(tilewave_code_objects tilewave_slice_code_objects)
 add_dependencies(tilewave_full_code_objects tilewave_code_objects)
 
 # Kernels that the gate must refuse, and one source with both rooms' kernels compiled for both architectures in one call.
@@ -119,10 +132,10 @@ add_custom_command(OUTPUT ${cases}/fat.hipfb
   COMMAND ${TILEWAVE_AMD_CLANG} ${flags} --offload-arch=gfx942 --offload-arch=gfx950 --no-offload-compress
           ${CMAKE_CURRENT_SOURCE_DIR}/fat_binary.hip -o ${cases}/fat.hipfb
   # clang writes no dependency file for two architectures; these two objects have the same headers.
-  DEPENDS fat_binary.hip ${objects}/pa_gfx942_0.co ${objects}/pa_gfx950_0.co COMMENT "Compiling fat.hipfb" VERBATIM)
+  DEPENDS fat_binary.hip ${objects}/pa_gfx942_1.co ${objects}/pa_gfx950_0.co COMMENT "Compiling fat.hipfb" VERBATIM)
 add_custom_target(isa_cases DEPENDS ${outputs} ${cases}/fat.hipfb)
 
-add_dependencies(isa_cases tilewave_code_objects)
+add_dependencies(isa_cases tilewave_slice_code_objects)
 add_custom_target(isa_tests ALL)
-add_dependencies(isa_tests tilewave_code_objects isa_cases)
+add_dependencies(isa_tests tilewave_slice_code_objects isa_cases)
 add_dependencies(tilewave_tests isa_tests)

@@ -6,6 +6,7 @@
 
 #include "isa/row_lists.hpp"
 #include "test/isa/row_objects.hpp"
+#include "test/isa/slice.hpp"
 #include "tilewave/ops/paged_attention/feature_specs.hpp"
 #include "tilewave/ops/paged_attention/score_specs.hpp"
 
@@ -16,6 +17,23 @@ using namespace tilewave;
 void one_each(const char* prefix, const char* arch, std::size_t count, const char* definition) {
   for (std::size_t i = 0; i < count; ++i)
     std::printf("compile(%s_%s_%zu paged_attention_entry.hip %s -D%s=%zu)\n", prefix, arch, i, arch, definition, i);
+}
+
+/// Every entry of paged attention, and the combine of a balanced one, which is named by its spec.
+void decodes(ArchId id, const char* arch) {
+  std::size_t entry = 0, place = 0;
+  for (const PagedAttentionSpec& spec : paged_attention_specs(id)) {
+    std::size_t policy_place = 0;
+    for (const PagedAttentionPolicy& policy : paged_attention_policies(id, spec)) {
+      const char* const call = test::in_slice(id, spec, place, policy_place++) ? "compile" : "compile_full";
+      std::printf("%s(pa_%s_%zu paged_attention_entry.hip %s -DENTRY=%zu)\n", call, arch, entry, arch, entry);
+      if (policy.balanced())
+        std::printf("%s(balanced_combine_%s_%zu paged_attention_entry.hip %s -DBALANCED=%zu)\n", call, arch, place,
+                    arch, place);
+      ++entry;
+    }
+    ++place;
+  }
 }
 
 void combine(const char* arch, int head_size, const char* out) {
@@ -34,12 +52,9 @@ void combine(const char* arch, int head_size, const char* out) {
 
 void list(ArchId id) {
   const char* const arch = name_of(id).data();
-  std::size_t entries = 0;
-  for (const PagedAttentionSpec& spec : paged_attention_specs(id)) entries += paged_attention_policies(id, spec).size();
-  one_each("pa", arch, entries, "ENTRY");
+  decodes(id, arch);
   one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
   one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
-  one_each("balanced_combine", arch, paged_attention_specs(id).size(), "BALANCED");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");
   for (const int head_size : {64, 128}) combine(arch, head_size, "f16");
   std::printf("compile(find_scale_%s find_scale_entries.hip %s)\n", arch, arch);

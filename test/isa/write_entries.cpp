@@ -11,6 +11,7 @@
 #include "isa/row_claims.hpp"
 #include "test/isa/row_claims.hpp"
 #include "test/isa/row_objects.hpp"
+#include "test/isa/slice.hpp"
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/gemm/gated_specs.hpp"
 #include "tilewave/ops/gemm/int4_specs.hpp"
@@ -47,10 +48,11 @@ ordered_json kv_widths(const PagedAttentionSpec& spec) {
 }
 
 template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
-ordered_json decode_claims(const std::string& prefix, int index) {
+ordered_json decode_claims(const std::string& prefix, int index, bool full = false) {
   using Kernel = PagedAttentionDecode<host::Backend<arch>, spec, policy>;
   const std::string name(name_of(arch));
   return {{"code_object", prefix + name + "_" + std::to_string(index) + ".co"},
+          {"full", full},
           {"arch", name},
           {"index", index},
           {"kernel", "decode"},
@@ -84,10 +86,11 @@ ordered_json combine_claims() {
 
 /// The combine after the balanced entry of a spec; its code object is named by the spec's index.
 template <ArchId arch, PagedAttentionSpec spec, PagedAttentionPolicy policy>
-ordered_json balanced_combine_claims(int index) {
+ordered_json balanced_combine_claims(int index, bool full) {
   using Kernel = PagedAttentionBalancedCombine<host::Backend<arch>, spec, policy>;
   const std::string name(name_of(arch));
   return {{"code_object", "balanced_combine_" + name + "_" + std::to_string(index) + ".co"},
+          {"full", full},
           {"arch", name},
           {"index", index},
           {"kernel", "balanced_combine"},
@@ -212,14 +215,15 @@ constexpr double gemm_valu() {
   return 0;
 }
 
-/// Every policy of a GEMM spec: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
+/// Every policy of a GEMM spec, at a place of the list: the i-th is the kernel GemmEntryKernel<i> of the spec's code object.
 template <ArchId arch, GemmSpec spec, GemmPolicies policies>
-void add_gemm(ordered_json& file, const std::string& list, int index) {
+void add_gemm(ordered_json& file, const std::string& list, int index, std::size_t place) {
   const std::string name(name_of(arch));
   static_for<policies.count>([&](auto i) {
     static constexpr GemmPolicy policy = policies.list[i];
     using Kernel = GemmKernel<host::Backend<arch>, spec, policy, GemmIdentity>;
     file["entries"].push_back({{"code_object", list + "_" + name + "_" + std::to_string(index) + ".co"},
+                               {"full", !has_turn(arch, place)},
                                {"symbol", "GemmEntryKernelILi" + std::to_string(int{i}) + "EE"},
                                {"arch", name},
                                {"kernel", "gemm"},
@@ -241,22 +245,22 @@ void add_gemms(ordered_json& file) {
   static constexpr auto features = gemm_feature_specs(arch);
   static_for<4>([&](auto i) {
     constexpr int s = min_of(2 * i, 5);
-    add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s);
+    add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s, i);
   });
   static_for<4>([&](auto i) {
     constexpr int f = i < 3 ? i : 7;
-    add_gemm<arch, features[f], gemm_feature_policies(arch, features[f])>(file, "gemm_feature", f);
+    add_gemm<arch, features[f], gemm_feature_policies(arch, features[f])>(file, "gemm_feature", f, i);
   });
   static constexpr auto gated = gemm_gated_specs(arch);
   static_for<3>([&](auto i) {
     constexpr int g = i < 2 ? i + 1 : 4;
-    add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g);
+    add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g, i);
   });
   [[maybe_unused]] static constexpr auto int4 = gemm_int4_specs(arch);
-  static_for<3>([&](auto i) { add_gemm<arch, int4[i], gemm_int4_policies(arch, int4[i])>(file, "gemm_int4", i); });
+  static_for<3>([&](auto i) { add_gemm<arch, int4[i], gemm_int4_policies(arch, int4[i])>(file, "gemm_int4", i, i); });
   static constexpr auto mx = gemm_mx_specs(arch);
   static_for<facts_of(arch).mx ? 4 : 0>(
-      [&](auto i) { add_gemm<arch, mx[i], gemm_mx_policies(arch, mx[i])>(file, "gemm_mx", i); });
+      [&](auto i) { add_gemm<arch, mx[i], gemm_mx_policies(arch, mx[i])>(file, "gemm_mx", i, i); });
 }
 
 template <ArchId arch>
@@ -272,9 +276,10 @@ void add_arch(ordered_json& file) {
   static_for<specs.size()>([&](auto s) {
     static constexpr auto policies = paged_attention_policies(arch, specs[s]);
     static_for<policies.size()>([&](auto p) {
-      file["entries"].push_back(decode_claims<arch, specs[s], policies[p]>("pa_", index++));
+      const bool full = !in_slice(arch, specs[s], s, p);
+      file["entries"].push_back(decode_claims<arch, specs[s], policies[p]>("pa_", index++, full));
       if constexpr (policies[p].balanced()) {
-        file["entries"].push_back(balanced_combine_claims<arch, specs[s], policies[p]>(s));
+        file["entries"].push_back(balanced_combine_claims<arch, specs[s], policies[p]>(s, full));
       }
     });
   });

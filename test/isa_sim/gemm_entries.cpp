@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The entries that the tests of GEMM run as machine code in the simulator: every path, type and kind of scales, with
-// preshuffled weights, groups, mx scales. Compiled with ROOM, gfx942 or gfx950.
+// preshuffled weights, groups, mx scales. Of a spec's policies the slice has every second one, and specs take turns; the label
+// full, with ENTRY_SHARES 1, has all. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -21,33 +22,45 @@ constexpr auto gated = gemm_gated_specs(Room::facts.id);
 constexpr auto int4 = gemm_int4_specs(Room::facts.id);
 constexpr auto mx = gemm_mx_specs(Room::facts.id);
 
+template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int first>
+constexpr GemmPolicies some_policies(ArchId arch, const GemmSpec& spec) {
+  constexpr int shares = ENTRY_SHARES == 1 ? 1 : 2;
+  const GemmPolicies all = policies_of(arch, spec);
+  GemmPolicies some;
+  for (int i = first % shares; i < all.count; i += shares) some.add(all.list[i]);
+  return some;
+}
+template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int first, GemmSpec spec>
+constexpr auto share = gemm_entries_of<Room, spec, some_policies<policies_of, first>>();
+
 }  // namespace
 
 std::span<const GemmEntry* const> all_gemm_entries() {
-  static const auto entries =
-      pointers_to<GemmEntry>(gemm_entries<Room, specs[0]>, gemm_entries<Room, specs[2]>, gemm_entries<Room, specs[4]>);
+  static const auto entries = pointers_to<GemmEntry>(
+      share<gemm_policies, 1, specs[0]>, share<gemm_policies, 0, specs[2]>, share<gemm_policies, 0, specs[4]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_feature_entries() {
   static const auto entries =
-      pointers_to<GemmEntry>(gemm_feature_entries<Room, features[0]>, gemm_feature_entries<Room, features[1]>,
-                             gemm_feature_entries<Room, features[5]>, gemm_feature_entries<Room, features[6]>,
-                             gemm_feature_entries<Room, features[8]>);
+      pointers_to<GemmEntry>(share<gemm_feature_policies, 0, features[0]>, share<gemm_feature_policies, 1, features[1]>,
+                             share<gemm_feature_policies, 0, features[5]>, share<gemm_feature_policies, 1, features[6]>,
+                             share<gemm_feature_policies, 0, features[8]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_gated_entries() {
   static const auto entries =
-      pointers_to<GemmEntry>(gemm_gated_entries<Room, gated[2]>, gemm_gated_entries<Room, gated[4]>);
+      pointers_to<GemmEntry>(share<gemm_gated_policies, 1, gated[2]>, share<gemm_gated_policies, 0, gated[4]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_int4_entries() {
   static const auto entries =
-      pointers_to<GemmEntry>(gemm_int4_entries<Room, int4[1]>, gemm_int4_entries<Room, int4[2]>);
+      pointers_to<GemmEntry>(share<gemm_int4_policies, 0, int4[1]>, share<gemm_int4_policies, 1, int4[2]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_mx_entries() {
-  static const auto entries = pointers_to<GemmEntry>(gemm_mx_entries<Room, mx[0]>, gemm_mx_entries<Room, mx[2]>,
-                                                     gemm_mx_entries<Room, mx[3]>, gemm_mx_entries<Room, mx[4]>);
+  static const auto entries =
+      pointers_to<GemmEntry>(share<gemm_mx_policies, 0, mx[0]>, share<gemm_mx_policies, 1, mx[2]>,
+                             share<gemm_mx_policies, 0, mx[3]>, share<gemm_mx_policies, 1, mx[4]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

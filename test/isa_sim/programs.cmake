@@ -37,6 +37,7 @@ target_include_directories(test_isa_sim PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(test_isa_sim PRIVATE test_main Catch2::Catch2 tilewave_sim)
 tilewave_use_room(test_isa_sim)
 target_compile_options(test_isa_sim PRIVATE -ffp-contract=off)
+tilewave_unoptimised(${cases})
 target_compile_definitions(test_isa_sim PRIVATE ISA_SIM_KERNELS="${kernels}" ISA_SIM_OBJDUMP="${TILEWAVE_LLVM_OBJDUMP}")
 add_dependencies(test_isa_sim isa_sim_kernels)
 add_dependencies(tilewave_tests test_isa_sim tilewave-sim)
@@ -66,70 +67,75 @@ foreach(arch gfx942 gfx950)
 endforeach()
 
 # Tests of ops over machine code: the same test files, with the entries that a source of this folder names.
-# simulate(NAME PARTS...): test_isa_sim_NAME_<arch>, PARTS relative to test/. Kernels are in the part of this folder alone,
-# of which the host's side is only the launches.
+# simulate(NAME [FULL] PARTS... KERNELS): test_isa_sim_NAME_<arch>, files relative to test/. Kernels are in the last one alone, of
+# which the host's side is only the launches; the parts do not know the chip, and both programs have the same objects. FULL:
+# test_isa_sim_NAME_full_<arch> has every policy of the specs (ENTRY_SHARES in pointers_to.hpp), built for the label full.
+set(host_only --offload-host-only -O1 --offload-arch=gfx950)
+set(parts_pch ${CMAKE_CURRENT_BINARY_DIR}/parts.pch)  # half of a part's time is headers that all have
+add_custom_command(OUTPUT ${parts_pch}
+  COMMAND ${TILEWAVE_AMD_CLANG} ${flags} ${host_only} -MD -MF ${parts_pch}.d -MT ${parts_pch} -Xclang -emit-pch
+          -fsyntax-only ${PROJECT_SOURCE_DIR}/test/ops/rows.hpp -Xclang -o -Xclang ${parts_pch}
+  DEPENDS ${PROJECT_SOURCE_DIR}/test/ops/rows.hpp DEPFILE ${parts_pch}.d COMMENT "Compiling parts.pch"
+  COMMAND_EXPAND_LISTS VERBATIM)
+add_custom_target(isa_sim_parts_pch DEPENDS ${parts_pch})
 function(simulate name)
+  cmake_parse_arguments(arg "FULL" "" "" ${ARGN})
+  set(parts ${arg_UNPARSED_ARGUMENTS})
+  list(POP_BACK parts kernels)
+  set(part_objects)
+  foreach(part IN LISTS parts)
+    simulated_object(${part} ${host_only} -Xclang -include-pch -Xclang ${parts_pch} DEPENDS ${parts_pch})
+    list(APPEND part_objects ${object})
+  endforeach()
+  add_custom_target(isa_sim_${name}_parts DEPENDS ${part_objects})  # else make compiles them for each program
+  add_dependencies(isa_sim_${name}_parts isa_sim_parts_pch)
   foreach(arch gfx942 gfx950)
-    set(objects)
-    foreach(part IN LISTS ARGN)
-      simulated_part(${part})
-    endforeach()
-    simulated_program(${name}_${arch})
+    set(side -Xarch_host -O1 --offload-arch=${arch} -DROOM=${arch})
+    simulated_object(${kernels} ${side} SUFFIX _${arch})
+    simulated_program(${name} ${arch} ${part_objects} ${object})
     add_dependencies(tilewave_tests test_isa_sim_${name}_${arch})
+    if(arg_FULL)
+      simulated_object(${kernels} ${side} -DENTRY_SHARES=1 SUFFIX _full_${arch})
+      simulated_program(${name} full_${arch} ${part_objects} ${object})
+      set_target_properties(test_isa_sim_${name}_full_${arch} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    endif()
   endforeach()
 endfunction()
-# simulate_full(NAME DEFINITION PARTS...): test_isa_sim_NAME_full_<arch>, built for the label full; the last part with DEFINITION
-function(simulate_full name definition)
-  foreach(arch gfx942 gfx950)
-    set(objects)
-    list(POP_BACK ARGN last)
-    foreach(part IN LISTS ARGN)
-      simulated_part(${part})
-    endforeach()
-    simulated_part(${last} ${definition})
-    simulated_program(${name}_full_${arch})
-    set_target_properties(test_isa_sim_${name}_full_${arch} PROPERTIES EXCLUDE_FROM_ALL TRUE)
-  endforeach()
-endfunction()
-macro(simulated_part part)
-  get_filename_component(part_name ${part} NAME)
+function(simulated_object part)  # in ${object}
+  cmake_parse_arguments(arg "" "SUFFIX;DEPENDS" "" ${ARGN})
+  get_filename_component(part_name ${part}${arg_SUFFIX} NAME)
   set(source ${PROJECT_SOURCE_DIR}/test/${part}.cpp)
-  set(side --offload-host-only -O1)
-  if(${part} MATCHES "^isa_sim/")
-    set(side -Xarch_host -O1)
-  endif()
-  set(suffix "${ARGN}")
-  string(MAKE_C_IDENTIFIER "${part_name}${suffix}_${arch}" object)
-  set(object ${CMAKE_CURRENT_BINARY_DIR}/${object}.o)
-  list(APPEND objects ${object})
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${part_name}.o)
   add_custom_command(OUTPUT ${object}
-    COMMAND ${TILEWAVE_AMD_CLANG} ${flags} ${side} ${ARGN} --offload-arch=${arch} -DROOM=${arch} -MD -MF ${object}.d -MT ${object}
-            -c ${source} -o ${object}
-    DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling ${part_name}_${arch}.o" COMMAND_EXPAND_LISTS VERBATIM)
-endmacro()
-macro(simulated_program program)
-  add_executable(test_isa_sim_${program} ${objects})
-  set_target_properties(test_isa_sim_${program} PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(test_isa_sim_${program} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
-endmacro()
-set(rows ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/quant/quant_mx_test ops/sampling/sampling_test
+    COMMAND ${TILEWAVE_AMD_CLANG} ${flags} ${arg_UNPARSED_ARGUMENTS} -MD -MF ${object}.d -MT ${object} -c ${source} -o ${object}
+    DEPENDS ${source} ${arg_DEPENDS} DEPFILE ${object}.d COMMENT "Compiling ${part_name}.o" COMMAND_EXPAND_LISTS VERBATIM)
+  set(object ${object} PARENT_SCOPE)
+endfunction()
+function(simulated_program name of)
+  set(target test_isa_sim_${name}_${of})
+  add_executable(${target} ${ARGN})
+  set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(${target} PRIVATE test_main Catch2::Catch2 tilewave_sim_hip)
+  add_dependencies(${target} isa_sim_${name}_parts)
+endfunction()
+simulate(rows FULL
+         ops/norm/norm_test ops/norm/norm_mx_test ops/quant/quant_test ops/quant/quant_mx_test ops/sampling/sampling_test
          ops/softmax/softmax_test ops/topk_gating/topk_gating_test ops/moe_sort/moe_sort_test isa_sim/row_entries)
-simulate(rows ${rows})
-simulate_full(rows -DENTRY_SHARES=1 ${rows})
-simulate(heads ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test ops/kv_cache_write/latent_test
-         isa_sim/head_entries)
-simulate(tiles ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test
-         ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test ops/mqa_logits/mqa_fp4_test
-         isa_sim/tile_entries)
-simulate(gemm ops/gemm/gemm_test isa_sim/gemm_entries)
+simulate(heads
+         ops/rope/rope_test ops/kv_cache_write/kv_cache_write_test ops/kv_cache_write/latent_test isa_sim/head_entries)
+simulate(tiles
+         ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test
+         ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test ops/mqa_logits/mqa_fp4_test isa_sim/tile_entries)
+simulate(gemm FULL ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)
 if(TARGET bench_paged_attention)
   set(export $<FILTER:$<TARGET_OBJECTS:bench_paged_attention>,INCLUDE,/bundle.cpp>)  # compiled there
 endif()
 add_executable(isa_sim_entries entries.cpp ${export})
+tilewave_unoptimised(entries.cpp)
 tilewave_use_room(isa_sim_entries)
 target_include_directories(isa_sim_entries PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(isa_sim_entries PRIVATE tilewave_sim CLI11::CLI11)
-add_dependencies(isa_sim_entries tilewave_code_objects)
+add_dependencies(isa_sim_entries tilewave_slice_code_objects)
 add_dependencies(tilewave_tests isa_sim_entries)

@@ -3,16 +3,17 @@
 #include "entries/gemm.hpp"
 
 #include "test/ops/gemm/call.hpp"
+#include "test/turns.hpp"
 
 namespace tilewave::test {
 namespace {
 
-/// Calls f(entry) for each entry that this build can run.
+/// Calls f(entry) for each entry that this build can run and whose turn it is.
 template <class F>
 void each_entry(const F& f) {
   for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
                              all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()}) {
-    for (const GemmEntry* const entry : entries) {
+    for (const GemmEntry* const entry : in_turn(entries)) {
       INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
       f(*entry);
     }

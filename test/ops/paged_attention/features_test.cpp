@@ -44,8 +44,10 @@ TEST_CASE("f16: many tokens far below one keep their share, though their probabi
 TEST_CASE("every feature attends exactly the visible tokens, also in a window") {
   each_feature([](const PagedAttentionEntry& e) {
     const std::vector<std::int32_t> lengths = boundary_lengths(e);
+    int turn = 0;
     for (const FeatureShape& shape : shapes_of(e)) {
       for (const int window : {0, tile_of(e) - 1}) {
+        if (!all_entries() && (++turn / 2) % 2 > 0) continue;  // a shape with, the next without a window
         PagedAttentionCase c = case_of(e, shape, lengths);
         c.num_q_heads = 2 * c.num_kv_heads;
         c.sliding_window = window;
