@@ -84,13 +84,23 @@ struct MoeSortTile {
     if (expert != none && same.before == 0) own[expert] = before + same.count;
     return before + same.before;
   }
-  /// Counts of all waves from choice `first` to `end`, by the whole block.
-  TILEWAVE_DEVICE static void count(const MoeSortArgs& a, Counts& counts, std::int32_t first, std::int32_t end) {
+  /// This lane's choices of a tile, and how many of the same expert came before each in its wave.
+  struct Ranked {
+    Experts experts, ranks;
+  };
+  TILEWAVE_DEVICE static void rank(Counts& counts, Ranked& tile) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.turns; ++i) tile.ranks[i] = rank(counts, tile.experts[i]);
+  }
+  /// Counts of all waves from choice `first` to `end`, by the whole block; what the last tile had.
+  TILEWAVE_DEVICE static Ranked count(const MoeSortArgs& a, Counts& counts, std::int32_t first, std::int32_t end) {
+    Ranked tile{};
+    TILEWAVE_ROLL
     for (; first < end; first += choices) {
-      const Experts experts = read(a, first, end);
-      TILEWAVE_UNROLL
-      for (int i = 0; i < P.turns; ++i) (void)rank(counts, experts[i]);
+      tile.experts = read(a, first, end);
+      rank(counts, tile);
     }
+    return tile;
   }
   TILEWAVE_DEVICE static std::int32_t sum(const Counts& counts, std::int32_t expert) {
     std::int32_t all = 0;
@@ -139,15 +149,25 @@ struct MoeSort {
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t first = B::block_id() * a.block_choices, end = min_of(first + a.block_choices, a.choices);
     Tile::clear(a, shared.counts);
-    if (a.blocks == 1) Tile::count(a, shared.counts, 0, a.choices);
-    typename Tile::Experts experts = Tile::read(a, first, end);  // an input, also while counts are still written
+    // Inputs alone, while MoeSortCount still works. Counts are the first tile's, unless one block has all of several.
+    const bool alone = a.blocks == 1;
+    bool ranked = !alone || a.choices <= Tile::choices;
+    typename Tile::Ranked tile_of =
+        Tile::count(a, shared.counts, alone ? 0 : first, alone ? a.choices : min_of(first + Tile::choices, end));
+    if (!ranked) tile_of.experts = Tile::read(a, first, end);
     B::barrier();
     B::wait_for_previous();
     lay_out(a, shared);
     TILEWAVE_ROLL
     for (std::int32_t tile = first; tile < end; tile += Tile::choices) {
-      place(a, shared, tile, end, experts);
-      experts = Tile::read(a, tile + Tile::choices, end);
+      if (!ranked) {
+        Tile::clear(a, shared.counts);
+        Tile::rank(shared.counts, tile_of);
+        B::barrier();
+      }
+      place(a, shared, tile, end, tile_of);
+      tile_of.experts = Tile::read(a, tile + Tile::choices, end);
+      ranked = false;
     }
     write_rest(a, shared);
   }
@@ -285,15 +305,10 @@ struct MoeSort {
     }
   }
 
-  /// The choices of one tile.
+  /// The choices of one tile, after a barrier behind its ranks.
   TILEWAVE_DEVICE static void place(const Args& a, Shared& shared, std::int32_t tile, std::int32_t end,
-                                    const typename Tile::Experts& expert) {
+                                    const typename Tile::Ranked& of) {
     const int wave = B::wave_id();  // by the whole wave: not where lanes have gone apart
-    std::int32_t rank[P.turns];
-    Tile::clear(a, shared.counts);
-    TILEWAVE_UNROLL
-    for (int i = 0; i < P.turns; ++i) rank[i] = Tile::rank(shared.counts, expert[i]);
-    B::barrier();
     TILEWAVE_ROLL
     for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
       std::int32_t row = shared.next[e];
@@ -312,8 +327,8 @@ struct MoeSort {
       if (choice >= end) continue;
       const std::int32_t token = a.topk.quotient(choice), slot = choice - token * a.topk.divisor;
       std::int32_t row = -1;
-      if (expert[i] != Tile::none) {
-        row = shared.counts.of[wave][expert[i]] + rank[i];
+      if (of.experts[i] != Tile::none) {
+        row = shared.counts.of[wave][of.experts[i]] + of.ranks[i];
         B::store(a.sorted_ids + row, slot << sorted_token_bits | token);
         if (a.sorted_weights != nullptr) {
           B::store(a.sorted_weights + row, B::load(a.topk_weights + token * a.weights_stride + slot));
@@ -321,7 +336,7 @@ struct MoeSort {
       }
       if (a.rows != nullptr) B::store(a.rows + token * a.rows_stride + slot, row);
     }
-    B::barrier();
+    B::wave_barrier();  // of counts a wave clears its own
   }
 };
 

@@ -35,8 +35,10 @@ struct MoeSortPolicies {
   constexpr std::size_t size() const { return count; }
 };
 
-/// The policies that entries are built for. Counts of 1024 experts leave room for two blocks on a CU of gfx942.
+/// The policies that entries are built for. Counts of 1024 experts leave room for two blocks on a CU of gfx942. On sm90
+/// few blocks wait for themselves, so that twice the lanes take half the turns.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
+  if (arch == ArchId::sm90) return {{{{.threads = 512, .turns = 2}}}};
   return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
 }
 
