@@ -202,7 +202,7 @@ TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
   bench("norm", rows, 0);
   bench("gemm", "", 2);  // knows no such configuration
   LibraryOptions o{.from = (root / "in").string(), .out = ""};
-  o.benches = (root / "bin").string(), o.config = "--batch=1";
+  o.benches = (root / "bin").string(), o.configs = {"--batch=1"};
   CHECK(prepare_library(o) == std::vector<std::string>{"gemm"});
   CHECK_FALSE(fs::exists(root / "in/gemm"));
   CHECK(fs::is_directory(root / "in/norm/trace"));
@@ -214,6 +214,22 @@ TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
   CHECK(prepare_library(o).empty());  // nothing is run, the script is written
   CHECK(read_file((root / "in/gemm/capture.sh").string()).find("ncu --csv") != std::string::npos);
   o.profiler = "model";
+  // The first configuration that has rows is run, and an op without any is left out.
+  write_atomically(root / "bin/bench_gemm", "#!/bin/sh\necho \"$@\" >>'" + (root / "gemm").string() +
+                                                "'\ncase \"$1\" in --experts) exit 2 ;; esac\ncat <<'E'\n" + rows +
+                                                "E\n");
+  fs::permissions(root / "bin/bench_gemm", fs::perms::owner_all);
+  o.configs = {"--experts", "--dense"};
+  fs::remove(root / "gemm");
+  CHECK(prepare_library(o).empty());
+  CHECK(read_file((root / "gemm").string())
+            .find("--experts --arch=gfx950 --model-time --benchmark_format=csv\n--dense --arch") == 0);
+  CHECK(read_file((root / "in/gemm/capture.sh").string()).find(" --dense ") != std::string::npos);
+  o.profiler = "ncu";
+  CHECK(prepare_library(o).empty());
+  CHECK(read_file((root / "in/gemm/capture.sh").string()).find(" --dense ") != std::string::npos);
+  o.profiler = "model", o.configs = {"--experts"};
+  CHECK(prepare_library(o) == std::vector<std::string>{"gemm"});
   bench("norm", "no table", 0);
   CHECK(status_of([&] { prepare_library(o); }) == Exit::usage);
   bench("norm", rows, 1);

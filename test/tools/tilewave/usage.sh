@@ -172,13 +172,14 @@ EOF
 printf '#!/bin/sh\nexit 2\n' >benches/bench_other
 chmod +x benches/bench_*
 ln -s bench_scale benches/bench_alias
-expect 0 "no row of --model=llama3-70b --tp=8 --batch=64: other" trace library made --benches benches --out pages
+expect 0 "(vec_add|paged)/': other" trace library made --benches benches --out pages
 grep -q '| \[scale\](scale/REPORT.md) | 64.6 % | 35.4 % |.*| a model |' pages/README.md || failed "the index: $(<pages/README.md)"
 grep -q 'modelled, not measured' pages/scale/REPORT.md || failed "the report takes a model for rocprofv3"
 grep -q 'benchmark_filter=.*b/2' made/scale/capture.sh || failed "not the row that takes longest is traced"
 [[ ! -e pages/alias && ! -e pages/other ]] || failed "an op that is none"
 expect 0 "*/capture.sh" trace library gpu_made --benches benches --profiler ncu --out pages
-grep -q 'ncu --csv .*--log-file' gpu_made/other/capture.sh || failed "no command of ncu"
+grep -q 'ncu --csv .*--log-file' gpu_made/scale/capture.sh || failed "no command of ncu"
+"$tilewave" trace library gpu_made --benches benches --profiler ncu --out pages --json | json trace_library
 expect 2 "holds no bench_OP" trace library made --benches nothing --out pages
 expect 2 "cannot read" trace library made --benches nowhere --out pages
 
@@ -254,6 +255,7 @@ expect 2 "no column 'arch'" tune write tuning --op gemm --arch sm90 --device x -
 expect 14 "measured twice" tune merge shard1 shard1
 "$tilewave" tune merge tuning --json | json tune
 expect 1 "cannot list" tune run other --benchmark false
+[[ ! -e other ]] || failed "a run that could not begin left a folder"
 
 # --- tune --generate and write, on a stand-in for bench_gemm, which its stand-in for cmake copies into the round's folder
 mkdir -p lib/bin lib/include/tilewave/ops/gemm lib/include/tilewave/tuned

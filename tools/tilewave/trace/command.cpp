@@ -47,25 +47,33 @@ int library(const Options& o) {
   options.from = o.folder, options.out = o.out;
   options.capture = o.captures, options.top = static_cast<std::size_t>(o.top);
   options.benches = o.benches;
-  if (!o.config.empty()) options.config = o.config;
+  if (!o.config.empty()) options.configs = {o.config};
   options.arch = o.model_arch;
   options.profiler = o.library_profiler;
+  const std::string configs = join(options.configs, ", ");
   std::vector<std::string> left_out;
+  const auto print_json = [&](const Json& index, const Json& ops) {
+    fmt::print("{}", dump({{"schema", "tilewave.trace_library/1"},
+                           {"index", index},
+                           {"config", configs},
+                           {"left_out", left_out},
+                           {"ops", ops}}));
+  };
   if (!o.benches.empty()) {
     left_out = prepare_library(options);
-    if (!left_out.empty() && !o.json) fmt::print("no row of {}: {}\n", options.config, join(left_out, ", "));
+    if (!left_out.empty() && !o.json) fmt::print("no row of {}: {}\n", configs, join(left_out, ", "));
     if (options.profiler != "model" && !o.captures) {
-      fmt::print("{}/*/capture.sh: run them on the GPU, or add --capture\n", o.folder);
+      if (o.json) {
+        print_json(nullptr, Json::array());  // nothing is ranked yet
+      } else {
+        fmt::print("{}/*/capture.sh: run them on the GPU, or add --capture\n", o.folder);
+      }
       return 0;
     }
   }
   const std::vector<LibraryPage> pages = write_library(options, chip);
   if (o.json) {
-    fmt::print("{}", dump({{"schema", "tilewave.trace_library/1"},
-                           {"index", o.out + "/README.md"},
-                           {"config", options.config},
-                           {"left_out", left_out},
-                           {"ops", library_json(pages)}}));
+    print_json(o.out + "/README.md", library_json(pages));
   } else {
     fmt::print("{} ops: {}/README.md\n", pages.size(), o.out);
   }
@@ -159,7 +167,10 @@ void add_trace(Command& tilewave) {
              "with --benches: model (default: times and traces of the simulator's clock), ncu or rocprofv3")
       .one_of({"model", "ncu", "rocprofv3"});
   all.option("--model-arch", o->model_arch, "with --benches: gfx942 or gfx950 (default)").one_of({"gfx942", "gfx950"});
-  all.option("--config", o->config, "with --benches: what they run (default: --model=llama3-70b --tp=8 --batch=64)");
+  all.option(
+      "--config", o->config,
+      "with --benches: what they run (default: --model=llama3-70b --tp=8 --batch=64; where that has no call of an op "
+      "gpt-oss-120b's, or the op's own sweep)");
   all.example(
       "  tilewave trace library profiles --benches build/host/bench --arch MI355X --out docs/profiles\n"
       "  tilewave trace library profiles --benches build/sm90/bench --profiler ncu --capture --out docs/profiles");

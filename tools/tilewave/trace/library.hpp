@@ -33,14 +33,18 @@ struct LibraryOptions {
   std::string from, out;  // a folder for each op; OUT/<op>/REPORT.md and OUT/README.md
   bool capture = false;   // run each capture.sh before
   std::string benches{};  // folder of our benchmarks, or empty: what `from` holds is prepared by prepare_library
-  std::string profiler = "model", arch = "gfx950", config = "--model=llama3-70b --tp=8 --batch=64";
+  std::string profiler = "model", arch = "gfx950";
+  // A benchmark runs the first that it has rows of: a dense model's decode step, one of experts, of its own sweep what is
+  // no ceiling and no prefill.
+  std::vector<std::string> configs{"--model=llama3-70b --tp=8 --batch=64", "--model=gpt-oss-120b --batch=64",
+                                   "--benchmark_filter='^(vec_add|paged)/'"};
   std::size_t top = 15;
   double timeout_s = 3600;
 };
 /// The name of the row that takes longest, as --benchmark_filter knows it. Refuses where none has a time.
 std::string slowest_row(const Csv& csv, const std::string& metric);
-/// A folder in `from` for each benchmark. Modelled: the rows of the configuration and the trace of the one that takes longest; by a
-/// profiler: the capture.sh that records them. The ops that have no row of this configuration come back.
+/// A folder in `from` for each benchmark. Modelled: the rows of a configuration and the trace of the one that takes longest; by a
+/// profiler: the capture.sh that records them. The ops that have no row of any configuration come back.
 std::vector<std::string> prepare_library(const LibraryOptions& options);
 /// The ops there were, most headroom first.
 std::vector<LibraryPage> write_library(const LibraryOptions& options, const Chip* chip);

@@ -61,9 +61,23 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
   for (const auto& [op, program] : benches_of(o.benches)) {
     const fs::path folder = fs::path(o.from) / op, csv = folder / "bench.csv", script = folder / "capture.sh";
     const bool modelled = o.profiler == "model";
-    const std::string rows = fmt::format("{} {}{} --benchmark_format=csv", shell_word(program.string()), o.config,
-                                         modelled ? " --arch=" + o.arch + " --model-time" : "");
+    const auto with = [&](const std::string& config) {
+      return fmt::format("{}{}{}{} --benchmark_format=csv", shell_word(program.string()), config.empty() ? "" : " ",
+                         config, modelled ? " --arch=" + o.arch + " --model-time" : "");
+    };
     fs::create_directories(folder);
+    std::string rows;
+    for (const std::string& config : o.configs) {
+      rows = with(config);
+      // What a profiler records is run later: only a choice is to be made now.
+      if (modelled ? runs(rows, csv, o) : o.configs.size() == 1 || runs(rows + " --benchmark_list_tests", csv, o))
+        break;
+      rows.clear();
+    }
+    if (rows.empty()) {
+      left_out.push_back(op), fs::remove_all(folder);
+      continue;
+    }
     if (!modelled) {
       const std::string in = shell_word(folder.string());
       const std::string profiler = o.profiler == "ncu"
@@ -72,10 +86,6 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
       write_atomically(script, fmt::format("#!/bin/sh\n# Needs the GPU to itself: tilewave gpu wait -- sh capture.sh\n"
                                            "set -e\n{0} >{1}/bench.csv\n{2} {0} --max-seconds=0 >{1}/out.log\n",
                                            rows, in, profiler));
-      continue;
-    }
-    if (!runs(rows, csv, o)) {
-      left_out.push_back(op), fs::remove_all(folder);
       continue;
     }
     // Of the row that takes longest.

@@ -35,6 +35,7 @@ std::vector<std::string> plan_of(const TuneRun& o) {
   if (names.empty()) throw Error(Exit::failed, "the benchmark lists no row");
   if (std::set<std::string>(names.begin(), names.end()).size() != names.size())
     refuse("the benchmark lists a row twice");
+  fs::create_directories(o.folder / "chunks");  // not before: a run that cannot begin leaves nothing
   const fs::path file = o.folder / "plan.txt";
   const std::string text = fmt::format("{} rows a chunk\n{}\n", o.chunk_rows, join(names, "\n"));
   if (!fs::exists(file)) write_atomically(file, text);
@@ -140,7 +141,6 @@ std::string filter_of(const std::vector<std::string>& names) {
 }
 
 TuneProgress run_tune(const TuneRun& o) {
-  fs::create_directories(o.folder / "chunks");
   const auto names = plan_of(o);
   std::vector<pid_t> children;
   for (int w = 1; w < o.workers; ++w) {
