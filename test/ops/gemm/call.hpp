@@ -300,7 +300,7 @@ class GemmCall {
     // Every sum of two rounds once, of i8 none. Products of sm90's fp8 instructions keep 13 bits beside the largest of
     // 32.
     const double sums = spec_.a == DType::i8                                       ? 8 * 0x1p-24
-                        : facts.id == ArchId::sm90 && is_fp8(spec_.b) && !emulated ? (s_.k / 32 + 1) * 0x1p-13
+                        : facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated ? (s_.k / 32 + 1) * 0x1p-13
                                                                                    : (s_.k + 32) * 0x1p-24;
     for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {

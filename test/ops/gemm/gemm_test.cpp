@@ -27,7 +27,7 @@ GemmShape taken(const GemmEntry& e, GemmShape s) {
   if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : e.spec.mx() ? 64 : 2);
   if (e.spec.mx()) s.k = align_up(s.k, mx_group);
   if (!preshuffled(e)) return s;
-  s.n = align_up(s.n, 16);
+  s.n = align_up(s.n, e.spec.packed() && e.spec.gated ? 32 : 16);
   s.k = align_up(s.k, e.spec.packed() ? e.spec.group : 32);
   return s;
 }

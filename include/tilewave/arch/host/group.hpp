@@ -317,7 +317,18 @@ struct Groups<ArchId::sm90> {
     detail::touch(a, group_rows);
     detail::touch(b, columns);
   }
+  template <DType type, int columns>
+  static void group_multiply(const Chunk& a, const SwizzledOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
+    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128);
+    detail::call_mma(
+        {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
+        acc.data);
+    detail::touch(b, columns);
+  }
   /// The registers of a are read until the wait.
+  template <DType type, int columns>
+  static void group_multiply(Chunk&& a, const SwizzledOperand& b, Vec<float, columns / 2>& acc) = delete;
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 

@@ -63,6 +63,22 @@ struct Numbers {
   static Chunk widen_i4(std::uint32_t word) { return widened_i4(word, f32_to_bf16); }
   static Chunk widen_i4_to_f16(std::uint32_t word) { return widened_i4(word, f32_to_f16); }
 
+  template <DType type>
+  static std::uint32_t widen_i4_pair(std::uint32_t word, int pair) {
+    static_assert(type == DType::bf16 || type == DType::f16);
+    return (type == DType::bf16 ? widen_i4(word) : widen_i4_to_f16(word))[pair];
+  }
+
+  static constexpr float i4_fp8_unit = 0x1p-9f;
+  static std::uint32_t widen_i4_quad(std::uint32_t word, int quad) {
+    std::uint32_t codes = 0;
+    for (int i = 0; i < 4; ++i) {
+      const int code = static_cast<int>(word >> (8 * i + 4 * quad) & 15u), value = code < 8 ? code : code - 16;
+      codes |= static_cast<std::uint32_t>(value < 0 ? 0x80 - value : value) << 8 * i;
+    }
+    return codes;
+  }
+
   /// Those of the 8 bytes low, high, low's first, as a word.
   template <int a, int b, int c, int d>
   static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {

@@ -210,6 +210,31 @@ struct Lanes {
     });
   }
 
+  /// Two bytes of the word, low or high halves, each below its high byte of the type.
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t widen_i4_pair(std::uint32_t word, int pair) {
+    constexpr bool bf16 = type == DType::bf16;
+    constexpr std::uint32_t high_bytes = bf16 ? 0x43004300u : 0x64006400u, eight = 0x00080008u;
+    std::uint32_t codes, values;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(codes) : "r"(word >> pair / 2 * 4), "r"(pair % 2 == 0 ? 0x4140u : 0x4342u));
+    // (codes & mask) ^ what is set, in one instruction: left to itself ptxas takes two.
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(codes) : "r"(codes), "r"(0x000f000fu), "r"(high_bytes | eight));
+    if constexpr (bf16) {
+      asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(values) : "r"(codes), "r"(high_bytes | eight));
+    } else {
+      asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(values) : "r"(codes), "r"(high_bytes | eight));
+    }
+    return values;
+  }
+
+  /// The magnitude of a value is that many times the least fp8, whose codes count up from there. All bytes at a time: no
+  /// carry leaves one.
+  static constexpr float i4_fp8_unit = 0x1p-9f;
+  TILEWAVE_DEVICE static std::uint32_t widen_i4_quad(std::uint32_t word, int quad) {
+    const std::uint32_t codes = word >> quad * 4 & 0x0f0f0f0fu, negative = codes >> 3 & 0x01010101u;
+    return (codes ^ negative * 0x8fu) + negative;
+  }
+
   template <int a, int b, int c, int d>
   TILEWAVE_DEVICE static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
     std::uint32_t word;

@@ -73,6 +73,11 @@ struct Tensor {
     }
   }
 
+  template <DType type, int columns>
+  TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc) {
+    multiply_registers<type, columns>(a, descriptor(b), acc);
+  }
+
   template <int count>
   TILEWAVE_DEVICE static void store_matrices_straight(Chunk* row, const Vec<std::uint32_t, count>& words) {
     static_assert(count == 4);

@@ -104,6 +104,8 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     return {StatusCode::bad_extent, "gates with mx scales are whole 32 rows"};
   if (p.spec.packed() && p.k % p.spec.group != 0)
     return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
+  if (p.spec.packed() && p.spec.gated && p.n % 32 != 0)
+    return {StatusCode::bad_extent, "gates of i4 weights are whole strips of 16 rows"};
   return {};
 }
 

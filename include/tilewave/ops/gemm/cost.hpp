@@ -38,7 +38,9 @@ constexpr int clusters_at_a_time(int blocks) {
 /// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products
 /// and what the bytes take, and what is there once.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
-  const int element = size_of(problem.spec.a);
+  const GemmSpec& spec = problem.spec;
+  const int element = size_of(spec.a);
+  const double of_b = spec.packed() ? 0.5 + 2.0 / spec.group : element;  // bytes of an element
   const double sms = sm90_facts.compute_units;
   const GemmShare share = gemm_share(problem, m, p);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
@@ -54,21 +56,23 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   } else {
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08) * (block ? 1.4 : 1.0);
   }
+  // Codes are widened beside the products, 64 rows by 128 k in 200 cycles.
+  if (spec.packed()) cycles = 1.2 * max_of(cycles, tall / 64 * 200);
   // A block's copies bring 50 bytes a cycle at most.
-  const double arriving = (p.rows + p.columns) * p.depth / 50.0;
+  const double arriving = (p.rows + p.columns * of_b / element) * p.depth / 50.0;
   const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
   const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
   // Clusters of further rows of tiles come late.
   const double passes = p.swapped && splits > 1 ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
-  const double bytes =
-      (share.rows + layers * problem.n) * problem.k * element + share.rows * problem.n * size_of(problem.spec.out);
+  const double bytes = (share.rows * element + layers * problem.n * of_b) * problem.k +
+                       share.rows * problem.n * size_of(problem.spec.out);
   // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
   const double busy = share.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
   // What several rows of tiles read again comes from L2, for the most part; blocks of a second round begin anew.
   const double again =
-      0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * element * layers;
+      0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * of_b * layers;
   const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
                         (splits > 1 ? 4 * (rounds - 1) : 0.0);
   return 3.5 + passes + max_of(products, memory);

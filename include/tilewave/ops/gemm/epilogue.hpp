@@ -100,6 +100,7 @@ struct GemmEpilogue {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
   TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column, int half) {
+    if constexpr (S.packed()) return 1.0f;  // codes have theirs already
     const std::int32_t row = gemm_row_of_b<S>(a, min_of(tile.first_column + column, a.n - 1), half);
     return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }

@@ -34,7 +34,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
-    for (int half = 0; half < L::halves; ++half) {
+    for (int half = 0; half < L::halves && !L::packed; ++half) {
       const auto* const first =
           static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);
       const std::int64_t stride = S.gated ? args.gemm.gate_step * p.b_stride : p.b_stride;

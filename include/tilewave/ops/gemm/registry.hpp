@@ -43,8 +43,9 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.swapped ? p.waves() * p.rows * 128
                             : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == GemmScale::block;
-  const int stage = (p.rows + p.columns) * p.depth + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
-  return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row ? 2048 : 0)) / stage);
+  const int of_b = s.packed() ? 64 + 4 * (128 / s.group) : p.depth;  // of a row of B
+  const int stage = p.rows * p.depth + p.columns * of_b + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
+  return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.packed() ? 2048 : 0)) / stage);
 }
 constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
   p.stages = gemm_stages(s, p);
@@ -56,7 +57,16 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (s.packed()) return gemm_packed_policies(arch, s);
+  if (s.packed() && arch != ArchId::sm90) return gemm_packed_policies(arch, s);
+  if (s.packed()) {  // codes as the tall side, in steps of 128 k
+    for (const int rows : {16, 32, 64, 128}) {
+      if ((s.gated || s.groups != GemmGroups::one) && rows != 16 && rows != 64) continue;
+      GemmPolicy p{.rows = rows, .columns = s.gated ? 256 : 128, .depth = 128 * size_of(s.a), .swapped = true};
+      p.splits = s.groups == GemmGroups::one ? 8 : 1;
+      all.add(detail::tensor_policy(s, p));
+    }
+    return all;
+  }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
   if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
   if (s.weights == GemmWeights::preshuffled) return all;
@@ -167,9 +177,10 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
-      const double cost = p.spec.packed()            ? gemm_cost_packed(p, m, e->policy, splits, facts)
-                          : facts.id == ArchId::sm90 ? gemm_cost_sm90(p, m, e->policy, splits)
-                                                     : gemm_cost_lds(p, m, e->policy, splits, facts);
+      const bool tensor = e->policy.path == GemmPath::tensor;
+      const double cost = tensor            ? gemm_cost_sm90(p, m, e->policy, splits)
+                          : p.spec.packed() ? gemm_cost_packed(p, m, e->policy, splits, facts)
+                                            : gemm_cost_lds(p, m, e->policy, splits, facts);
       if (plan.entry != nullptr && cost >= best) continue;
       plan = {e, splits};
       best = cost;

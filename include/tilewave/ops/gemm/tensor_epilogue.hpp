@@ -17,7 +17,7 @@ struct GemmTensorOutput {
   static constexpr bool quantised = S.out_scale != ScaleMode::none, per_group = Epilogue::per_group;
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
 
-  static constexpr bool row_scales = S.scale == GemmScale::row;
+  static constexpr bool row_scales = L::row_scales;
 
   /// By all lanes of a group, before a tile's products: the scales it will need are on their way meanwhile. The tall
   /// side's stay with the lanes, the wide side's are the group's.

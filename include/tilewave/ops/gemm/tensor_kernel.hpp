@@ -69,13 +69,12 @@ struct GemmTensorKernel {
       const auto steps = a.steps(rank);
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
-        B::mbarrier_expect(&shared.ring.full[ring.slot], L::stage_bytes);
-        if (B::lane_id() == 0) L::copy_stage(a, tile, step, rank, shared, ring.slot);
+        L::copy_stage(a, tile, step, rank, shared, ring.slot);
       }
     }
   }
 
-  /// Block scales, for whatever strides they have: a wave takes every third stage, the next one's loads under way.
+  /// Scales of stages, for whatever strides they have: a wave takes every third stage, the next one's loads under way.
   TILEWAVE_DEVICE static void fetch_scales(const Args& a, Tiles& tiles, int rank, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
@@ -87,7 +86,7 @@ struct GemmTensorKernel {
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         if (turn == wave) {
           if (!loaded) next.load(a.gemm, tile, step);
-          const typename L::FetchedScales now = next;
+          typename L::FetchedScales now = next;
           loaded = step + L::scale_waves < steps.end;
           if (loaded) next.load(a.gemm, tile, step + L::scale_waves);
           B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
@@ -107,7 +106,9 @@ struct GemmTensorKernel {
       const auto steps = a.steps(rank);
       output.begin(a, tile, group);
       Sums sums[L::tiles];
-      if constexpr (L::shared_scales) {
+      if constexpr (L::packed) {
+        multiply_codes(steps, group, shared, ring, sums);
+      } else if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
       } else if constexpr (L::block_scales) {
         typename L::ScaleReader reader(a.gemm, tile, group, steps);
@@ -163,6 +164,54 @@ struct GemmTensorKernel {
     if (steps.first != steps.end) shared.ring.release(before);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(sums[t]);
+  }
+
+  /// Codes of one group of k after the other, whose sum is scaled and added in f32: weights are never rounded. Other
+  /// groups of waves multiply while one widens.
+  TILEWAVE_DEVICE static void multiply_codes(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
+                                             Sums (&sums)[L::tiles]) {
+    using Codes = typename L::Codes;
+    L::clear(sums);
+    const int row = L::tall_row(group), own_row = row + 16 * L::group_wave() + B::lane_id() / 4;
+    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+      static_for<Codes::groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
+        Chunk codes[L::tiles][Codes::pieces];
+        Sums part[L::tiles];
+        L::clear(part);
+        TILEWAVE_UNROLL
+        for (int t = 0; t < L::tiles; ++t) {
+          const Chunk* const rows = shared.tall[ring.slot] + (row / 16 + 4 * t) * Codes::strip_chunks;
+          Codes::widen(rows, L::group_wave(), g, codes[t]);
+          B::group_mma_hold(part[t]);
+        }
+        B::group_mma_begin();
+        TILEWAVE_UNROLL
+        for (int p = 0; p < Codes::pieces; ++p) {
+          constexpr int of_box = 128 / 32;
+          const int piece = g * Codes::pieces + p;
+          const Chunk* const box = shared.wide[ring.slot] + piece / of_box * (L::wide_rows * L::row_chunks);
+          const SwizzledOperand wide{box, L::wide_row(group), piece % of_box};
+          TILEWAVE_UNROLL
+          for (int t = 0; t < L::tiles; ++t) B::template group_multiply<S.a, L::group_wide>(codes[t][p], wide, part[t]);
+        }
+        B::group_mma_end();
+        Vec<float, 2> scales[L::tiles];
+        TILEWAVE_UNROLL
+        for (int t = 0; t < L::tiles; ++t) {
+          const float* const from = shared.b_scale[ring.slot] + g * P.columns + own_row + 64 * t;
+          scales[t] = {{from[0], from[8]}};
+        }
+        B::template group_mma_wait<0>();
+        if (g == Codes::groups - 1) shared.ring.release(ring.slot);
+        TILEWAVE_UNROLL
+        for (int t = 0; t < L::tiles; ++t) {
+          B::group_mma_hold(part[t]);
+          TILEWAVE_UNROLL
+          for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales[t][i / 2 % 2];
+        }
+      });
+    }
   }
 
   // Each stage is 128 k, whose sum is scaled and added in f32: the products' own sums of fp8 keep fewer bits.

@@ -4,6 +4,7 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/ops/gemm/epilogue.hpp"
+#include "tilewave/ops/gemm/tensor_codes.hpp"
 
 namespace tilewave {
 
@@ -23,20 +24,25 @@ struct GemmTensorLayout {
   static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B of a copy
   static_assert(halves == 1 || (P.cluster == 1 && b_box % (P.swapped || S.scale == GemmScale::block ? 64 : 16) == 0));
   static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
-  static constexpr int stage_bytes = (tall_rows + wide_rows) * P.depth;
-  static constexpr int row_chunks = P.depth / 16;
+  static constexpr bool packed = S.packed();            // the tall side is codes
+  static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
+  using Codes = GemmTensorCodes<B, S, P, TileRows>;
+  static constexpr int step_groups = packed ? depth / max_of(S.group, 1) : 0;      // scales of a row of codes
+  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // of codes beside it: Codes
+  static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
   static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
   static constexpr bool tall_turned = P.swapped ? turned_b(S.layout) : turned_a(S.layout);
   static constexpr bool wide_turned = P.swapped ? turned_a(S.layout) : turned_b(S.layout);
   static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_turned || group_wide % 64 == 0)));
   static constexpr bool block_scales = S.scale == GemmScale::block;
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
-  /// a lane needs two of them only and loads them itself.
-  static constexpr bool shared_scales = block_scales && P.swapped;
+  /// a lane needs two of them only and loads them itself. Codes' scales, too.
+  static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
   static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
   /// Registers hold the sums of all stages and of two more.
   static constexpr bool scaled_ahead = groups <= 2 && tiles == 1;
-  static_assert(P.depth == 128 && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 && wide_rows <= 256);
+  static_assert((P.depth == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
+                wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
 
   /// A group's sums of one 64-row tile: element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h, wide
@@ -103,15 +109,17 @@ struct GemmTensorLayout {
     }
   };
 
+  static constexpr int shared_b_scales = packed ? step_groups * P.columns : shared_scales ? P.columns / 64 : 1;
+  static constexpr int tall_chunks = tall_rows * (packed ? depth / 2 : P.depth) / 16;
   struct Shared {
-    alignas(1024) Chunk tall[P.stages][tall_rows * row_chunks];
-    alignas(1024) Chunk wide[P.stages][wide_rows * row_chunks];
+    alignas(1024) Chunk tall[P.stages][tall_chunks];
+    alignas(1024) Chunk wide[P.stages][wide_rows * boxes * row_chunks];
     alignas(1024) Chunk out[groups][out_boxes][out_rows * (P.swapped ? 1 : group_waves) * 8];
     Barriers ring;
-    float wide_scale[S.scale == GemmScale::row ? groups : 1][S.scale == GemmScale::row ? group_wide : 1];
-    // Block scales of a stage: of the tile's rows of A, and of B for each 64 columns.
-    float a_scale[shared_scales ? P.stages : 1][shared_scales ? P.rows : 1];
-    float b_scale[shared_scales ? P.stages : 1][shared_scales ? P.columns / 64 : 1];
+    float wide_scale[row_scales ? groups : 1][row_scales ? group_wide : 1];
+    // Scales of a stage. Block scales: of the tile's rows of A, and of B for each 64 columns.
+    float a_scale[shared_scales && !packed ? P.stages : 1][shared_scales && !packed ? P.rows : 1];
+    alignas(16) float b_scale[shared_scales ? P.stages : 1][shared_b_scales];
   };
 
   /// A slot of the ring, and the parity of its round.
@@ -132,8 +140,23 @@ struct GemmTensorLayout {
   TILEWAVE_DEVICE static int tall_row(int group) { return group / P.waves_columns * group_tall; }
   TILEWAVE_DEVICE static int wide_row(int group) { return group % P.waves_columns * group_wide; }
 
-  /// By one lane.
+  /// By a wave.
   TILEWAVE_DEVICE static void copy_stage(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
+                                         Shared& shared, int slot) {
+    auto* const full = &shared.ring.full[slot];
+    if constexpr (packed) {
+      B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_bytes(a.gemm, step));
+      Codes::copy(a.gemm, tile, step, shared.tall[slot], full);
+      if (B::lane_id() < boxes) {
+        Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
+        B::copy_tensor(box, a.a, step * depth + B::lane_id() * (depth / boxes), tile.first_row, tile.a_layer, full);
+      }
+    } else {
+      B::mbarrier_expect(full, stage_bytes);
+      if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
+    }
+  }
+  TILEWAVE_DEVICE static void copy_boxes(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
                                          Shared& shared, int slot) {
     const std::int32_t k = step * depth;
     auto* const full = &shared.ring.full[slot];
@@ -190,7 +213,7 @@ struct GemmTensorLayout {
   }
 
   /// Block scales of one stage in a wave's registers, on their way from device to shared memory.
-  struct FetchedScales {
+  struct FetchedBlockScales {
     static constexpr int lanes = B::facts.wave_lanes, rows = ceil_div(P.rows, lanes);
     Vec<float, rows> of_a;
     float of_b;
@@ -213,6 +236,8 @@ struct GemmTensorLayout {
       if (B::lane_id() < P.columns / 64) shared.b_scale[slot][B::lane_id()] = of_b;
     }
   };
+
+  using FetchedScales = typename GemmFetchedScales<packed>::template Type<Codes, FetchedBlockScales>;
 
   /// Those of a lane's elements, of one stage.
   struct BlockScales {

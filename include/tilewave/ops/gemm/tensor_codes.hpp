@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// Weights of four bits as the 64-row side of a wave group's products: codes lie in the ring as they lie in memory, sixteen
+// rows by sixteen k in 128 bytes, and a lane widens those of its two rows into the registers that the product reads.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/gemm/args.hpp"
+#include "tilewave/ops/gemm/epilogue.hpp"
+
+namespace tilewave {
+
+/// Which scales the fetching waves bring.
+template <bool packed>
+struct GemmFetchedScales {
+  template <class Codes, class BlockScales>
+  using Type = BlockScales;
+};
+template <>
+struct GemmFetchedScales<true> {
+  template <class Codes, class BlockScales>
+  using Type = typename Codes::FetchedScales;
+};
+
+/// A stage is 128 k: of sixteen rows ("a strip") 1024 bytes side by side in memory, and so in shared memory.
+template <class B, GemmSpec S, GemmPolicy P, class TileRows>
+struct GemmTensorCodes {
+  static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
+  static constexpr int piece = 32 / size_of(S.a);                          // k of a product
+  static constexpr int groups = step / S.group, pieces = S.group / piece;  // of a stage; products of one
+  static constexpr int stage_chunks = strips * strip_chunks;
+  static_assert(P.swapped && P.cluster == 1 && P.depth == step * size_of(S.a));
+  static_assert(strips <= B::facts.wave_lanes && TileRows::run % 16 == 0);
+
+  /// Bytes of a strip that the stage has; fewer at the end of K, behind which A's are zeros.
+  TILEWAVE_DEVICE static std::uint32_t strip_bytes(const GemmArgs& a, std::int32_t stage) {
+    return min_of(step, a.k - stage * step) * 8;
+  }
+
+  /// By a wave, a lane a strip. Those beyond B are another's, which nobody stores.
+  template <class Mbarrier>
+  TILEWAVE_DEVICE static void copy(const GemmArgs& a, const GemmTile& tile, std::int32_t stage, Chunk* to,
+                                   Mbarrier* full) {
+    const int strip = B::lane_id();
+    if (strip >= strips) return;
+    const std::int32_t column = min_of(tile.first_column + TileRows::column(16 * strip), a.n - 16);
+    const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(16 * strip));
+    const char* const from = static_cast<const char*>(a.b) + tile.layer * a.b_layer_stride +
+                             (std::int64_t{row / 16} * a.k + stage * step) * 8;
+    B::copy_bulk(to + strip * strip_chunks, from, strip_bytes(a, stage), full);
+  }
+
+  /// Codes of 64 rows, of group g of the stage: word i of piece p as group_multiply takes operand a's. A lane reads all
+  /// of 16 k, as its neighbours do, and takes the two or four of each eight that are its own.
+  TILEWAVE_DEVICE static void widen(const Chunk* rows, int group_wave, int g, Chunk (&codes)[pieces]) {
+    using Words = Vec<std::uint32_t, 2>;  // 16 k of a row
+    const int lane = B::lane_id(), own = lane % 4;
+    const auto* const first = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks) + lane / 4;
+    const auto words_of = [&](int p, int sixteen, int h) TILEWAVE_INLINE_LAMBDA {
+      return first[((g * pieces + p) * (piece / 16) + sixteen) * 16 + 8 * h];
+    };
+    TILEWAVE_UNROLL
+    for (int p = 0; p < pieces; ++p) {
+      TILEWAVE_UNROLL
+      for (int h = 0; h < 2; ++h) {
+        TILEWAVE_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          if constexpr (size_of(S.a) == 2) {
+            codes[p][2 * half + h] = B::template widen_i4_pair<S.a>(words_of(p, 0, h)[half], own);
+          } else {
+            const Words words = words_of(p, half, h);
+            codes[p][2 * half + h] = B::widen_i4_quad(own < 2 ? words[0] : words[1], own % 2);
+          }
+        }
+      }
+    }
+  }
+
+  /// Scales of a stage in a wave's registers, on their way from device to shared memory: [groups][P.columns].
+  struct FetchedScales {
+    static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = groups * P.columns / per_load;
+    static constexpr float unit = is_fp8(S.a) ? B::i4_fp8_unit : 1.0f;  // of what `widen` makes
+    using Scales = Packed<S.group_scale(), per_load>;
+    Scales scales[ceil_div(count, lanes)];
+
+    TILEWAVE_DEVICE void load(const GemmArgs& a, const GemmTile& tile, std::int32_t stage) {
+      const auto* const first =
+          static_cast<const std::uint16_t*>(a.b_group_scale) + tile.layer * a.b_scale_layer_stride;
+      each([&](Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
+        const int r = at % P.columns, g = at / P.columns;
+        const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
+        const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
+        const std::int32_t group = min_of(stage * groups + g, a.k / S.group - 1);  // what is beyond is times 0
+        some = B::load(reinterpret_cast<const Scales*>(first + group * a.b_scale_k_stride + row));
+      });
+    }
+    template <class Shared>
+    TILEWAVE_DEVICE void store(Shared& shared, int slot) {
+      each([&](const Scales& some, int at) TILEWAVE_INLINE_LAMBDA {
+        Vec<float, per_load> wide = tilewave::widen<B, S.group_scale(), per_load>(some);
+        TILEWAVE_UNROLL
+        for (float& scale : wide.data) scale *= 1.0f / unit;
+        *reinterpret_cast<Vec<float, per_load>*>(shared.b_scale[slot] + at) = wide;
+      });
+    }
+
+   private:
+    /// Where in [groups][P.columns] each load of the lane begins.
+    template <class Body>
+    TILEWAVE_DEVICE void each(const Body& body) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < ceil_div(count, lanes); ++i) {
+        const int load = i * lanes + B::lane_id();
+        if (count % lanes == 0 || load < count) body(scales[i], load * per_load);
+      }
+    }
+  };
+};
+
+}  // namespace tilewave
