@@ -321,9 +321,9 @@ struct TurnedOperand {
 ///               and 256. Either operand may be a TurnedOperand, b then of a multiple of 64 columns.
 ///               group_multiply<type, columns>(a, b, acc): acc += a b^T with a from registers as group_mma takes it,
 ///               columns up to 128
-///   numbers     widen_i4_pair<type>(word, pair): values 2 pair and the next of the eight of widen_i4, exactly, as bf16
-///               or f16; `pair` may differ between lanes. widen_i4_quad(word, quad): the four from 4 quad on, as the
-///               room's fp8, exactly i4_fp8_unit times the values
+///   numbers     widen_i4_pairs<type>(words, pair): of each of two words, values 2 pair and the next of the eight of
+///               widen_i4, exactly, as bf16 or f16; `pair` may differ between lanes. widen_i4_quad(word, quad): the
+///               four from 4 quad on, as the room's fp8, exactly i4_fp8_unit times the values
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
 ///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
 ///   registers   take_registers<n>(), give_registers<n>(): by all lanes of a group, which from then on may use n each;
@@ -333,7 +333,7 @@ concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,
              Chunk* row, SwizzledOperand operand, Vec<float, 4>& acc, Vec<float, 128>& wide_acc,
              Vec<std::int32_t, 128>& wide_ints, TurnedOperand turned, Vec<std::uint32_t, 4> words, const Chunk& a,
-             Vec<float, 64>& sums) {
+             Vec<float, 64>& sums, const Vec<std::uint32_t, 2>& two_words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
@@ -348,7 +348,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<DType::bf16, 256>(turned, turned, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
-  { B::template widen_i4_pair<DType::f16>(words[0], 3) } -> std::same_as<std::uint32_t>;
+  { B::template widen_i4_pairs<DType::f16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   { B::template take_registers<232>() } -> std::same_as<void>;

@@ -64,9 +64,10 @@ struct Numbers {
   static Chunk widen_i4_to_f16(std::uint32_t word) { return widened_i4(word, f32_to_f16); }
 
   template <DType type>
-  static std::uint32_t widen_i4_pair(std::uint32_t word, int pair) {
+  static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
     static_assert(type == DType::bf16 || type == DType::f16);
-    return (type == DType::bf16 ? widen_i4(word) : widen_i4_to_f16(word))[pair];
+    const auto widened = type == DType::bf16 ? widen_i4 : widen_i4_to_f16;
+    return {{widened(words[0])[pair], widened(words[1])[pair]}};
   }
 
   static constexpr float i4_fp8_unit = 0x1p-9f;

@@ -210,21 +210,27 @@ struct Lanes {
     });
   }
 
-  /// Two bytes of the word, low or high halves, each below its high byte of the type.
+  /// Two bytes of a word, low or high halves, each below its high byte of the type.
   template <DType type>
-  TILEWAVE_DEVICE static std::uint32_t widen_i4_pair(std::uint32_t word, int pair) {
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
     constexpr bool bf16 = type == DType::bf16;
     constexpr std::uint32_t high_bytes = bf16 ? 0x43004300u : 0x64006400u, eight = 0x00080008u;
-    std::uint32_t codes, values;
-    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(codes) : "r"(word >> pair / 2 * 4), "r"(pair % 2 == 0 ? 0x4140u : 0x4342u));
-    // (codes & mask) ^ what is set, in one instruction: left to itself ptxas takes two.
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(codes) : "r"(codes), "r"(0x000f000fu), "r"(high_bytes | eight));
-    if constexpr (bf16) {
-      asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(values) : "r"(codes), "r"(high_bytes | eight));
-    } else {
-      asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(values) : "r"(codes), "r"(high_bytes | eight));
+    Vec<std::uint32_t, 2> pairs;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      std::uint32_t codes;
+      asm("prmt.b32 %0, %1, 0, %2;"
+          : "=r"(codes)
+          : "r"(words[i] >> pair / 2 * 4), "r"(pair % 2 == 0 ? 0x4140u : 0x4342u));
+      // (codes & mask) ^ what is set, in one instruction: left to itself ptxas takes two.
+      asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(codes) : "r"(codes), "r"(0x000f000fu), "r"(high_bytes | eight));
+      if constexpr (bf16) {
+        asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(pairs[i]) : "r"(codes), "r"(high_bytes | eight));
+      } else {
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(pairs[i]) : "r"(codes), "r"(high_bytes | eight));
+      }
     }
-    return values;
+    return pairs;
   }
 
   /// The magnitude of a value is that many times the least fp8, whose codes count up from there. All bytes at a time: no

@@ -55,19 +55,21 @@ struct GemmTensorCodes {
     using Words = Vec<std::uint32_t, 2>;  // 16 k of a row
     const int lane = B::lane_id(), own = lane % 4;
     const auto* const first = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks) + lane / 4;
-    const auto words_of = [&](int p, int sixteen, int h) TILEWAVE_INLINE_LAMBDA {
-      return first[((g * pieces + p) * (piece / 16) + sixteen) * 16 + 8 * h];
-    };
     TILEWAVE_UNROLL
     for (int p = 0; p < pieces; ++p) {
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
-        TILEWAVE_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          if constexpr (size_of(S.a) == 2) {
-            codes[p][2 * half + h] = B::template widen_i4_pair<S.a>(words_of(p, 0, h)[half], own);
-          } else {
-            const Words words = words_of(p, half, h);
+        const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
+          return first[((g * pieces + p) * (piece / 16) + sixteen) * 16 + 8 * h];
+        };
+        if constexpr (size_of(S.a) == 2) {
+          const Words pairs = B::template widen_i4_pairs<S.a>(words_of(0), own);
+          codes[p][h] = pairs[0];
+          codes[p][2 + h] = pairs[1];
+        } else {
+          TILEWAVE_UNROLL
+          for (int half = 0; half < 2; ++half) {
+            const Words words = words_of(half);
             codes[p][2 * half + h] = B::widen_i4_quad(own < 2 ? words[0] : words[1], own % 2);
           }
         }

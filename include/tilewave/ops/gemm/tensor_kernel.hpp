@@ -107,7 +107,7 @@ struct GemmTensorKernel {
       output.begin(a, tile, group);
       Sums sums[L::tiles];
       if constexpr (L::packed) {
-        multiply_codes(steps, group, shared, ring, sums);
+        multiply_codes<typename L::Codes>(steps, group, shared, ring, sums);
       } else if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
       } else if constexpr (L::block_scales) {
@@ -166,51 +166,73 @@ struct GemmTensorKernel {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(sums[t]);
   }
 
+  template <class Codes>
+  using Widened = Chunk[L::tiles][Codes::pieces];
+
   /// Codes of one group of k after the other, whose sum is scaled and added in f32: weights are never rounded. Other
   /// groups of waves multiply while one widens.
+  template <class Codes>
   TILEWAVE_DEVICE static void multiply_codes(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
                                              Sums (&sums)[L::tiles]) {
-    using Codes = typename L::Codes;
     L::clear(sums);
-    const int row = L::tall_row(group), own_row = row + 16 * L::group_wave() + B::lane_id() / 4;
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       static_for<Codes::groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
-        Chunk codes[L::tiles][Codes::pieces];
+        Widened<Codes> codes;
+        widen<Codes>(group, shared, ring.slot, g, codes);
         Sums part[L::tiles];
         L::clear(part);
-        TILEWAVE_UNROLL
-        for (int t = 0; t < L::tiles; ++t) {
-          const Chunk* const rows = shared.tall[ring.slot] + (row / 16 + 4 * t) * Codes::strip_chunks;
-          Codes::widen(rows, L::group_wave(), g, codes[t]);
-          B::group_mma_hold(part[t]);
-        }
-        B::group_mma_begin();
-        TILEWAVE_UNROLL
-        for (int p = 0; p < Codes::pieces; ++p) {
-          constexpr int of_box = 128 / 32;
-          const int piece = g * Codes::pieces + p;
-          const Chunk* const box = shared.wide[ring.slot] + piece / of_box * (L::wide_rows * L::row_chunks);
-          const SwizzledOperand wide{box, L::wide_row(group), piece % of_box};
-          TILEWAVE_UNROLL
-          for (int t = 0; t < L::tiles; ++t) B::template group_multiply<S.a, L::group_wide>(codes[t][p], wide, part[t]);
-        }
-        B::group_mma_end();
-        Vec<float, 2> scales[L::tiles];
-        TILEWAVE_UNROLL
-        for (int t = 0; t < L::tiles; ++t) {
-          const float* const from = shared.b_scale[ring.slot] + g * P.columns + own_row + 64 * t;
-          scales[t] = {{from[0], from[8]}};
-        }
+        begin_codes<Codes>(group, shared, ring.slot, g, codes, part);
+        const Vec<float, 2 * L::tiles> scales = scales_of<Codes>(group, shared, ring.slot, g);
         B::template group_mma_wait<0>();
         if (g == Codes::groups - 1) shared.ring.release(ring.slot);
-        TILEWAVE_UNROLL
-        for (int t = 0; t < L::tiles; ++t) {
-          B::group_mma_hold(part[t]);
-          TILEWAVE_UNROLL
-          for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales[t][i / 2 % 2];
-        }
+        add_codes(scales, part, sums);
       });
+    }
+  }
+  /// The codes of group g of a stage, and their products as a batch.
+  template <class Codes>
+  TILEWAVE_DEVICE static void widen(int group, const Shared& shared, int slot, int g, Widened<Codes>& codes) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) {
+      const Chunk* const rows = shared.tall[slot] + (L::tall_row(group) / 16 + 4 * t) * Codes::strip_chunks;
+      Codes::widen(rows, L::group_wave(), g, codes[t]);
+    }
+  }
+  template <class Codes>
+  TILEWAVE_DEVICE static void begin_codes(int group, const Shared& shared, int slot, int g, const Widened<Codes>& codes,
+                                          Sums (&part)[L::tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(part[t]);
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int p = 0; p < Codes::pieces; ++p) {
+      constexpr int of_box = 128 / 32;
+      const int piece = g * Codes::pieces + p;
+      const Chunk* const box = shared.wide[slot] + piece / of_box * (L::wide_rows * L::row_chunks);
+      const SwizzledOperand wide{box, L::wide_row(group), piece % of_box};
+      TILEWAVE_UNROLL
+      for (int t = 0; t < L::tiles; ++t) B::template group_multiply<S.a, L::group_wide>(codes[t][p], wide, part[t]);
+    }
+    B::group_mma_end();
+  }
+  /// Of a lane's two rows of each tile.
+  template <class Codes>
+  TILEWAVE_DEVICE static Vec<float, 2 * L::tiles> scales_of(int group, const Shared& shared, int slot, int g) {
+    const int row = L::tall_row(group) + 16 * L::group_wave() + B::lane_id() / 4;
+    Vec<float, 2 * L::tiles> scales;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 2 * L::tiles; ++i)
+      scales[i] = shared.b_scale[slot][g * P.columns + row + 64 * (i / 2) + 8 * (i % 2)];
+    return scales;
+  }
+  TILEWAVE_DEVICE static void add_codes(const Vec<float, 2 * L::tiles>& scales, Sums (&part)[L::tiles],
+                                        Sums (&sums)[L::tiles]) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::tiles; ++t) {
+      B::group_mma_hold(part[t]);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales[2 * t + i / 2 % 2];
     }
   }
 
