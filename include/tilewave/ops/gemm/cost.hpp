@@ -31,7 +31,7 @@ inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const Ge
 /// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
 /// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
 constexpr int clusters_at_a_time(int blocks) {
-  constexpr int most[] = {132, 66, 36, 32, 22, 18, 16, 16};
+  constexpr int most[] = {132, 66, 36, 30, 22, 18, 16, 16};
   return most[min_of(blocks, 8) - 1];
 }
 
@@ -57,7 +57,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08) * (block ? 1.4 : 1.0);
   }
   // Codes are widened beside the products, 64 rows by 128 k in 200 cycles.
-  if (spec.packed()) cycles = 1.2 * max_of(cycles, tall / 64 * 200);
+  if (spec.packed()) cycles = max_of(1050 + 6 * wide, tall / 64 * 185);
   // A block's copies bring 50 bytes a cycle at most.
   const double arriving = (p.rows + p.columns * of_b / element) * p.depth / 50.0;
   const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;

@@ -65,6 +65,12 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
       p.splits = s.groups == GemmGroups::one ? 8 : 1;
       all.add(detail::tensor_policy(s, p));
     }
+    for (const int rows : {64}) {
+      if (s.gated || s.groups != GemmGroups::one) continue;
+      GemmPolicy p{.rows = rows, .columns = 192, .depth = 128 * size_of(s.a), .waves_rows = 3, .swapped = true};
+      p.splits = 8;
+      all.add(detail::tensor_policy(s, p));
+    }
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
