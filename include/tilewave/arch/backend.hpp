@@ -268,13 +268,13 @@ concept GroupBackend = StagedBackend<B> &&
 
 /// Rows of elements on the device as a tensor map sees them: `columns` contiguous elements, `rows` of them, in
 /// `layers`. Strides in bytes, multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by
-/// `box_rows`, at most 256, of one layer.
+/// `box_rows`, at most 256, of `box_layers`, one after the other, and so at most.
 struct TensorShape {
   const void* data;
   DType type;
   std::int64_t columns, rows, layers;
   std::int64_t row_stride, layer_stride;
-  int box_rows;
+  int box_rows, box_layers = 1;
 };
 
 /// A matrix of rows of 128 bytes of k in shared memory, as copy_tensor writes them: the 16-byte unit u of row r lies at

@@ -138,7 +138,9 @@ struct Tensors<ArchId::sm90> {
     for (const std::int64_t extent : {s.columns, s.rows, s.layers}) {
       if (extent < 1 || extent > most) return {StatusCode::bad_extent, "a tensor copy needs extents of 1 to 2^32"};
     }
-    if (s.box_rows < 1 || s.box_rows > 256) return {StatusCode::bad_extent, "a box has 1 to 256 rows"};
+    for (const int extent : {s.box_rows, s.box_layers}) {
+      if (extent < 1 || extent > 256) return {StatusCode::bad_extent, "a box has 1 to 256 rows and layers"};
+    }
     map.shape = s;
     return {};
   }

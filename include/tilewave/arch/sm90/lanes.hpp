@@ -216,9 +216,13 @@ struct Lanes {
     constexpr bool bf16 = type == DType::bf16;
     constexpr std::uint32_t high_bytes = bf16 ? 0x43004300u : 0x64006400u, eight = 0x00080008u;
     std::uint32_t codes;
-    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(codes) : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
+    asm("prmt.b32 %0, %1, %2, %3;"
+        : "=r"(codes)
+        : "r"(words[0]), "r"(words[1]), "r"(pair % 2 == 0 ? 0x5410u : 0x7632u));
     // (codes & mask) ^ what is set, in one instruction: left to itself ptxas takes two.
-    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(codes) : "r"(codes >> pair / 2 * 4), "r"(0x0f0f0f0fu), "r"(0x08080808u));
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;"
+        : "=r"(codes)
+        : "r"(codes >> pair / 2 * 4), "r"(0x0f0f0f0fu), "r"(0x08080808u));
     Vec<std::uint32_t, 2> pairs;
     asm("prmt.b32 %0, %1, %2, 0x5150;" : "=r"(pairs[0]) : "r"(codes), "r"(high_bytes));
     asm("prmt.b32 %0, %1, %2, 0x5352;" : "=r"(pairs[1]) : "r"(codes), "r"(high_bytes));

@@ -24,7 +24,8 @@ struct Tensor {
       return {StatusCode::bad_stride, "a tensor copy needs strides that are multiples of 16 bytes, below 2^40"};
     const cuuint64_t extents[] = {cuuint64_t(s.columns), cuuint64_t(s.rows), cuuint64_t(s.layers)};
     const cuuint64_t strides[] = {cuuint64_t(s.row_stride), cuuint64_t(s.layer_stride)};
-    const cuuint32_t box[] = {cuuint32_t(128 / size_of(s.type)), cuuint32_t(s.box_rows), 1}, steps[] = {1, 1, 1};
+    const cuuint32_t box[] = {cuuint32_t(128 / size_of(s.type)), cuuint32_t(s.box_rows), cuuint32_t(s.box_layers)},
+                     steps[] = {1, 1, 1};
     const CUresult result = encode(&map, map_type(s.type), 3, const_cast<void*>(s.data), extents, strides, box, steps,
                                    CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);

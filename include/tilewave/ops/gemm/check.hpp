@@ -242,6 +242,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
                   bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
+  if (s.packed() && p.k > 0 && layers > 1 && p.b_batch_stride % (std::int64_t{p.k} * 8) != 0)
+    return {StatusCode::bad_stride, "products of i4 weights are whole strips of sixteen rows apart"};
   if (of_groups && (bad(p.k / s.group, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))

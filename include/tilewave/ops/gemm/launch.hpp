@@ -34,6 +34,10 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
+    if constexpr (L::packed) {
+      const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;
+      if (Status s = B::make_tensor_map(L::Codes::shape(p.b, p.k, strips), args.b[0]); !s.ok()) return s;
+    }
     for (int half = 0; half < L::halves && !L::packed; ++half) {
       const auto* const first =
           static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);

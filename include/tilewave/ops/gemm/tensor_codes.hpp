@@ -21,46 +21,45 @@ struct GemmFetchedScales<true> {
   using Type = typename Codes::FetchedScales;
 };
 
-/// A stage is 128 k: of sixteen rows ("a strip") 1024 bytes side by side in memory, and so in shared memory.
+/// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM starts a
+/// copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmTensorCodes {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
   static constexpr int piece = 32 / size_of(S.a);                          // k of a product
   static constexpr int groups = step / S.group, pieces = S.group / piece;  // of a stage; products of one
-  static constexpr int stage_chunks = strips * strip_chunks;
-  static_assert(P.swapped && P.cluster == 1 && P.depth == step * size_of(S.a));
-  static_assert(strips <= B::facts.wave_lanes && TileRows::run % 16 == 0);
+  static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
+  static_assert(P.swapped && P.cluster == 1 && P.depth == step * size_of(S.a) && TileRows::run % 16 == 0);
 
-  /// Bytes of a strip that the stage has; fewer at the end of K, behind which A's are zeros.
-  TILEWAVE_DEVICE static std::uint32_t strip_bytes(const GemmArgs& a, std::int32_t stage) {
-    return min_of(step, a.k - stage * step) * 8;
+  /// Strips of all layers, one after the other, of which each has K / 16 rows.
+  static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
+    return {b, DType::i8, 128, k / 16, strips_of_all, 128, std::int64_t{k} * 8, step / 16, box_strips};
   }
-
-  /// By a wave, a lane a strip. Those beyond B are another's, which nobody stores.
-  template <class Mbarrier>
-  TILEWAVE_DEVICE static void copy(const GemmArgs& a, const GemmTile& tile, std::int32_t stage, Chunk* to,
-                                   Mbarrier* full) {
-    const int strip = B::lane_id();
-    if (strip >= strips) return;
-    const std::int32_t column = min_of(tile.first_column + TileRows::column(16 * strip), a.n - 16);
-    const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(16 * strip));
-    const char* const from = static_cast<const char*>(a.b) + tile.layer * a.b_layer_stride +
-                             (std::int64_t{row / 16} * a.k + stage * step) * 8;
-    B::copy_bulk(to + strip * strip_chunks, from, strip_bytes(a, stage), full);
+  /// By a wave. What lies beyond B nobody stores.
+  template <class Map, class Mbarrier>
+  TILEWAVE_DEVICE static void copy(const GemmArgs& a, const Map& map, const GemmTile& tile, std::int32_t stage,
+                                   Chunk* to, Mbarrier* full) {
+    const int first = B::lane_id() * box_strips;
+    if (first >= strips) return;
+    const std::int32_t column = min_of(tile.first_column + TileRows::column(16 * first), a.n - 16);
+    const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(16 * first));
+    const std::int32_t strip = tile.layer * a.b_layer_strips + row / 16;
+    B::copy_tensor(to + first * strip_chunks, map, 0, stage * (step / 16), strip, full);
   }
 
   /// Codes of 64 rows, of group g of the stage: word i of piece p as group_multiply takes operand a's. A lane reads all
   /// of 16 k, as its neighbours do, and takes the two or four of each eight that are its own.
   TILEWAVE_DEVICE static void widen(const Chunk* rows, int group_wave, int g, Chunk (&codes)[pieces]) {
-    using Words = Vec<std::uint32_t, 2>;  // 16 k of a row
-    const int lane = B::lane_id(), own = lane % 4;
-    const auto* const first = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks) + lane / 4;
+    using Words = Vec<std::uint32_t, 2>;  // 16 k of a row, half a unit
+    const int lane = B::lane_id(), own = lane % 4, row = lane / 4;
+    const auto* const strip = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks) + row % 2;
     TILEWAVE_UNROLL
     for (int p = 0; p < pieces; ++p) {
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
-          return first[((g * pieces + p) * (piece / 16) + sixteen) * 16 + 8 * h];
+          const int line = (g * pieces + p) * (piece / 16) + sixteen;  // of the strip's 8
+          return strip[line * 16 + 2 * (row / 2 + 4 * h ^ line)];
         };
         if constexpr (size_of(S.a) == 2) {
           const Words pairs = B::template widen_i4_pairs<S.a>(words_of(0), own);

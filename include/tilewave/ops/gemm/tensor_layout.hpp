@@ -28,7 +28,7 @@ struct GemmTensorLayout {
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
   using Codes = GemmTensorCodes<B, S, P, TileRows>;
   static constexpr int step_groups = packed ? depth / max_of(S.group, 1) : 0;      // scales of a row of codes
-  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // of codes beside it: Codes
+  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // without codes
   static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
   static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
   static constexpr bool tall_turned = P.swapped ? turned_b(S.layout) : turned_a(S.layout);
@@ -145,8 +145,8 @@ struct GemmTensorLayout {
                                          Shared& shared, int slot) {
     auto* const full = &shared.ring.full[slot];
     if constexpr (packed) {
-      B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_bytes(a.gemm, step));
-      Codes::copy(a.gemm, tile, step, shared.tall[slot], full);
+      B::mbarrier_expect(full, stage_bytes + Codes::strips * Codes::strip_chunks * 16);
+      Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
       if (B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
         B::copy_tensor(box, a.a, step * depth + B::lane_id() * (depth / boxes), tile.first_row, tile.a_layer, full);
