@@ -56,8 +56,10 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   } else {
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08) * (block ? 1.4 : 1.0);
   }
-  // Codes are widened beside the products, 64 rows by 128 k in 200 cycles.
-  if (spec.packed()) cycles = max_of(1050 + 6 * wide, tall / 64 * 185);
+  if (spec.packed()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
+    const double groups = tall / 64 * (share.tiles * splits > sms ? p.waves_per_simd : 1);
+    cycles = 250 + 3.25 * wide * element + 320 * groups;
+  }
   // A block's copies bring 50 bytes a cycle at most.
   const double arriving = (p.rows + p.columns * of_b / element) * p.depth / 50.0;
   const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;

@@ -15,22 +15,20 @@ struct GemmPolicies {
   constexpr void add(const GemmPolicy& p) { list[count++] = p; }
 };
 
-/// Of i4 weights, in every room: few rows, with many waves for few columns, or many columns for what A takes of L2;
-/// some rows; tiles that use both operands as often as registers allow.
-constexpr GemmPolicies gemm_packed_policies(ArchId arch, const GemmSpec& s) {
+/// Of i4 weights: few rows, with many waves for few columns, or many columns for what A takes of L2; some rows; tiles
+/// that use both operands as often as registers allow.
+constexpr GemmPolicies gemm_packed_policies(const GemmSpec& s) {
   GemmPolicies all;
-  const bool sm90 = arch == ArchId::sm90, fine = s.group < 64;
   const auto add = [&](int rows, int columns, int waves_rows, int waves_columns, int waves_k, int splits) {
     GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .stages = 2};
     p.waves_rows = waves_rows, p.waves_columns = waves_columns, p.waves_k = waves_k;
     p.path = GemmPath::weights_in_registers;
     p.splits = splits;
-    p.waves_per_simd = sm90 && rows == 16 ? (fine ? 2 : 3) : 1;  // blocks that begin and end apart
     all.add(p);
   };
-  add(16, 32, 1, 1, sm90 ? 4 : 8, 8);
-  if (fine) {  // scales take registers, too
-    sm90 ? add(32, 32, 2, 1, 4, 8) : add(32, 64, 1, 2, 4, 8);
+  add(16, 32, 1, 1, 8, 8);
+  if (s.group < 64) {  // scales take registers, too
+    add(32, 64, 1, 2, 4, 8);
   } else {
     add(16, 128, 1, 4, 1, 8);
     add(32, 128, 1, 4, 2, 8);

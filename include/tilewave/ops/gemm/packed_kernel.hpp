@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GEMM with weights of four bits, preshuffled, in every room: rows of A and codes of B come straight to registers,
+// GEMM with weights of four bits, preshuffled, of CDNA: rows of A and codes of B come straight to registers,
 // where codes are widened to the type of the products, exactly; fp8 rows are, too, to f16. Products are the room's
 // atom, with A as its rows. What a group of k sums up to is scaled and added in f32. A step is 128 k, of which `stages`
 // are under way. Waves share nothing but, where P.waves_k says so, the K of their tile, whose sums they merge in order
@@ -40,9 +40,6 @@ struct GemmPackedKernel {
   static constexpr int atoms = Map::columns / Map::kv, sums_of_row = Map::run;  // beside each other; of a lane in each
   static constexpr int groups = Units::step / S.group, units_of_group = Units::count / groups;
   static constexpr bool of_bf16 = S.a == DType::bf16;  // products, else of f16
-  /// CDNA waits for loads in their order: rows of A have to be asked for as early as codes. Elsewhere a unit ahead is
-  /// early enough, and takes fewer registers.
-  static constexpr bool rows_in_stage = lanes == 64;
   static_assert(S.packed() && S.scale == GemmScale::group && S.weights == GemmWeights::preshuffled &&
                 P.depth == Units::step * size_of(S.a) && W::tiles_m % rows_per_lane == 0 && units_of_group > 0);
 
@@ -105,11 +102,9 @@ struct GemmPackedKernel {
   struct Rows {
     AWords of[W::tiles_m];
   };
-  struct RowsOfStep {
+  /// CDNA waits for loads in their order: rows of A have to be asked for as early as codes.
+  struct Stage {
     Rows rows[Units::count];
-  };
-  struct NoRows {};
-  struct Stage : std::conditional_t<rows_in_stage, RowsOfStep, NoRows> {
     Codes codes[W::tiles_n][atoms][Units::count];
     GroupScales scales[groups][W::tiles_n][atoms];
   };
@@ -181,7 +176,7 @@ struct GemmPackedKernel {
         a_left -= Units::step;
       }
     }
-    /// The rest of the next step, and its rows where they are the stage's.
+    /// The next step.
     template <bool whole>
     TILEWAVE_DEVICE void load(Stage& to) {
       const Window of_codes{codes, code_bytes};
@@ -192,7 +187,7 @@ struct GemmPackedKernel {
           to.codes[j / atoms][j % atoms][u] =
               of_codes.template load<Codes>((codes_at[j / atoms][j % atoms] | beyond) + u * Units::code_bytes);
         }
-        if constexpr (rows_in_stage) load_rows<whole, u>(to.rows[u]);
+        load_rows<whole, u>(to.rows[u]);
       });
       static_for<groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
         const Window of_group{scales + g * scale_step, scale_bytes};
@@ -255,15 +250,13 @@ struct GemmPackedKernel {
     }
   }
 
-  /// `rows_of(u)`: the rows of unit u, in turn.
-  template <class RowsOf>
-  TILEWAVE_DEVICE static void multiply_stage(const Stage& stage, const RowsOf& rows_of, typename W::AllSums& sums) {
+  TILEWAVE_DEVICE static void multiply_stage(const Stage& stage, typename W::AllSums& sums) {
     static_for<groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
       typename W::AllSums part;
       W::clear(part);
       static_for<units_of_group>([&](auto unit) TILEWAVE_INLINE_LAMBDA {
         constexpr int u = g * units_of_group + unit;
-        const Rows& unit_rows = rows_of(Index<u>{});
+        const Rows& unit_rows = stage.rows[u];
         TILEWAVE_UNROLL
         for (int p = 0; p < Units::products; ++p) {
           Chunk rows[W::tiles_m];
@@ -303,27 +296,11 @@ struct GemmPackedKernel {
                                        typename W::AllSums& sums) {
     Loads loads(g, tile, steps);
     Stage stage[P.stages];
-    Rows ahead[rows_in_stage ? 1 : 2];  // of even and odd units
-    if constexpr (!rows_in_stage) loads.template load_rows<false, 0>(ahead[0]);
     static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA { loads.template load<false>(stage[s]); });
-    const auto multiply_stage_of = [&](const Stage& now) TILEWAVE_INLINE_LAMBDA {
-      multiply_stage(
-          now,
-          [&](auto u) TILEWAVE_INLINE_LAMBDA -> const Rows& {
-            if constexpr (rows_in_stage) {
-              return now.rows[u];
-            } else {
-              static_assert(Units::count % 2 == 0);
-              loads.template load_rows<false, (u + 1) % Units::count>(ahead[(u + 1) % 2]);
-              return ahead[u % 2];
-            }
-          },
-          sums);
-    };
     std::int32_t step = steps.first;
     for (; loads.left >= P.stages * Units::step; step += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
-        multiply_stage_of(stage[s]);
+        multiply_stage(stage[s], sums);
         B::sched_fence();  // else loads get registers of their own, and wait for a copy from there
         loads.template load<true>(stage[s]);
         B::sched_fence();
@@ -332,7 +309,7 @@ struct GemmPackedKernel {
     for (; step < steps.end; step += P.stages) {
       static_for<P.stages>([&](auto s) TILEWAVE_INLINE_LAMBDA {
         if (step + s >= steps.end) return;
-        multiply_stage_of(stage[s]);
+        multiply_stage(stage[s], sums);
         loads.template load<false>(stage[s]);
       });
     }

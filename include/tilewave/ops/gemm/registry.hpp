@@ -57,20 +57,28 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (s.packed() && arch != ArchId::sm90) return gemm_packed_policies(arch, s);
+  if (s.packed() && arch != ArchId::sm90) return gemm_packed_policies(s);
   if (s.packed()) {  // codes as the tall side, in steps of 128 k
-    for (const int rows : {16, 32, 64, 128}) {
-      if ((s.gated || s.groups != GemmGroups::one) && rows != 16 && rows != 64) continue;
-      GemmPolicy p{.rows = rows, .columns = s.gated ? 256 : 128, .depth = 128 * size_of(s.a), .swapped = true};
-      p.splits = s.groups == GemmGroups::one ? 8 : 1;
-      all.add(detail::tensor_policy(s, p));
+    const int splits = s.groups == GemmGroups::one ? 8 : 1;
+    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
+      GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .waves_rows = wave_groups};
+      p.swapped = true, p.splits = most_splits;
+      p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
+      p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
+      all.add(p);
+    };
+    if (s.gated) {
+      codes(16, 256, 2, splits);
+      codes(64, 256, 2, splits);
+      return all;
     }
-    for (const int rows : {64}) {
-      if (s.gated || s.groups != GemmGroups::one) continue;
-      GemmPolicy p{.rows = rows, .columns = 192, .depth = 128 * size_of(s.a), .waves_rows = 3, .swapped = true};
-      p.splits = 8;
-      all.add(detail::tensor_policy(s, p));
-    }
+    codes(16, 64, 1, splits);
+    codes(64, 128, 2, splits);
+    if (s.groups != GemmGroups::one) return all;
+    codes(16, 256, 4, 4);
+    codes(32, 128, 2, splits);
+    codes(64, 192, 3, splits);
+    codes(128, 128, 2, splits);
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;

@@ -52,14 +52,18 @@ struct GemmTensorCodes {
   TILEWAVE_DEVICE static void widen(const Chunk* rows, int group_wave, int g, Chunk (&codes)[pieces]) {
     using Words = Vec<std::uint32_t, 2>;  // 16 k of a row, half a unit
     const int lane = B::lane_id(), own = lane % 4, row = lane / 4;
-    const auto* const strip = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks) + row % 2;
+    const auto* const strip = reinterpret_cast<const Words*>(rows + group_wave * strip_chunks);
+    // A row's unit of line l is row / 2 ^ l % 8: what a lane knows of it, of four lines, and a constant each.
+    const Words* of_line[4];
+    TILEWAVE_UNROLL
+    for (int l = 0; l < 4; ++l) of_line[l] = strip + 2 * (row / 2 ^ l) + row % 2;
     TILEWAVE_UNROLL
     for (int p = 0; p < pieces; ++p) {
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const auto words_of = [&](int sixteen) TILEWAVE_INLINE_LAMBDA {
           const int line = (g * pieces + p) * (piece / 16) + sixteen;  // of the strip's 8
-          return strip[line * 16 + 2 * (row / 2 + 4 * h ^ line)];
+          return of_line[line % 4][line * 16 + 8 * (h ^ line / 4)];
         };
         if constexpr (size_of(S.a) == 2) {
           const Words pairs = B::template widen_i4_pairs<S.a>(words_of(0), own);

@@ -24,8 +24,11 @@ struct GemmTensorKernel {
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::groups > 1 && P.waves_per_simd == 1;
-  static constexpr int fetching_registers = L::groups == 2 ? 40 : 32;
-  static constexpr int multiplying_registers = L::groups == 2 ? 232 : 160;
+  static constexpr int fetching_registers = L::groups == 2 ? 40 : L::groups == 3 ? 32 : 24;
+  static constexpr int multiplying_registers = L::groups == 2 ? 232 : L::groups == 3 ? 160 : 112;
+  static_assert(!shift_registers ||
+                fetching_registers + L::groups * multiplying_registers <=
+                    65536 / block_threads / 8 * 8 * (L::groups + 1));  // as many as the block begins with
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
