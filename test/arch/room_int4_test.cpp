@@ -52,6 +52,63 @@ struct CheckWidenInt4 {
   }
 };
 
+/// Two or four of the eight, another pair in each lane; the rooms that multiply them.
+struct SomeInt4 {
+  Vec<std::uint32_t, 2> bf16, f16;  // of a word and of the next
+  std::uint32_t fp8;
+};
+
+template <class B>
+struct WidenSomeInt4Kernel {
+  using Room = B;
+  struct Args {
+    const std::uint32_t* in;  // [64]
+    SomeInt4* out;            // [64]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = 64, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
+    const Vec<std::uint32_t, 2> words{{args.in[i], args.in[(i + 1) % 64]}};
+    args.out[i] = {B::template widen_i4_pairs<DType::bf16>(words, i % 4),
+                   B::template widen_i4_pairs<DType::f16>(words, i % 4), B::widen_i4_quad(words[0], i % 2)};
+  }
+};
+
+struct CheckWidenSomeInt4 {
+  template <class B>
+  void operator()() const {
+    if constexpr (TensorBackend<B>) {
+      std::vector<std::uint32_t> words(64);
+      for (std::uint32_t i = 0; i < 64; ++i)
+        for (std::uint32_t place = 0; place < 8; ++place) words[i] |= ((3 * i + 5 * place + i / 16) & 15u) << 4 * place;
+      const auto value_of = [&](int word, int value) {
+        const int place = value < 4 ? 2 * value : 2 * (value - 4) + 1;
+        const int code = static_cast<int>(words[word % 64] >> 4 * place & 15u);
+        return static_cast<float>(code < 8 ? code : code - 16);
+      };
+      const auto out = run_kernel<WidenSomeInt4Kernel<B>>(1, words, words.size(), SomeInt4{});
+      for (int i = 0; i < 64; ++i) {
+        CAPTURE(room_name<B>(), i, words[i]);
+        for (int word = 0; word < 2; ++word) {
+          for (int e = 0; e < 2; ++e) {
+            const float expected = value_of(i + word, 2 * (i % 4) + e);
+            CHECK(bf16_to_f32(static_cast<std::uint16_t>(out[i].bf16[word] >> 16 * e)) == expected);
+            CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].f16[word] >> 16 * e)) == expected);
+          }
+        }
+        for (int e = 0; e < 4; ++e) {
+          const auto code = static_cast<std::uint8_t>(out[i].fp8 >> 8 * e);
+          CHECK(fp8_to_f32(B::facts.fp8, code) == B::i4_fp8_unit * value_of(i, 4 * (i % 2) + e));
+        }
+      }
+    }
+  }
+};
+
+TEST_CASE("two or four of eight codes widen to their values") { AllRooms::each(CheckWidenSomeInt4{}); }
+
 TEST_CASE("codes of four bits widen to their values") { AllRooms::each(CheckWidenInt4{}); }
 
 }  // namespace

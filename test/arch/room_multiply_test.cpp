@@ -14,8 +14,9 @@ namespace {
 
 inline constexpr int a_row = 8, b_row = 16;  // where the operands begin
 
-/// For every width: the sum over four pieces, begun afresh, then with the last piece once more.
-template <class B, DType element, int... all_columns>
+/// For every width: the sum over four pieces, begun afresh, then with the last piece once more; with operand a in shared
+/// memory or in registers.
+template <class B, DType element, bool from_registers, int... all_columns>
 struct MultiplyKernel {
   using Room = B;
   static constexpr DType type = element;
@@ -31,22 +32,34 @@ struct MultiplyKernel {
   };
 
   template <int columns>
-  TILEWAVE_DEVICE static float* run_width(const Place<B>& me, const Shared& shared, float* out) {
+  TILEWAVE_DEVICE static float* run_width(const Place<B>& me, const Chunk* a, const Shared& shared, float* out) {
     Vec<ProductSum<type>, columns / 2> acc;
     TILEWAVE_UNROLL
-    for (int i = 0; i < columns / 2; ++i) acc[i] = static_cast<ProductSum<type>>(1e9f);
+    for (int i = 0; i < columns / 2; ++i) acc[i] = static_cast<ProductSum<type>>(from_registers ? 0.0f : 1e9f);
+    Chunk registers[4];
+    TILEWAVE_UNROLL
+    for (int piece = 0; piece < 4; ++piece) {
+      registers[piece] = me.registers(reinterpret_cast<const std::uint32_t*>(a), 32, 8 * piece);
+    }
+    const auto multiply = [&](int piece, bool add) TILEWAVE_INLINE_LAMBDA {
+      const SwizzledOperand b{shared.b, b_row, piece};
+      if constexpr (from_registers) {
+        B::template group_multiply<type, columns>(registers[piece], b, acc);
+      } else {
+        B::template group_multiply<type, columns>(SwizzledOperand{shared.a, a_row, piece}, b, acc, add);
+      }
+    };
     B::group_mma_hold(acc);
     B::group_mma_begin();
-    for (int piece = 0; piece < 4; ++piece) {
-      B::template group_multiply<type, columns>({shared.a, a_row, piece}, {shared.b, b_row, piece}, acc, piece != 0);
-    }
+    TILEWAVE_UNROLL
+    for (int piece = 0; piece < 4; ++piece) multiply(piece, piece != 0);
     B::group_mma_end();
     B::template group_mma_wait<0>();
     TILEWAVE_UNROLL
     for (int i = 0; i < columns / 2; ++i) B::store(out + me.column(i) * rows + me.row(i), float(acc[i]));
     B::group_mma_hold(acc);
     B::group_mma_begin();
-    B::template group_multiply<type, columns>({shared.a, a_row, 3}, {shared.b, b_row, 3}, acc, true);
+    multiply(3, true);
     B::group_mma_end();
     B::template group_mma_wait<0>();
     TILEWAVE_UNROLL
@@ -66,7 +79,7 @@ struct MultiplyKernel {
     B::shared_written();
     B::group_barrier();
     float* out = args.out + B::block_id() * 2 * columns_in_all * rows;
-    ((out = run_width<all_columns>(me, shared, out)), ...);
+    ((out = run_width<all_columns>(me, args.a + B::block_id() * 8 * rows, shared, out)), ...);
   }
 };
 
@@ -74,10 +87,13 @@ struct CheckProducts {
   template <class B>
   void operator()() const {
     if constexpr (TensorBackend<B>) {
-      check<MultiplyKernel<B, DType::bf16, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, DType::f16, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, B::facts.fp8, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
-      check<MultiplyKernel<B, DType::i8, 16, 64, 128, 256>>();
+      check<MultiplyKernel<B, DType::bf16, false, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::f16, false, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, B::facts.fp8, false, 8, 16, 32, 64, 128, 176, 192, 240, 256>>();
+      check<MultiplyKernel<B, DType::i8, false, 16, 64, 128, 256>>();
+      check<MultiplyKernel<B, DType::bf16, true, 8, 16, 32, 64, 128>>();
+      check<MultiplyKernel<B, DType::f16, true, 8, 16, 32, 64, 128>>();
+      check<MultiplyKernel<B, B::facts.fp8, true, 8, 16, 32, 64, 128>>();
     }
   }
   template <class K>

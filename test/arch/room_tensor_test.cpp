@@ -38,6 +38,9 @@ struct CheckMaps {
       CHECK(code([](TensorShape& s) { s.layers = 0; }) == StatusCode::bad_extent);
       CHECK(code([](TensorShape& s) { s.box_rows = 0; }) == StatusCode::bad_extent);
       CHECK(code([](TensorShape& s) { s.box_rows = 257; }) == StatusCode::bad_extent);
+      CHECK(code([](TensorShape& s) { s.box_layers = 3; }) == StatusCode::ok);
+      CHECK(code([](TensorShape& s) { s.box_layers = 0; }) == StatusCode::bad_extent);
+      CHECK(code([](TensorShape& s) { s.box_layers = 257; }) == StatusCode::bad_extent);
     }
   }
 };
@@ -86,9 +89,11 @@ struct CheckCopies {
       const TensorShape shapes[] = {{nullptr, DType::bf16, 100, 37, 3, 208, 8000, 64},
                                     {nullptr, DType::f16, 100, 37, 3, 224, 8288, 8},
                                     {nullptr, DType::f32, 50, 37, 3, 208, 7696, 256},
-                                    {nullptr, B::facts.fp8, 200, 37, 3, 208, 8000, 40}};
+                                    {nullptr, B::facts.fp8, 200, 37, 3, 208, 8000, 40},
+                                    {nullptr, DType::bf16, 100, 37, 3, 208, 8000, 8, 2},
+                                    {nullptr, DType::i8, 128, 37, 3, 128, 4736, 13, 5}};  // more layers than there are
       for (const TensorShape& shape : shapes) {
-        CAPTURE(std::string(name_of(shape.type)), shape.box_rows);
+        CAPTURE(std::string(name_of(shape.type)), shape.box_rows, shape.box_layers);
         check<B>(shape);
       }
     }
@@ -105,9 +110,9 @@ struct CheckCopies {
     const Bytes tensor = numbered_bytes(3 * static_cast<std::size_t>(shape.layer_stride));
     const Device<unsigned char> in(tensor);
     const Device<int> places(at);
-    Device<Chunk> out(std::vector<Chunk>(blocks * shape.box_rows * 8));
+    Device<Chunk> out(std::vector<Chunk>(blocks * rows_of_box(shape) * 8));
     shape.data = in.data();
-    typename K::Args args{{}, places.data(), out.data(), shape.box_rows * 8};
+    typename K::Args args{{}, places.data(), out.data(), rows_of_box(shape) * 8};
     REQUIRE(B::make_tensor_map(shape, args.map).ok());
     launch_kernel<K>(blocks, 1, args);
     const Bytes found = bytes_of(out.values());

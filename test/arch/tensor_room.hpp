@@ -55,14 +55,17 @@ void launch_kernel(int grid, int cluster, const typename K::Args& args) {
 /// Where byte `byte` of row `row` of a box lies.
 inline int swizzled(int row, int byte) { return 128 * row + 16 * (byte / 16 ^ row % 8) + byte % 16; }
 
+inline int rows_of_box(const TensorShape& shape) { return shape.box_rows * shape.box_layers; }
+
 /// Appends what a copy of the box there shall leave in shared memory.
 inline void append_box(Bytes& to, const TensorShape& shape, const Bytes& tensor, int column, int row, int layer) {
-  Bytes box(128 * static_cast<std::size_t>(shape.box_rows), 0);
+  Bytes box(128 * static_cast<std::size_t>(rows_of_box(shape)), 0);
   const std::int64_t size = size_of(shape.type), first = column * size;
-  for (int r = 0; r < shape.box_rows; ++r) {
+  for (int r = 0; r < rows_of_box(shape); ++r) {
+    const std::int64_t of_row = row + r % shape.box_rows, of_layer = layer + r / shape.box_rows;
     for (int byte = 0; byte < 128; ++byte) {
-      if (row + r >= shape.rows || layer >= shape.layers || first + byte >= shape.columns * size) continue;
-      box[swizzled(r, byte)] = tensor[layer * shape.layer_stride + (row + r) * shape.row_stride + first + byte];
+      if (of_row >= shape.rows || of_layer >= shape.layers || first + byte >= shape.columns * size) continue;
+      box[swizzled(r, byte)] = tensor[of_layer * shape.layer_stride + of_row * shape.row_stride + first + byte];
     }
   }
   to.insert(to.end(), box.begin(), box.end());

@@ -175,11 +175,13 @@ const Wrong<P> of_int4[] = {
     {"groups in one place", C::bad_stride, [](P& p) { p.b_scale_k_stride = 0; }},
     {"products of b_group_scale in one place", C::bad_stride, [](P& p) { p.b_scale_batch_stride = 0; }},
     {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 1; }},
+    {"products no whole strips apart", C::bad_stride, [](P& p) { p.b_batch_stride += 16; }},
 };
 const Wrong<P> int4_of_16_bits[] = {{"a_scale", C::bad_value, [](P& p) { p.a_scale = floats(p.bias); }}};
 const Wrong<P> int4_of_fp8[] = {{"a_scale null", C::null_pointer, [](P& p) { p.a_scale = nullptr; }}};
 const Wrong<P> gated_int4[] = {
     {"interleaved", C::unsupported_layout, [](P& p) { p.interleaved = true; }},
+    {"half a strip of gates", C::bad_extent, [](P& p) { p.n -= 16; }},
 };
 
 const Wrong<P> not_gated[] = {

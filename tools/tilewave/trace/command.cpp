@@ -112,8 +112,9 @@ int capture(const Options& o) {
     const char* set = o.what == "times"      ? "--metrics gpu__time_duration.sum"
                       : o.what == "counters" ? "--set full"
                                              : "--set full --import-source yes";
-    line = fmt::format("ncu --csv --kernel-name {} {} {} >{}/out_ncu.csv", quoted("regex:" + o.kernel), set, command,
-                       folder);
+    // By default a kernel's name is its function's, which all of ours share.
+    line = fmt::format("ncu --csv --kernel-name-base demangled --kernel-name {} {} {} >{}/out_ncu.csv",
+                       quoted("regex:" + o.kernel), set, command, folder);
   } else if (o.what == "times") {
     line = fmt::format("rocprofv3 --kernel-trace --stats -f csv -d {} -o out -- {}", folder, command);
   } else if (o.what == "counters") {

@@ -56,6 +56,12 @@ std::string slowest_row(const Csv& csv, const std::string& metric) {
   return row.substr(0, row.find("/iterations:"));
 }
 
+/// Of kernels of the ops, not of those that flush caches (Traffic), of which a benchmark launches hundreds, and each
+/// is run forty times; and of each row's few, no more than a page can show.
+constexpr const char* ncu_of_ops =
+    "ncu --csv --set full --import-source yes --kernel-name-base demangled --kernel-name 'regex:entry<tilewave::([A-SU-Z]|Top)' "
+    "--launch-count 16 --log-file ";
+
 std::vector<std::string> prepare_library(const LibraryOptions& o) {
   std::vector<std::string> left_out;
   for (const auto& [op, program] : benches_of(o.benches)) {
@@ -81,7 +87,7 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
     if (!modelled) {
       const std::string in = shell_word(folder.string());
       const std::string profiler = o.profiler == "ncu"
-                                       ? "ncu --csv --set full --import-source yes --log-file " + in + "/out_ncu.csv"
+                                       ? ncu_of_ops + in + "/out_ncu.csv"
                                        : "rocprofv3 --kernel-trace --stats -f csv -d " + in + " -o out --";
       write_atomically(script, fmt::format("#!/bin/sh\n# Needs the GPU to itself: tilewave gpu wait -- sh capture.sh\n"
                                            "set -e\n{0} >{1}/bench.csv\n{2} {0} --max-seconds=0 >{1}/out.log\n",
