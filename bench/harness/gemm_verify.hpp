@@ -33,7 +33,8 @@ inline GemmTolerance tolerance_of(const GemmCase& c) {
   if (c.spec.a == DType::i8) return {8 * 0x1p-24, 0x1p-8};  // exact sums
   const double f32_sums = (4 * std::sqrt(double(c.k)) + 4) * 0x1p-24;
   if (emulated_device || c.arch != ArchId::sm90 || !is_fp8(c.spec.a)) return {f32_sums, 0x1p-8};
-  return c.has(GemmScale::block) || c.spec.packed() ? GemmTolerance{0x1p-13 + f32_sums, 0.01} : GemmTolerance{0x1p-11 + f32_sums, 0.02};
+  return c.has(GemmScale::block) || c.spec.packed() ? GemmTolerance{0x1p-13 + f32_sums, 0.01}
+                                                    : GemmTolerance{0x1p-11 + f32_sums, 0.02};
 }
 
 /// The first row of a layer in A and out, and the row behind its last.

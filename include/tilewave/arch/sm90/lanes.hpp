@@ -237,8 +237,8 @@ struct Lanes {
     return pairs;
   }
 
-  /// The magnitude of a value is that many times the least fp8, whose codes count up from there. All bytes at a time: no
-  /// carry leaves one.
+  /// The magnitude of a value is that many times the least fp8, whose codes count up from there. All bytes at a time:
+  /// no carry leaves one.
   static constexpr float i4_fp8_unit = 0x1p-9f;
   TILEWAVE_DEVICE static std::uint32_t widen_i4_quad(std::uint32_t word, int quad) {
     const std::uint32_t codes = word >> quad * 4 & 0x0f0f0f0fu, negative = codes >> 3 & 0x01010101u;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Weights of four bits as the 64-row side of a wave group's products: codes lie in the ring as they lie in memory, sixteen
-// rows by sixteen k in 128 bytes, and a lane widens those of its two rows into the registers that the product reads.
+// Weights of four bits as the 64-row side of a wave group's products: codes lie in the ring as they lie in memory,
+// sixteen rows by sixteen k in 128 bytes, and a lane widens those of its two rows into the registers that the product
+// reads.
 #pragma once
 
 #include "tilewave/core/static_for.hpp"
@@ -21,8 +22,8 @@ struct GemmFetchedScales<true> {
   using Type = typename Codes::FetchedScales;
 };
 
-/// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM starts a
-/// copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
+/// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM
+/// starts a copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmTensorCodes {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
