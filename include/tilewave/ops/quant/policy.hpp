@@ -11,7 +11,8 @@ namespace tilewave {
 using QuantPolicy = RowPolicy;
 
 /// The policies that entries of a spec are built for: all where the largest of a row is found first. Else a row need
-/// not be in one place, and blocks of 256 lanes are enough, which walk along what they do not hold.
+/// not be in one place, and blocks of 256 lanes are enough, which walk along what they do not hold; on Hopper, for rows
+/// that would leave half of those idle, of 128, too.
 constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   const RowPolicies all = row_policies(arch, s.x, s.out, s.output().scale, 4);
   if (s.output().scale == ScaleMode::per_token) return all;
@@ -27,7 +28,8 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
     // Lanes of short rows compare addresses, for which clang would wait between loads to save registers.
     if (s.scale == ScaleMode::mx && p.lanes < facts_of(arch).wave_lanes) p.waves_per_simd = 6;
     const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
-    const bool some_lanes = p.block_threads() == 256 || (narrow_rows && p.block_threads() == 128);
+    const bool half = p.block_threads() == 128 && (narrow_rows || (arch == ArchId::sm90 && p.rows == 1));
+    const bool some_lanes = p.block_threads() == 256 || half;
     if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
   }
   return some;
