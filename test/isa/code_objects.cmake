@@ -80,27 +80,6 @@ execute_process(COMMAND ${list_kernels} OUTPUT_FILE ${list_kernels}.cmake COMMAN
 set(folder ${objects})
 include(${list_kernels}.cmake)
 
-# A few specs of GEMM: write_entries.cpp names the same. Neighbours take turns as in slice.hpp: one is gated on gfx950 with every
-# change, the next on gfx942.
-foreach(arch gfx942 gfx950)
-  foreach(specs "gemm 0 2 4 5" "gemm_feature 0 1 2 7" "gemm_gated 1 2 4" "gemm_int4 0 1 2" "gemm_mx 0 1 2 3")
-    string(REPLACE " " ";" specs ${specs})
-    list(POP_FRONT specs list)
-    if(list STREQUAL "gemm_mx" AND arch STREQUAL "gfx942")
-      continue()
-    endif()
-    set(calls compile compile_full)
-    if(arch STREQUAL "gfx942")
-      list(REVERSE calls)
-    endif()
-    foreach(index IN LISTS specs)
-      list(POP_FRONT calls call)
-      list(APPEND calls ${call})
-      cmake_language(CALL ${call} ${list}_${arch}_${index} gemm_entries.hip ${arch} -DLIST=${list} -DSPEC=${index})
-    endforeach()
-  endforeach()
-endforeach()
-
 add_executable(write_isa_entries write_entries.cpp)
 tilewave_use_room(write_isa_entries)
 target_include_directories(write_isa_entries PRIVATE ${PROJECT_SOURCE_DIR} ${generated})

@@ -3,6 +3,7 @@
 // where the label full alone asks for it. It runs when CMake configures, so it includes registries alone. write_entries.cpp
 // says what each must hold.
 #include <cstdio>
+#include <span>
 
 #include "isa/row_lists.hpp"
 #include "test/isa/row_objects.hpp"
@@ -41,6 +42,14 @@ void combine(const char* arch, int head_size, const char* out) {
               arch, head_size, out);
 }
 
+void gemms(const char* list, std::span<const int> specs, ArchId id) {
+  const char* const arch = name_of(id).data();
+  for (std::size_t place = 0; place < specs.size() && test::has_list(id, list); ++place)
+    std::printf("%s(%s_%s_%d gemm_entries.hip %s -DLIST=%s -DSPEC=%d)\n",
+                test::has_turn(id, place) ? "compile" : "compile_full", list, arch, specs[place], arch, list,
+                specs[place]);
+}
+
 [[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, const char* arch,
                            std::size_t count) {
   const std::size_t objects = row_objects(count);
@@ -57,6 +66,8 @@ void list(ArchId id) {
   one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");
   for (const int head_size : {64, 128}) combine(arch, head_size, "f16");
+#define LIST_GEMMS(list) gemms(#list, test::list##_objects, id);
+  GEMM_LISTS(LIST_GEMMS)
   std::printf("compile(find_scale_%s find_scale_entries.hip %s)\n", arch, arch);
 #define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, arch, list##_specs(id).size());
   ROW_LISTS(LIST_ROWS)

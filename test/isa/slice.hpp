@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Which code objects of paged attention and GEMM gate every change; the others wait for the label full. CMake has the same
-// turns for GEMM (code_objects.cmake).
+// Which code objects of paged attention and GEMM there are, and which gate every change; the others wait for the label full.
 #pragma once
+
+#include <array>
 
 #include "tilewave/ops/paged_attention/registry.hpp"
 
@@ -14,5 +15,15 @@ constexpr bool has_turn(ArchId arch, std::size_t place) { return place % 2 == (a
 constexpr bool in_slice(ArchId arch, const PagedAttentionSpec& spec, std::size_t spec_place, std::size_t place) {
   return has_turn(arch, spec_place + place) || (spec.quant == QuantMode::per_token && spec.head_size == 128);
 }
+
+/// The specs of each list of GEMM that have a code object, with all their policies.
+constexpr std::array gemm_objects{0, 2, 4, 5};
+constexpr std::array gemm_feature_objects{0, 1, 2, 7};
+constexpr std::array gemm_gated_objects{1, 2, 4};
+constexpr std::array gemm_int4_objects{0, 1, 2};
+constexpr std::array gemm_mx_objects{0, 1, 2, 3};
+#define GEMM_LISTS(each) each(gemm) each(gemm_feature) each(gemm_gated) each(gemm_int4) each(gemm_mx)
+/// Whether the architecture has the list.
+constexpr bool has_list(ArchId arch, std::string_view list) { return list != "gemm_mx" || facts_of(arch).mx; }
 
 }  // namespace tilewave::test

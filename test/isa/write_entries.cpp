@@ -102,29 +102,35 @@ ordered_json balanced_combine_claims(int index, bool full) {
           {"mfma", nullptr}};
 }
 
+/// An entry of a row kernel: what it is by name, and what it claims.
+template <ArchId arch, class Policy>
+ordered_json row_entry(const std::string& code_object, const std::string& symbol, const char* kernel,
+                       const std::string& spec, const Policy& policy, const ordered_json& row, bool full = false) {
+  return {{"code_object", code_object + ".co"},
+          {"full", full},
+          {"symbol", symbol},
+          {"arch", std::string(name_of(arch))},
+          {"kernel", kernel},
+          {"spec", spec},
+          {"policy", name_of(policy)},
+          {"waves_per_simd", policy.waves_per_simd},
+          {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
+          {"lds_bytes", row["lds_bytes"]},
+          {"mfma", nullptr},
+          {"row", row}};
+}
+
 /// All entries of a row operation: the i-th policy of the s-th spec is the kernel RowEntryKernel<s, i>.
 template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
-  const std::string name(name_of(arch));
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const auto policies = policies_of(arch, specs[s]);
     const std::size_t object = s % row_objects(specs.size());
-    const std::string code_object = list + "_" + name + "_" + std::to_string(object) + ".co";
+    const std::string code_object = list + "_" + std::string(name_of(arch)) + "_" + std::to_string(object);
     for (std::size_t i = 0; i < policies.size(); ++i) {
-      const auto& policy = policies[i];
-      const ordered_json row = row_claims<arch>(specs[s], policy);
-      file["entries"].push_back({{"code_object", code_object},
-                                 {"full", !in_slice(list, op, object)},
-                                 {"symbol", "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE"},
-                                 {"arch", name},
-                                 {"kernel", op},
-                                 {"spec", name_of(specs[s])},
-                                 {"policy", name_of(policy)},
-                                 {"waves_per_simd", policy.waves_per_simd},
-                                 {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
-                                 {"lds_bytes", row["lds_bytes"]},
-                                 {"mfma", nullptr},
-                                 {"row", row}});
+      const std::string symbol = "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE";
+      file["entries"].push_back(row_entry<arch>(code_object, symbol, op, name_of(specs[s]), policies[i],
+                                                row_claims<arch>(specs[s], policies[i]), !in_slice(list, op, object)));
     }
   }
 }
@@ -132,21 +138,12 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
 /// Both kernels that find the scale of a tensor.
 template <ArchId arch>
 void add_find_scale(ordered_json& file) {
-  const std::string name(name_of(arch));
   constexpr DType codes = facts_of(arch).fp8;
   constexpr QuantSpec spec{.out = codes, .scale = ScaleMode::per_tensor};
   const auto add = [&](const std::string& symbol, const RowPolicy& policy, const ordered_json& row) {
-    file["entries"].push_back({{"code_object", "find_scale_" + name + ".co"},
-                               {"symbol", symbol},
-                               {"arch", name},
-                               {"kernel", symbol.starts_with("Amax") ? "find_amax" : "find_scale"},
-                               {"spec", name_of(spec)},
-                               {"policy", name_of(policy)},
-                               {"waves_per_simd", policy.waves_per_simd},
-                               {"waves_per_block", policy.block_threads() / facts_of(arch).wave_lanes},
-                               {"lds_bytes", row["lds_bytes"]},
-                               {"mfma", nullptr},
-                               {"row", row}});
+    file["entries"].push_back(row_entry<arch>("find_scale_" + std::string(name_of(arch)), symbol,
+                                              symbol.starts_with("Amax") ? "find_amax" : "find_scale", name_of(spec),
+                                              policy, row));
   };
   const auto policies = quant_policies(arch, spec);
   for (std::size_t p = 0; p < policies.size(); ++p) {
@@ -239,28 +236,12 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
 }
-template <ArchId arch>
-void add_gemms(ordered_json& file) {
-  static constexpr auto specs = gemm_specs(arch);
-  static constexpr auto features = gemm_feature_specs(arch);
-  static_for<4>([&](auto i) {
-    constexpr int s = min_of(2 * i, 5);
-    add_gemm<arch, specs[s], gemm_policies(arch, specs[s])>(file, "gemm", s, i);
+template <ArchId arch, auto specs, auto policies_of, auto objects>
+void add_gemms(ordered_json& file, const std::string& list) {
+  static_for<objects.size()>([&](auto i) {
+    static constexpr GemmSpec spec = specs[objects[i]];
+    add_gemm<arch, spec, policies_of(arch, spec)>(file, list, objects[i], i);
   });
-  static_for<4>([&](auto i) {
-    constexpr int f = i < 3 ? i : 7;
-    add_gemm<arch, features[f], gemm_feature_policies(arch, features[f])>(file, "gemm_feature", f, i);
-  });
-  static constexpr auto gated = gemm_gated_specs(arch);
-  static_for<3>([&](auto i) {
-    constexpr int g = i < 2 ? i + 1 : 4;
-    add_gemm<arch, gated[g], gemm_gated_policies(arch, gated[g])>(file, "gemm_gated", g, i);
-  });
-  [[maybe_unused]] static constexpr auto int4 = gemm_int4_specs(arch);
-  static_for<3>([&](auto i) { add_gemm<arch, int4[i], gemm_int4_policies(arch, int4[i])>(file, "gemm_int4", i, i); });
-  static constexpr auto mx = gemm_mx_specs(arch);
-  static_for<facts_of(arch).mx ? 4 : 0>(
-      [&](auto i) { add_gemm<arch, mx[i], gemm_mx_policies(arch, mx[i])>(file, "gemm_mx", i, i); });
 }
 
 template <ArchId arch>
@@ -297,7 +278,10 @@ void add_arch(ordered_json& file) {
       [&](auto i) { file["entries"].push_back(combine_claims<arch, paged_attention_head_sizes[i]>()); });
   file["entries"].push_back(combine_claims<arch, 64, DType::f16>());
   file["entries"].push_back(combine_claims<arch, 128, DType::f16>());
-  add_gemms<arch>(file);
+#define ADD_GEMMS(list)                \
+  if constexpr (has_list(arch, #list)) \
+    add_gemms<arch, list##_specs(arch), &list##_policies, list##_objects>(file, #list);
+  GEMM_LISTS(ADD_GEMMS)
   add_find_scale<arch>(file);
 #define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);
   ROW_LISTS(ADD_ROWS)

@@ -114,7 +114,7 @@ struct GemmPackedKernel {
     const char *a, *codes, *scales;  // of the next step
     std::uint32_t a_bytes, code_bytes, scale_bytes;
     std::int64_t scale_step;
-    std::int32_t left, a_left;  // k from the next step on
+    std::int32_t left;  // k from the next step on
     std::uint32_t a_at[W::tiles_m], codes_at[W::tiles_n][atoms], scales_at[W::tiles_n][atoms];
 
     TILEWAVE_DEVICE Loads(const GemmArgs& g, const GemmTile& tile, typename Args::Steps steps) {
@@ -123,7 +123,7 @@ struct GemmPackedKernel {
       const int lane = B::lane_id(), group = LaneMap<B>::group(lane), position = LaneMap<B>::position(lane);
       constexpr int a_size = size_of(S.a), scale_size = size_of(S.group_scale());
       const std::int64_t k = std::int64_t{steps.first} * Units::step;
-      left = a_left = min_of(g.k, steps.end * Units::step) - steps.first * Units::step;
+      left = min_of(g.k, steps.end * Units::step) - steps.first * Units::step;
       a = static_cast<const char*>(g.a) + (tile.a_layer * g.a_layer_stride + rows_a.first * g.a_stride + k) * a_size;
       a_bytes = static_cast<std::uint32_t>((max_of(rows_a.span(), 0) * g.a_stride + g.k) * a_size);
       TILEWAVE_UNROLL
@@ -155,11 +155,11 @@ struct GemmPackedKernel {
       }
     }
 
-    /// Unit u of A's next step, one after the other. `whole`: it is there.
+    /// Unit u of A's next step. `whole`: it is there.
     template <bool whole, int u>
     TILEWAVE_DEVICE void load_rows(Rows& to) {
       const Window of_a{a, a_bytes};
-      const std::uint32_t beyond = whole || u * Units::all_k < a_left ? 0 : nowhere;
+      const std::uint32_t beyond = whole || u * Units::all_k < left ? 0 : nowhere;
       constexpr int words = min_of(Units::a_words, 4);
       TILEWAVE_UNROLL
       for (int i = 0; i < W::tiles_m; ++i) {
@@ -170,10 +170,6 @@ struct GemmPackedKernel {
           TILEWAVE_UNROLL
           for (int e = 0; e < words; ++e) to.of[i][w + e] = some[e];
         }
-      }
-      if constexpr (u == Units::count - 1) {
-        a += Units::step * size_of(S.a);
-        a_left -= Units::step;
       }
     }
     /// The next step.
@@ -198,6 +194,7 @@ struct GemmPackedKernel {
               of_group.template load<GroupScales>(scales_at[j / atoms][j % atoms] | beyond);
         }
       });
+      a += Units::step * size_of(S.a);
       codes += Units::step * 8;
       scales += groups * scale_step;
       left -= Units::step;

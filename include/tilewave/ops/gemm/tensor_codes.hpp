@@ -10,27 +10,17 @@
 
 namespace tilewave {
 
-/// Which scales the fetching waves bring.
-template <bool packed>
-struct GemmFetchedScales {
-  template <class Codes, class BlockScales>
-  using Type = BlockScales;
-};
-template <>
-struct GemmFetchedScales<true> {
-  template <class Codes, class BlockScales>
-  using Type = typename Codes::FetchedScales;
-};
-
 /// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM
 /// starts a copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmTensorCodes {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
-  static constexpr int piece = 32 / size_of(S.a);                          // k of a product
-  static constexpr int groups = step / S.group, pieces = S.group / piece;  // of a stage; products of one
+  static constexpr int piece = 32 / size_of(S.a);                      // k of a product
+  static constexpr int group = S.packed() ? S.group : step;            // k of a scale
+  static constexpr int groups = step / group, pieces = group / piece;  // of a stage; products of one
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
-  static_assert(P.swapped && P.cluster == 1 && P.depth == step * size_of(S.a) && TileRows::run % 16 == 0);
+  static_assert(!S.packed() ||
+                (P.swapped && P.cluster == 1 && P.depth == step * size_of(S.a) && TileRows::run % 16 == 0));
 
   /// Strips of all layers, one after the other, of which each has K / 16 rows.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {
@@ -95,8 +85,8 @@ struct GemmTensorCodes {
         const int r = at % P.columns, g = at / P.columns;
         const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - per_load);
         const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
-        const std::int32_t group = min_of(stage * groups + g, a.k / S.group - 1);  // what is beyond is times 0
-        some = B::load(reinterpret_cast<const Scales*>(first + group * a.b_scale_k_stride + row));
+        const std::int32_t of_k = min_of(stage * groups + g, a.k / group - 1);  // what is beyond is times 0
+        some = B::load(reinterpret_cast<const Scales*>(first + of_k * a.b_scale_k_stride + row));
       });
     }
     template <class Shared>

@@ -110,7 +110,7 @@ struct GemmTensorKernel {
       output.begin(a, tile, group);
       Sums sums[L::tiles];
       if constexpr (L::packed) {
-        multiply_codes<typename L::Codes>(steps, group, shared, ring, sums);
+        multiply_codes(steps, group, shared, ring, sums);
       } else if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
       } else if constexpr (L::block_scales) {
@@ -169,24 +169,23 @@ struct GemmTensorKernel {
     for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(sums[t]);
   }
 
-  template <class Codes>
+  using Codes = typename L::Codes;
   using Widened = Chunk[L::tiles][Codes::pieces];
 
   /// Codes of one group of k after the other, whose sum is scaled and added in f32: weights are never rounded. Other
   /// groups of waves multiply while one widens.
-  template <class Codes>
   TILEWAVE_DEVICE static void multiply_codes(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
                                              Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       static_for<Codes::groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
-        Widened<Codes> codes;
-        widen<Codes>(group, shared, ring.slot, g, codes);
+        Widened codes;
+        widen(group, shared, ring.slot, g, codes);
         Sums part[L::tiles];
         L::clear(part);
-        begin_codes<Codes>(group, shared, ring.slot, g, codes, part);
-        const Vec<float, 2 * L::tiles> scales = scales_of<Codes>(group, shared, ring.slot, g);
+        begin_codes(group, shared, ring.slot, g, codes, part);
+        const Vec<float, 2 * L::tiles> scales = scales_of(group, shared, ring.slot, g);
         B::template group_mma_wait<0>();
         if (g == Codes::groups - 1) shared.ring.release(ring.slot);
         add_codes(scales, part, sums);
@@ -194,16 +193,14 @@ struct GemmTensorKernel {
     }
   }
   /// The codes of group g of a stage, and their products as a batch.
-  template <class Codes>
-  TILEWAVE_DEVICE static void widen(int group, const Shared& shared, int slot, int g, Widened<Codes>& codes) {
+  TILEWAVE_DEVICE static void widen(int group, const Shared& shared, int slot, int g, Widened& codes) {
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) {
       const Chunk* const rows = shared.tall[slot] + (L::tall_row(group) / 16 + 4 * t) * Codes::strip_chunks;
       Codes::widen(rows, L::group_wave(), g, codes[t]);
     }
   }
-  template <class Codes>
-  TILEWAVE_DEVICE static void begin_codes(int group, const Shared& shared, int slot, int g, const Widened<Codes>& codes,
+  TILEWAVE_DEVICE static void begin_codes(int group, const Shared& shared, int slot, int g, const Widened& codes,
                                           Sums (&part)[L::tiles]) {
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(part[t]);
@@ -220,7 +217,6 @@ struct GemmTensorKernel {
     B::group_mma_end();
   }
   /// Of a lane's two rows of each tile.
-  template <class Codes>
   TILEWAVE_DEVICE static Vec<float, 2 * L::tiles> scales_of(int group, const Shared& shared, int slot, int g) {
     const int row = L::tall_row(group) + 16 * L::group_wave() + B::lane_id() / 4;
     Vec<float, 2 * L::tiles> scales;

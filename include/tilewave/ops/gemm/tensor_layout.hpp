@@ -27,7 +27,6 @@ struct GemmTensorLayout {
   static constexpr bool packed = S.packed();            // the tall side is codes
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
   using Codes = GemmTensorCodes<B, S, P, TileRows>;
-  static constexpr int step_groups = packed ? depth / max_of(S.group, 1) : 0;      // scales of a row of codes
   static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // without codes
   static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
   static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
@@ -109,7 +108,7 @@ struct GemmTensorLayout {
     }
   };
 
-  static constexpr int shared_b_scales = packed ? step_groups * P.columns : shared_scales ? P.columns / 64 : 1;
+  static constexpr int shared_b_scales = packed ? Codes::groups * P.columns : shared_scales ? P.columns / 64 : 1;
   static constexpr int tall_chunks = tall_rows * (packed ? depth / 2 : P.depth) / 16;
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
@@ -237,7 +236,7 @@ struct GemmTensorLayout {
     }
   };
 
-  using FetchedScales = typename GemmFetchedScales<packed>::template Type<Codes, FetchedBlockScales>;
+  using FetchedScales = std::conditional_t<packed, typename Codes::FetchedScales, FetchedBlockScales>;
 
   /// Those of a lane's elements, of one stage.
   struct BlockScales {
