@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Ours against peers as a markdown table. Usage: compare.py OURS.csv PEERS.csv [--metric us|us_hot|us_min]
 
-OURS is the CSV of bench_norm, bench_softmax, bench_quant or bench_pa on a GPU, or several of them behind one another; of a
-config's policies the fastest counts. PEERS is that of torch_peers.py or torch_attention.py, or both. A ratio is a peer's
-time over ours: above 1, ours is faster."""
+OURS is the CSV of a benchmark on a GPU, or several of them behind one another; of a config's policies the fastest counts.
+PEERS is that of the torch_*.py that times its configs, or of several. A ratio is a peer's time over ours: above 1, ours is
+faster."""
 import argparse
 import csv
 import functools

@@ -50,15 +50,16 @@ def config_of(key):
     raise ValueError(f"'{key}' is no config of bench_rope or bench_kv_cache_write")
 
 
-COLUMNS = """name peer kind arch x_dtype q_heads kv_heads head_size rows config_rows seed us us_min us_q1 us_q3 us_cold us_hot
-cv_pct samples gbps bytes_ideal schema_version""".split()
+COLUMNS = """name peer kind arch x_dtype q_heads kv_heads head_size rows config_rows seed ok err max_rel_err us us_min us_q1
+us_q3 us_cold us_hot cv_pct samples gbps bytes_ideal schema_version""".split()
 
 
-def row_of(key, config, arch, peer, cold, hot):
-    """A row of the CSV, from the microseconds of cold and hot samples."""
+def row_of(key, config, arch, peer, cold, hot, verdict):
+    """A row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_rel_err)."""
     kind, rest = key.split("/", 1)
     values = common.times_of(cold, hot, config.bytes_ideal())
     values |= {"name": f"{kind}/{arch}/{rest}/{peer}", "peer": peer, "kind": kind, "arch": arch, "x_dtype": config.x,
                "q_heads": config.q_heads, "kv_heads": config.kv_heads, "head_size": config.head_size,
-               "rows": config.tokens, "config_rows": config.tokens, "seed": common.SEED, "schema_version": common.SCHEMA}
+               "rows": config.tokens, "config_rows": config.tokens, "seed": common.SEED, "ok": int(verdict[0]), "err": int(not verdict[0]),
+               "max_rel_err": verdict[1], "schema_version": common.SCHEMA}
     return common.line_of(values, COLUMNS)

@@ -13,8 +13,11 @@ TOOL = "torch_heads"
 PEERS = {"compile": "torch.compile", "eager": "torch.eager"}
 
 
+ROUNDING = {"f32": 2 ** -18, "f16": 2 ** -10, "bf16": 2 ** -7}  # of the l2 norm of a head, which may be rounded twice
+
+
 def call_of(torch, c):
-    """A function and its arguments, as a user of PyTorch would write it; arithmetic in f32."""
+    """A function and its arguments, as a user of PyTorch would write it; arithmetic in f32. And a check of what it leaves."""
     dtypes = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
     dtype, half = dtypes[c.x], c.rotary // 2
 
@@ -49,7 +52,23 @@ def call_of(torch, c):
         v_cache.index_copy_(0, slots, v)
         return heads[:, :c.q_heads]
 
-    return run, (qkv, weight, cos, sin, positions, slots, *caches)
+    def check(result):
+        """(ok, max_rel_err) of up to eight tokens against f64, where a pair turns as a complex number does."""
+        tokens = torch.linspace(0, c.tokens - 1, min(c.tokens, 8), device="cuda").long()
+        heads, v = qkv[tokens, :c.q_heads + c.kv_heads].double(), qkv[tokens, c.q_heads + c.kv_heads:]
+        if weight is not None:
+            heads = heads * (heads.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * weight.double()
+        if c.pairs:
+            angles = torch.complex(*(table[positions[tokens]][:, None].double() for table in (cos, sin)))
+            halves, x = c.pairs == "halves", heads[..., :c.rotary]
+            a, b = x.unflatten(-1, (2, half) if halves else (half, 2)).unbind(-2 if halves else -1)
+            x = torch.view_as_real(torch.complex(a.contiguous(), b.contiguous()) * angles)
+            heads = torch.cat(((x.mT if halves else x).flatten(-2), heads[..., c.rotary:]), -1)
+        got = torch.cat((result[tokens], caches[0][slots[tokens]]), 1) if c.cached else result[tokens]
+        error = ((got.double() - heads).norm(dim=-1) / heads.norm(dim=-1)).nan_to_num(nan=torch.inf).max().item()
+        return error <= ROUNDING[c.x] and (not c.cached or torch.equal(caches[1][slots[tokens]], v)), error
+
+    return run, (qkv, weight, cos, sin, positions, slots, *caches), check
 
 
 def main(arguments):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What of bench/peers needs no PyTorch. Usage: peers_test.py BENCH/PEERS BENCH_PA BENCH_GEMM
-BENCH_NORM|BENCH_ROPE|BENCH_SOFTMAX..."""
+BENCH_NORM|BENCH_ROPE|BENCH_SAMPLING..."""
 import csv
 import math
 import os
@@ -12,13 +12,17 @@ import unittest
 
 peers, bench_pa, bench_gemm, benches = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:]
 heads = [bench for bench in benches if os.path.basename(bench) in ("bench_rope", "bench_kv_cache_write")]
-benches = [bench for bench in benches if bench not in heads]
+tokens = [bench for bench in benches if os.path.basename(bench) in (
+    "bench_activation", "bench_moe_reduce", "bench_moe_sort", "bench_embedding", "bench_sampling", "bench_attention_combine")]
+benches = [bench for bench in benches if bench not in heads + tokens]
 sys.path.insert(0, peers)
 import attention_configs  # noqa: E402
 import common  # noqa: E402
 import configs  # noqa: E402
 import gemm_configs  # noqa: E402
 import head_configs  # noqa: E402
+import token_configs  # noqa: E402
+import torch_tokens  # noqa: E402
 
 HEADER = "name,columns,kind,us,us_hot,us_min,gbps,err"
 OURS = [HEADER,
@@ -40,6 +44,7 @@ ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
 
 
 HEADS = ["name,us", "halves/sm90/bf16/c5120/r1/hq32/hk8/d128/rot128/f32/full0/l8.r32.c2.v16,1.0"]
+TOKENS = ["name,us", "moe_sort/sm90/k2/r2/e4/u2/local100/t512.r2.a2,1.0"]
 GEMM = ["name,us", "gemm/sm90/bf16/bf16/m16/n4096/k4096/t16x64x128,1.0"]
 
 
@@ -186,7 +191,7 @@ class Peers(unittest.TestCase):
                 key = common.key_of(ours["name"])
                 config = head_configs.config_of(key)
                 reasons.add(config.left_out)
-                row = dict(zip(head_configs.COLUMNS, head_configs.row_of(key, config, "sm90", "x", [1.0], [1.0])))
+                row = dict(zip(head_configs.COLUMNS, head_configs.row_of(key, config, "sm90", "x", [1.0], [1.0], (True, 0))))
                 self.assertEqual(common.key_of(row["name"]), key)
                 for column in set(ours) & set(head_configs.COLUMNS) - {"name", "rows", "kind"}:
                     self.assertEqual(str(row[column]), ours[column], (key, column))
@@ -198,6 +203,54 @@ class Peers(unittest.TestCase):
         self.assertEqual(moved, 16 * (2 * 5120 * 2 + 512 + 4))
         with self.assertRaises(ValueError):
             head_configs.config_of("halves/bf16/c5120/r16")
+
+    def test_every_row_of_tokens_is_a_config(self):
+        whole = 0
+        for bench in tokens:
+            done = subprocess.run([bench, "--benchmark_format=csv", "--arch=sm90", "--benchmark_filter=/r(1|4|7|16)/|/r64/p16/"],
+                                  capture_output=True, text=True, check=True, timeout=120).stdout
+            listed = subprocess.run([bench, "--benchmark_list_tests", "--benchmark_format=csv", "--arch=sm90"],
+                                    capture_output=True, text=True, check=True, timeout=120).stdout
+            for ours in [*csv.DictReader(done.splitlines()), *csv.DictReader(listed.splitlines())]:
+                key = common.key_of(ours["name"])
+                config = token_configs.config_of(key)
+                row = dict(zip(token_configs.COLUMNS,
+                               map(str, token_configs.row_of(key, config, "sm90", "x", [2.0], [1.0], (True, 0)))))
+                self.assertEqual(common.key_of(row["name"]), key)
+                identity = set(token_configs.COLUMNS[2:-14])
+                for column in set(ours) & identity - {"rows"}:
+                    self.assertEqual(row[column], ours[column], (key, column))
+                self.assertEqual({column for column in identity if row[column] == ""}, identity - set(ours))
+                if ours["rows"] == ours["config_rows"] and "bytes_ideal" in ours and config.op != "embedding":
+                    self.assertEqual(row["bytes_ideal"], ours["bytes_ideal"], key)
+                    whole += 1
+        self.assertEqual(len(tokens), 6)
+        self.assertGreater(whole, 20)
+        for key, moved in (("embedding/bf16/c17/r17/v512/i64/scaled0", 17 * (33 * 2 + 8)),  # of 17 ids one is not in the table
+                           ("moe_reduce/f16/c8/r2/k4/weighted0/table0/masked1/res1", 2 * 8 * (4 // 2 + 2) * 2 + 4 * 8 + 4 * 64)):
+            self.assertEqual(token_configs.bytes_ideal(token_configs.config_of(key)), moved)
+        for key in ("moe_sort/k2/r2/e4/u2", "silu/bf16/c1/r1/halves", "embedding/bf16/c1/r1/v2/i8/scaled0"):
+            with self.assertRaises(ValueError):
+                token_configs.config_of(key)
+
+    def test_what_sorts_are_checked_by(self):
+        class List:
+            def __init__(self, *values):
+                self.values = values
+
+            def tolist(self):
+                return list(self.values)
+
+        c = token_configs.config_of("moe_sort/k2/r2/e4/u2/local100")
+        ids, weights, pad = List([2, 0], [2, 3]), List([0.5, 0.25], [0.125, 1.0]), 2 << 24 | 2
+        first = [1 << 24, pad, 0, 1, 1 << 24 | 1, pad, pad, pad]  # experts 0, 2, 2, 3 in units of two rows
+        self.assertEqual(torch_tokens.sorted_choices(c, ids, weights, None),
+                         [first, [0.25, 0, 0.5, 0.125, 1.0, 0, 0, 0], [0, 2, 3, -1], [0, 2, 2, 4, 6], [1, 0, 2, 1],
+                          [2, 0, 3, 4], [6, 2]])
+        of_two = [0, 1, 1 << 24 | 1, pad, pad, pad, pad, pad]  # 2 and 3, counted from 0
+        self.assertEqual(torch_tokens.sorted_choices(c, ids, weights, List(False, False, True, True)),
+                         [of_two, [0.5, 0.125, 1.0, 0, 0, 0, 0, 0], [0, 1, -1, -1], [0, 2, 4, 4, 4], [2, 1, 0, 0],
+                          [0, -1, 1, 2], [4, 2]])
 
     def test_every_row_of_the_benchmarks_is_a_config(self):
         for bench in benches:
@@ -289,7 +342,8 @@ class Peers(unittest.TestCase):
 
     def test_scripts_refuse(self):
         for script, lines, other in (("torch_peers.py", OURS, "softmax"), ("torch_attention.py", ATTENTION, "pa_decode"),
-                                     ("torch_gemm.py", GEMM, "gemm"), ("torch_heads.py", HEADS, "halves")):
+                                     ("torch_gemm.py", GEMM, "gemm"), ("torch_heads.py", HEADS, "halves"),
+                                     ("torch_tokens.py", TOKENS, "moe_sort")):
             ours = self.file("ours.csv", lines)
             for word, arguments in (("names", ()), ("nothing.csv", ("nothing.csv",)), ("--peers", (ours, "--peers=jax")),
                                     ("--max-seconds", (ours, "--max-seconds=nan")), ("--filter", (ours, "--filter=(")),
@@ -307,7 +361,7 @@ class Peers(unittest.TestCase):
         self.file("none/torch.py", ["raise ImportError('there is no torch')"])
         self.file("cpu/torch.py", ["class cuda:", "    is_available = staticmethod(lambda: False)"])
         for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION), ("torch_gemm.py", GEMM),
-                              ("torch_heads.py", HEADS)):
+                              ("torch_heads.py", HEADS), ("torch_tokens.py", TOKENS)):
             ours = self.file("ours.csv", lines)
             self.refuses("needs PyTorch: there is no torch", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "none"))
             self.refuses("needs a GPU", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "cpu"))
