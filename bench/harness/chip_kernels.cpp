@@ -69,7 +69,8 @@ constexpr T whole(First... first) {
 
 ChipKernels::ChipKernels(ArchId arch, const std::string& options)
     : arch_(name_of(arch)), command_(std::string(TILEWAVE_MODEL_COMMAND) + " " + options) {
-  std::vector<fs::path> headers{TILEWAVE_MODEL_SOURCES "/bench/harness/traffic.hpp"};
+  std::vector<fs::path> headers{TILEWAVE_MODEL_SOURCES "/bench/harness/traffic.hpp",
+                                TILEWAVE_MODEL_SOURCES "/bench/ladder/kernels.hpp"};
   for (const auto& file : fs::recursive_directory_iterator(TILEWAVE_MODEL_SOURCES "/include"))
     if (file.path().extension() == ".hpp") headers.push_back(file.path());
   std::sort(headers.begin(), headers.end());
@@ -104,7 +105,7 @@ fs::path ChipKernels::headers() {
   if (!fs::exists(file)) {
     compile(file,
             "#include <tilewave/arch/" + arch_ + "/backend.hpp>\n#include <tilewave/tilewave.hpp>\n" +
-                "#include <bench/harness/traffic.hpp>\n" + whole,
+                "#include <bench/harness/traffic.hpp>\n#include <bench/ladder/kernels.hpp>\n" + whole,
             "-fsyntax-only -Xclang -emit-pch -Xclang -o -Xclang ");
   }
   return file;

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT
+// The lower rungs of docs/gemm.md's ladder, each what the next one leaves behind. Of 16-bit operands, layout nt, one
+// product or a batch; any room. No entry of the library: bench_gemm has them in a build that asks (gemm_generated.hpp).
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave::ladder {
+
+struct Args {
+  GemmArgs gemm;
+  bool wide_rows;  // out's rows are such that a lane's neighbours are stored at once
+};
+
+/// What the rungs share: rows of an operand from memory, sums to memory.
+template <class B, GemmSpec S, GemmPolicy P>
+struct Product {
+  static_assert(size_of(S.a) == 2 && S.b == S.a && S.layout == GemmLayout::nt && S.groups == GemmGroups::one &&
+                !S.gated && S.scale == GemmScale::none && S.weights == GemmWeights::row_major);
+  static constexpr int block_threads = P.waves() * B::facts.wave_lanes;
+  static constexpr int unit = 16 / size_of(S.a);  // values of 16 bytes
+
+  /// Rows of A or of B that a tile has.
+  struct Rows {
+    const std::uint16_t* first;
+    std::int64_t stride;
+    std::int32_t left, k;
+
+    /// 16 bytes from `at` on of a row of the tile, 0 beyond the matrix.
+    TILEWAVE_DEVICE Chunk load(int row, std::int32_t at) const {
+      Chunk c = {};
+      if (row >= left || at >= k) return c;
+      c = B::load(reinterpret_cast<const Chunk*>(first + row * stride + at));
+      if (at + unit > k) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < unit; ++i)
+          if (at + i >= k) c[i / 2] &= i % 2 == 0 ? 0xffff0000u : 0x0000ffffu;
+      }
+      return c;
+    }
+  };
+  TILEWAVE_DEVICE static Rows rows_of_a(const GemmArgs& a, const GemmTile& t) {
+    const auto* const base = static_cast<const std::uint16_t*>(a.a);
+    return {base + t.a_layer * a.a_layer_stride + t.first_row * a.a_stride, a.a_stride, t.row_end - t.first_row, a.k};
+  }
+  TILEWAVE_DEVICE static Rows rows_of_b(const GemmArgs& a, const GemmTile& t) {
+    const auto* const base = static_cast<const std::uint16_t*>(a.b);
+    return {base + t.layer * a.b_layer_stride + t.first_column * a.b_stride, a.b_stride, a.n - t.first_column, a.k};
+  }
+  TILEWAVE_DEVICE static bool tile_of_block(const GemmArgs& a, GemmTile& tile) {
+    return GemmTiles<B, S, P>(a, B::block_id(), 1, 0).next(tile);
+  }
+
+  TILEWAVE_DEVICE static float value(const Chunk& c, int i) {
+    if constexpr (S.a == DType::f16) return B::widen_f16(c[i / 2])[i % 2];
+    return bf16_to_f32(static_cast<std::uint16_t>(c[i / 2] >> 16 * (i % 2)));
+  }
+
+  /// n neighbours of a row of the tile.
+  template <int n>
+  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& t, int row, int column, const Vec<float, n>& sums) {
+    using Epilogue = GemmEpilogue<B, S, GemmIdentity>;
+    struct InTile {
+      int row, column;
+    };
+    const std::int32_t r = t.first_row + row, c = t.first_column + column;
+    if (r >= t.row_end || c >= a.gemm.n) return;
+    Vec<float, n> values[1] = {sums};
+    Epilogue::apply(a.gemm, GemmIdentity{}, t, values, [&](int i) TILEWAVE_INLINE_LAMBDA {
+      return InTile{row, column + i};
+    });
+    if (a.wide_rows && c + n <= a.gemm.n) {
+      Epilogue::store(a.gemm, t, r, c, values[0]);
+    } else {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i)
+        if (c + i < a.gemm.n) Epilogue::store(a.gemm, t, r, c + i, Vec<float, 1>{{values[0][i]}});
+    }
+  }
+};
+
+/// Rung 1, naive: a lane has one element of C and reads its rows of A and B, 16 bytes at a time. No shared memory.
+/// Bound: lines of the first cache.
+template <class B, GemmSpec S, GemmPolicy P>
+struct NaiveKernel {
+  using Room = B;
+  using G = Product<B, S, P>;
+  using Args = ladder::Args;
+  struct Shared {};
+  static constexpr int block_threads = G::block_threads, waves_per_simd = 4;
+  static_assert(block_threads == P.rows * P.columns);
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
+    GemmTile tile;
+    if (!G::tile_of_block(a.gemm, tile)) return;
+    const int row = B::block_lane_id() / P.columns, column = B::block_lane_id() % P.columns;
+    const auto of_a = G::rows_of_a(a.gemm, tile), of_b = G::rows_of_b(a.gemm, tile);
+    Vec<float, 1> sum = {};
+    for (std::int32_t k = 0; k < a.gemm.k; k += G::unit) {
+      const Chunk x = of_a.load(row, k), w = of_b.load(column, k);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < G::unit; ++i) sum[0] += G::value(x, i) * G::value(w, i);
+    }
+    G::write(a, tile, row, column, sum);
+  }
+};
+
+/// Rung 2, tiled: a block's rows lie in shared memory as f32, k after k, and a lane multiplies 8 x 8 of them without the
+/// matrix unit. A step is brought, then multiplied. LDS plan: 32 bytes of K of both sides. Bound: f32 operations.
+template <class B, GemmSpec S, GemmPolicy P>
+struct TiledKernel {
+  using Room = B;
+  using G = Product<B, S, P>;
+  using Args = ladder::Args;
+  static constexpr int block_threads = G::block_threads,
+                       waves_per_simd = P.waves_per_simd * P.waves() / B::facts.simds_per_cu;
+  static constexpr int step_k = P.depth / size_of(S.a), side = 128, across = side / 8;
+  static_assert(P.rows == side && P.columns == side && block_threads == across * across);
+  struct Shared {
+    alignas(16) float a[step_k][side + 4], b[step_k][side + 4];
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    GemmTile tile;
+    if (!G::tile_of_block(a.gemm, tile)) return;
+    const int lane = B::block_lane_id(), down = 4 * (lane / across), right = 4 * (lane % across);
+    const auto of_a = G::rows_of_a(a.gemm, tile), of_b = G::rows_of_b(a.gemm, tile);
+    Vec<float, 8> sums[8] = {};
+    for (std::int32_t k = 0; k < a.gemm.k; k += step_k) {
+      B::barrier();  // all have multiplied the step before
+      bring(of_a, k, shared.a);
+      bring(of_b, k, shared.b);
+      B::barrier();
+      for (int i = 0; i < step_k; ++i) {
+        const Vec<float, 8> x = eight(shared.a[i], down), w = eight(shared.b[i], right);
+        TILEWAVE_UNROLL
+        for (int r = 0; r < 8; ++r) {
+          TILEWAVE_UNROLL
+          for (int c = 0; c < 8; ++c) sums[r][c] += x[r] * w[c];
+        }
+      }
+    }
+    static_for<16>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      constexpr int r = i / 2, c = i % 2 * 4;
+      const Vec<float, 4> four{{sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3]}};
+      G::write(a, tile, down + r % 4 + r / 4 * (side / 2), right + c / 4 * (side / 2), four);
+    });
+  }
+
+ private:
+  TILEWAVE_DEVICE static void bring(const typename G::Rows& rows, std::int32_t k, float (&to)[step_k][side + 4]) {
+    constexpr int units = step_k / G::unit;
+    for (int i = B::block_lane_id(); i < side * units; i += block_threads) {
+      const int row = i / units, from = i % units * G::unit;
+      const Chunk c = rows.load(row, k + from);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < G::unit; ++e) to[from + e][row] = G::value(c, e);
+    }
+  }
+  /// Four neighbours of each half of the tile.
+  TILEWAVE_DEVICE static Vec<float, 8> eight(const float* of_k, int from) {
+    using Four = Vec<float, 4>;
+    const Four low = *reinterpret_cast<const Four*>(of_k + from),
+               high = *reinterpret_cast<const Four*>(of_k + from + side / 2);
+    return {{low[0], low[1], low[2], low[3], high[0], high[1], high[2], high[3]}};
+  }
+};
+
+/// Rungs 3 and 4: products of the matrix unit, by the room's atom, each wave its part of the tile. Rows lie in shared
+/// memory as they are, in units of 16 bytes whose places a mask permutes so that reads meet no bank twice. With one
+/// stage a step is brought, then multiplied; with two the next one is on its way, in registers, while products run.
+/// LDS plan: P.stages times 128 bytes of K of both sides. Bound: memory latency; then LDS.
+template <class B, GemmSpec S, GemmPolicy P>
+struct MatrixKernel {
+  using Room = B;
+  using G = Product<B, S, P>;
+  using Map = LaneMap<B>;
+  using Args = ladder::Args;
+  static constexpr int block_threads = G::block_threads,
+                       waves_per_simd = P.waves_per_simd * P.waves() / B::facts.simds_per_cu;
+  static constexpr int units = P.depth / 16, step_k = units * G::unit;  // of a row
+  static constexpr int tiles_m = P.rows / P.waves_rows / B::atom.rows,
+                       tiles_n = P.columns / P.waves_columns / B::atom.kv;
+  static constexpr int run_columns = B::atom.kv_per_lane, rows_per_lane = B::atom.rows_per_lane;
+  static constexpr int copies_a = P.rows * units / block_threads, copies_b = P.columns * units / block_threads;
+  static_assert(units == 8 && (P.stages == 1 || P.stages == 2) && copies_a * block_threads == P.rows * units &&
+                copies_b * block_threads == P.columns * units);
+  struct Shared {
+    alignas(16) Chunk a[P.stages][P.rows][units], b[P.stages][P.columns][units];
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    GemmTile tile;
+    if (!G::tile_of_block(a.gemm, tile)) return;
+    const auto of_a = G::rows_of_a(a.gemm, tile), of_b = G::rows_of_b(a.gemm, tile);
+    typename B::Accumulator sums[tiles_m][tiles_n] = {};
+    Chunk a_held[copies_a], b_held[copies_b];  // on their way
+    const auto load = [&](std::int32_t k) TILEWAVE_INLINE_LAMBDA {
+      load_units(of_a, k, a_held);
+      load_units(of_b, k, b_held);
+    };
+    const auto put = [&](int slot) TILEWAVE_INLINE_LAMBDA {
+      put_units(a_held, shared.a[slot]);
+      put_units(b_held, shared.b[slot]);
+    };
+    if constexpr (P.stages == 1) {
+      for (std::int32_t k = 0; k < a.gemm.k; k += step_k) {
+        B::barrier();  // all have multiplied the step before
+        load(k);
+        put(0);
+        B::barrier();
+        multiply(shared.a[0], shared.b[0], sums);
+      }
+    } else {
+      load(0);
+      put(0);
+      B::barrier();
+      int slot = 0;
+      for (std::int32_t k = 0; k < a.gemm.k; k += step_k, slot ^= 1) {
+        load(k + step_k);
+        multiply(shared.a[slot], shared.b[slot], sums);
+        put(slot ^ 1);
+        B::barrier();
+      }
+    }
+    static_for<tiles_m * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      constexpr int m = i / tiles_n, n = i % tiles_n;
+      TILEWAVE_UNROLL
+      for (int r = 0; r < rows_per_lane; ++r) {
+        Vec<float, run_columns> run;
+        TILEWAVE_UNROLL
+        for (int c = 0; c < run_columns; ++c) run[c] = sums[m][n][r * run_columns + c];
+        G::write(a, tile, first_row() + m * B::atom.rows + Map::row(B::lane_id(), r),
+                 first_column() + n * B::atom.kv + run_columns * Map::group(B::lane_id()), run);
+      }
+    });
+  }
+
+ private:
+  TILEWAVE_DEVICE static int first_row() { return B::wave_id() / P.waves_columns * (P.rows / P.waves_rows); }
+  TILEWAVE_DEVICE static int first_column() { return B::wave_id() % P.waves_columns * (P.columns / P.waves_columns); }
+
+  /// Unit u of a row lies at u ^ mask(row). Lanes that are served together read: on sm90 four units of two rows; on
+  /// gfx942 one of eight rows; on gfx950, whose banks hold two rows' units, one of sixteen.
+  TILEWAVE_DEVICE static constexpr int mask(int row) {
+    constexpr ArchId id = B::facts.id;
+    return id == ArchId::sm90 ? row % 2 * 4 : id == ArchId::gfx942 ? row % 8 : row / 2 % 8;
+  }
+  template <int count>
+  TILEWAVE_DEVICE static void load_units(const typename G::Rows& rows, std::int32_t k, Chunk (&held)[count]) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count; ++i) {
+      const int at = i * block_threads + B::block_lane_id();
+      held[i] = rows.load(at / units, k + at % units * G::unit);
+    }
+  }
+  template <int count, int rows>
+  TILEWAVE_DEVICE static void put_units(const Chunk (&held)[count], Chunk (&slot)[rows][units]) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < count; ++i) {
+      const int at = i * block_threads + B::block_lane_id(), row = at / units;
+      slot[row][at % units ^ mask(row)] = held[i];
+    }
+  }
+
+  /// A lane supplies a whole unit of its row, which makes one atom or two: k is summed over, in whatever order both
+  /// sides agree upon.
+  TILEWAVE_DEVICE static void multiply(const Chunk (&a)[P.rows][units], const Chunk (&b)[P.columns][units],
+                                       typename B::Accumulator (&sums)[tiles_m][tiles_n]) {
+    constexpr int words = B::atom.k_per_lane / 2, atoms = 4 / words;
+    const int lane = B::lane_id(), group = Map::group(lane), position = Map::position(lane);
+    static_for<units / 4>([&](auto quarter) TILEWAVE_INLINE_LAMBDA {
+      const auto read = [&](const auto& slot, int row)
+                            TILEWAVE_INLINE_LAMBDA { return slot[row][(4 * quarter + group) ^ mask(row)]; };
+      Chunk of_a[rows_per_lane], of_b[tiles_n];
+      TILEWAVE_UNROLL
+      for (int n = 0; n < tiles_n; ++n) of_b[n] = read(b, first_column() + n * B::atom.kv + position);
+      static_for<tiles_m>([&](auto m) TILEWAVE_INLINE_LAMBDA {
+        TILEWAVE_UNROLL
+        for (int r = 0; r < rows_per_lane; ++r) of_a[r] = read(a, first_row() + m * B::atom.rows + Map::row(lane, r));
+        static_for<atoms * tiles_n>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+          constexpr int first = i / tiles_n * words, n = i % tiles_n;
+          typename B::KvOperand kv;
+          typename B::RowsOperand rows;
+          TILEWAVE_UNROLL
+          for (int w = 0; w < words; ++w) {
+            kv[w] = of_b[n][first + w];
+            TILEWAVE_UNROLL
+            for (int r = 0; r < rows_per_lane; ++r) rows[r * words + w] = of_a[r][first + w];
+          }
+          sums[m][n] = S.a == DType::bf16 ? B::mma(kv, rows, sums[m][n]) : B::mma_f16(kv, rows, sums[m][n]);
+        });
+      });
+    });
+  }
+};
+
+/// As gemm_launch, of a rung's kernel.
+template <class Kernel, class B, GemmSpec S, GemmPolicy P>
+Status launch(const GemmProblem& p, int splits, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = gemm_check(p, B::facts); !s.ok()) return s;
+  if (splits != 1) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
+  if (p.m == 0 || p.n == 0) return {};
+  const auto four = [](std::int64_t elements) { return elements % 4 == 0; };
+  const bool wide = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 && four(p.out_stride) &&
+                    four(p.out_batch_stride);
+  const typename Kernel::Args args{gemm_args(p, P, splits), wide};
+  return B::template launch<Kernel>({gemm_tiles(S, args.gemm, P), Kernel::block_threads}, args, stream);
+}
+
+template <template <class, GemmSpec, GemmPolicy> class Kernel, class B, GemmSpec S, GemmPolicy P>
+constexpr GemmEntry entry() {
+  using K = Kernel<B, S, P>;
+  return {B::facts.id, B::emulated, S, P, &launch<K, B, S, P>, int{sizeof(typename K::Shared)}};
+}
+
+/// Rungs 1 to 4. Blocks have 256 lanes.
+template <class B, GemmSpec S>
+constexpr auto entries() {
+  constexpr int waves = 256 / B::facts.wave_lanes;
+  constexpr GemmPolicy naive{
+      .rows = 16, .columns = 16, .depth = 16, .stages = 0, .waves_rows = waves, .path = GemmPath::weights_in_registers};
+  constexpr GemmPolicy tiled{
+      .rows = 128, .columns = 128, .depth = 32, .stages = 1, .waves_rows = waves, .path = GemmPath::staged};
+  constexpr GemmPolicy matrix{
+      .rows = 128, .columns = 128, .stages = 1, .waves_rows = 2, .waves_columns = waves / 2, .path = GemmPath::staged};
+  constexpr GemmPolicy prefetched{
+      .rows = 128, .columns = 128, .stages = 2, .waves_rows = 2, .waves_columns = waves / 2, .path = GemmPath::staged};
+  return std::array{entry<NaiveKernel, B, S, naive>(), entry<TiledKernel, B, S, tiled>(),
+                    entry<MatrixKernel, B, S, matrix>(), entry<MatrixKernel, B, S, prefetched>()};
+}
+
+}  // namespace tilewave::ladder
