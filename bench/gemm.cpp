@@ -52,7 +52,7 @@ std::span<const GemmEntry* const> every_entry() {
     for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries(),
                             all_gemm_int4_entries(), all_gemm_mx_entries()})
       all.insert(all.end(), list.begin(), list.end());
-#ifdef TILEWAVE_GENERATED  // by a tuner
+#ifdef TILEWAVE_GENERATED  // by a tuner; or the ladder of docs/gemm.md
     const auto generated = all_gemm_generated_entries();
     all.insert(all.end(), generated.begin(), generated.end());
 #endif

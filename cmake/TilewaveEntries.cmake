@@ -21,7 +21,7 @@ list(GET focus 1 focus_arch)
 list(GET focus 2 focus_spec)
 
 # TILEWAVE_GENERATED_ENTRIES=FOLDER: a list OP_generated of candidates that nobody wrote into the library, from the header
-# FOLDER/OP_generated.hpp, for `tilewave tune run --generate`. The op's benchmark has it beside its other lists.
+# FOLDER/OP_generated.hpp: for `tilewave tune run --generate`, and bench/ladder. The op's benchmark has it beside its other lists.
 set(TILEWAVE_GENERATED_ENTRIES "" CACHE PATH "folder of OP_generated.hpp, candidates that a tuner made")
 
 set(generated ${PROJECT_BINARY_DIR}/generated)

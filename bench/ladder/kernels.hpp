@@ -106,8 +106,8 @@ struct NaiveKernel {
   }
 };
 
-/// Rung 2, tiled: a block's rows lie in shared memory as f32, k after k, and a lane multiplies 8 x 8 of them without the
-/// matrix unit. A step is brought, then multiplied. LDS plan: 32 bytes of K of both sides. Bound: f32 operations.
+/// Rung 2, tiled: a block's rows lie in shared memory as f32, k after k, and a lane multiplies 8 x 8 of them. A step is
+/// brought, then multiplied. LDS plan: 32 bytes of K of both sides. Bound: f32 operations.
 template <class B, GemmSpec S, GemmPolicy P>
 struct TiledKernel {
   using Room = B;

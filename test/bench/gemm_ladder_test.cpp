@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: MIT
 // The lower rungs of the GEMM ladder in the emulated rooms. (No build of the library has them as entries.)
-#include "bench/ladder/kernels.hpp"
+#include <set>
+
+#include "bench/ladder/gemm_generated.hpp"
 #include "test/ops/gemm/call.hpp"
 #include "tilewave/arch/host/backend.hpp"
+#include "tilewave/ops/gemm/fits.hpp"
 
 namespace tilewave::test {
 namespace {
 
-template <ArchId arch, GemmSpec S>
+template <ArchId arch>
 void check_rungs() {
-  static constexpr auto rungs = ladder::entries<host::Backend<arch>, S>();
+  static constexpr GemmSpec spec = gemm_generated_specs(arch)[0];
+  static constexpr auto rungs = ladder::entries<host::Backend<arch>, spec>();
   for (const GemmEntry& e : rungs) {
     INFO(name_of(arch) << " " << name_of(e.policy));
     const GemmPolicy& p = e.policy;
-    const std::int32_t step = p.depth / size_of(S.a);
+    const std::int32_t step = p.depth / size_of(spec.a);
     for (const GemmShape& s : {GemmShape{.m = 1, .n = 1, .k = 1},
                                {.m = p.rows - 1, .n = p.columns + 1, .k = step + 3, .gap = 3},
                                {.m = p.rows, .n = p.columns, .k = 2 * step},
@@ -26,17 +30,15 @@ void check_rungs() {
                                .residual = true,
                                .alpha = -0.75f}}) {
       INFO(name_of(s));
-      CHECK(GemmCall(S, s, gemm_random).run(e) == "");
+      CHECK(GemmCall(spec, s, gemm_random).run(e) == "");
     }
   }
 }
 
 TEST_CASE("the lower rungs of the GEMM ladder are right where their tiles end") {
-  constexpr GemmSpec f16{.a = DType::f16, .b = DType::f16, .out = DType::f16};
-  check_rungs<ArchId::gfx942, GemmSpec{}>();
-  check_rungs<ArchId::gfx950, GemmSpec{}>();
-  check_rungs<ArchId::sm90, GemmSpec{}>();
-  check_rungs<ArchId::sm90, f16>();
+  check_rungs<ArchId::gfx942>();
+  check_rungs<ArchId::gfx950>();
+  check_rungs<ArchId::sm90>();
 }
 
 TEST_CASE("a rung of the GEMM ladder refuses what it does not compute") {
@@ -46,6 +48,26 @@ TEST_CASE("a rung of the GEMM ladder refuses what it does not compute") {
   CHECK(rungs[0].launch(p, 2, {}).code == StatusCode::bad_value);
   p.spec.out = DType::f32;
   CHECK(rungs[0].launch(p, 1, {}).code == StatusCode::no_matching_entry);
+}
+
+template <ArchId arch>
+void check_names() {
+  constexpr GemmSpec spec = gemm_generated_specs(arch)[0];
+  static constexpr auto lower = ladder::entries<host::Backend<arch>, spec>();
+  const GemmPolicies upper = gemm_generated_policies(arch, spec);
+  std::set<std::string> names;
+  for (const GemmEntry& e : lower) CHECK(names.insert(name_of(e.policy)).second);
+  for (int i = 0; i < upper.count; ++i) {
+    INFO(name_of(arch) << " " << name_of(upper.list[i]));
+    CHECK(names.insert(name_of(upper.list[i])).second);
+    if (arch != ArchId::sm90) CHECK(gemm_policy_fits(arch, spec, upper.list[i]));
+  }
+}
+
+TEST_CASE("rungs of the GEMM ladder differ by name, and the upper ones fit their chips") {
+  check_names<ArchId::gfx942>();
+  check_names<ArchId::gfx950>();
+  check_names<ArchId::sm90>();
 }
 
 }  // namespace
