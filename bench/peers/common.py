@@ -219,9 +219,8 @@ def graph_of(torch, call):
 
 def time_functions(torch, tool, options, peers, found, call_of, columns, row_of):
     """CSV on stdout: functions of PyTorch, compiled (peer `compile`) or as they are, on the configs of `found`. call_of(config)
-    is a function and its arguments, or why the config is left out; row_of(key, config, arch, peer, cold, hot) a line. With a
-    check behind the arguments, of what the function returns, row_of gets its verdict, too: whether it is right comes first.
-    Returns the exit status."""
+    is a function, its arguments and a check of what it returns, or why the config is left out; a check's verdict begins with
+    whether all is right. row_of(key, config, arch, peer, cold, hot, verdict) is a line. Returns the exit status."""
     arch, sampler = arch_of(torch), Sampler(torch, options.max_seconds)
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(columns)
@@ -235,20 +234,19 @@ def time_functions(torch, tool, options, peers, found, call_of, columns, row_of)
                     if isinstance(prepared, str):
                         print(f"{tool}: {key}: left out: {prepared}", file=sys.stderr)
                         break
-                    function, inputs, *checks = prepared
+                    function, inputs, check = prepared
                     run = torch.compile(function, dynamic=False) if peer == "compile" else function
                     call = graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
                     cold, hot = sampler.measure(call)
-                    verdicts = [check(call()) for check in checks]
+                    verdict = check(call())
                 except RuntimeError as error:
                     print(f"{tool}: {key}: {peers[peer]}: {str(error).splitlines()[0]}", file=sys.stderr)
                     failed = True
                     continue
-                for ok, *errors in verdicts:
-                    if not ok:
-                        print(f"{tool}: {key}: {peers[peer]}: wrong: {errors}", file=sys.stderr)
-                        failed = True
+                if not verdict[0]:
+                    print(f"{tool}: {key}: {peers[peer]}: wrong: max_rel_err {verdict[1]:.3g}", file=sys.stderr)
+                    failed = True
                 name = peers[peer] + (".graph" if options.graph else "")
-                out.writerow(row_of(key, config, arch, name, cold, hot, *verdicts))
+                out.writerow(row_of(key, config, arch, name, cold, hot, verdict))
                 sys.stdout.flush()
     return 1 if failed else 0

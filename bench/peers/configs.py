@@ -62,19 +62,21 @@ def config_of(key):
 
 
 COLUMNS = """name peer kind arch x_dtype weight_dtype out_dtype scale_mode residual given causal topk score
-renormalise bias groups kept_groups group_score columns rows config_rows seed us us_min us_q1 us_q3 us_cold us_hot cv_pct
-samples gbps bytes_ideal schema_version""".split()
+renormalise bias groups kept_groups group_score columns rows config_rows seed ok err max_rel_err us us_min us_q1 us_q3
+us_cold us_hot cv_pct samples gbps bytes_ideal schema_version""".split()
 NORMS, QUANTS, SOFTMAXES = ("rmsnorm", "layernorm"), ("quant", "dequant"), ("softmax", "log_softmax")
 
 
-def row_of(key, config, arch, peer, cold, hot):
-    """A row of the CSV, from the microseconds of cold and hot samples. Empty is what our row of such a config lacks as well."""
+def row_of(key, config, arch, peer, cold, hot, verdict):
+    """A row of the CSV, from the microseconds of cold and hot samples and a verdict (ok, max_rel_err). Empty is what our row of
+    such a config lacks as well."""
     op, rest = key.split("/", 1)
     fp8 = "fp8_e4m3fnuz" if arch == "gfx942" else "fp8_e4m3fn"
     x, out = (fp8 if dtype == "fp8" else dtype for dtype in (config.x, config.out))
     values = common.times_of(cold, hot, config.bytes_ideal())
     values |= {"name": f"{op}/{arch}/{rest}/{peer}", "peer": peer, "kind": op, "arch": arch, "rows": config.rows,
                "config_rows": config.rows, "columns": config.columns, "x_dtype": x, "seed": common.SEED,
+               "ok": int(verdict[0]), "err": int(not verdict[0]), "max_rel_err": verdict[1],
                "schema_version": common.SCHEMA}
     if op in SOFTMAXES:
         values |= {"causal": config.causal}

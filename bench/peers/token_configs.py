@@ -5,9 +5,8 @@ import re
 from types import SimpleNamespace
 
 import common
+from configs import BYTES, GROUP
 
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8": 1, "i8": 1}
-GROUP = 128  # columns of one per_group scale
 EXPERTS = 64  # that a masked reduction draws from
 EXTENT = r"/(?P<x>f32|f16|bf16)/c(?P<columns>\d+)/r(?P<rows>\d+)/"
 KEYS = {op: re.compile(pattern) for op, pattern in {

@@ -13,28 +13,13 @@ import torch_peers
 
 TOOL = "torch_tokens"
 PEERS = {"compile": "torch.compile", "eager": "torch.eager"}
-# Of the l2 norm of a row: what rounding to a type may make of it. i8 is truncated.
-ROUNDING = {"f32": 2 ** -18, "f16": 2 ** -11, "bf16": 2 ** -8, "fp8": 0.04, "i8": 2 ** -5}
-ROWS_CHECKED = 8
 
 
 class Ops(torch_peers.Ops):
-    """The calls, as a user of PyTorch would write them; arithmetic in f32. Each method returns a function, its arguments,
-    and a check of what it returns: (ok, max_rel_err) against f64, of sorts the whole and exactly."""
+    """The calls, as a user of PyTorch would write them; arithmetic in f32. Sorts are checked whole and exactly."""
 
     def call_of(self, c):
         return getattr(self, c.op)(c)
-
-    def some(self, rows):
-        return self.torch.linspace(0, rows - 1, min(rows, ROWS_CHECKED), device="cuda").long()
-
-    def doubles(self, x, rows):  # fp8 tensors are not indexed
-        return (x.view(self.torch.uint8)[rows].view(x.dtype) if x.element_size() == 1 else x[rows]).double()
-
-    def close(self, got, expected, dtype):
-        difference = (got - expected).norm(dim=-1).nan_to_num(nan=self.torch.inf)
-        error = (difference / expected.norm(dim=-1).clamp(min=1e-30)).max().item()
-        return error <= ROUNDING[dtype], error
 
     def activation(self, c):
         torch, functional = self.torch, self.torch.nn.functional
@@ -59,15 +44,7 @@ class Ops(torch_peers.Ops):
         def check(result):
             rows = self.some(c.rows)
             expected = activated(x[rows].double())
-            if c.scale == "none":
-                return self.close(result[rows].double(), expected, c.out)
-            codes, scale = result
-            groups = c.columns // token_configs.GROUP if c.scale == "per_group" else 1
-            unit = scale.double().expand(c.rows, groups, 1)[rows] if scale.dim() == 0 else \
-                scale.view(c.rows, groups, 1)[rows].double()
-            largest = self.largest[c.out] * unit
-            expected = expected.view(len(rows), groups, -1).clamp(-largest, largest)
-            return self.close(self.doubles(codes, rows).view_as(expected) * unit, expected, c.out)
+            return self.close_values(result, expected, c, rows)
 
         return run, (x, given), check
 

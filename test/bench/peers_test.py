@@ -268,7 +268,7 @@ class Peers(unittest.TestCase):
                                     capture_output=True, text=True, check=True, timeout=120).stdout
             for ours in csv.DictReader(listed.splitlines()):
                 key = common.key_of(ours["name"])
-                row = dict(zip(configs.COLUMNS, configs.row_of(key, configs.config_of(key), "sm90", "x", [1.0], [1.0])))
+                row = dict(zip(configs.COLUMNS, configs.row_of(key, configs.config_of(key), "sm90", "x", [1.0], [1.0], (True, 0))))
                 for column in (set(ours) & set(configs.COLUMNS)) - {"name", "rows"}:  # emulated, ours launches fewer
                     self.assertEqual(str(row[column]), ours[column], (key, column))
                 self.assertEqual({column for column in configs.COLUMNS[4:21] if row[column] == ""},
@@ -294,7 +294,8 @@ class Peers(unittest.TestCase):
     def test_a_row_of_the_csv(self):
         key = "rmsnorm/bf16/c4096/r16/fp8.per_token/res0"
         row = dict(zip(configs.COLUMNS, configs.row_of(key, configs.config_of(key), "gfx942", "torch.compile",
-                                                       [12.0, 10.0, 14.0], [9.0, 8.0, 7.0])))
+                                                       [12.0, 10.0, 14.0], [9.0, 8.0, 7.0], (False, 0.5))))
+        self.assertEqual((row["ok"], row["err"], row["max_rel_err"]), (0, 1, "0.5"))
         self.assertEqual(row["name"], "rmsnorm/gfx942/bf16/c4096/r16/fp8.per_token/res0/torch.compile")
         self.assertEqual((row["us"], row["us_min"], row["us_q1"], row["us_q3"], row["us_cold"], row["us_hot"]),
                          ("12", "10", "11", "13", "12", "8"))
