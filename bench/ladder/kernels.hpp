@@ -167,10 +167,10 @@ struct TiledKernel {
   }
 };
 
-/// Rungs 3 and 4: products of the matrix unit, by the room's atom, each wave its part of the tile. Rows lie in shared
+/// Rungs 3, 4 and 4b: products of the matrix unit, by the room's atom, each wave its part of the tile. Rows lie in shared
 /// memory as they are, in units of 16 bytes whose places a mask permutes so that reads meet no bank twice. With one
 /// stage a step is brought, then multiplied; with two the next one is on its way, in registers, while products run.
-/// LDS plan: P.stages times 128 bytes of K of both sides. Bound: memory latency; then LDS.
+/// LDS plan: P.stages times P.depth bytes of K of both sides. Bound: memory latency; then LDS.
 template <class B, GemmSpec S, GemmPolicy P>
 struct MatrixKernel {
   using Room = B;
@@ -184,8 +184,8 @@ struct MatrixKernel {
                        tiles_n = P.columns / P.waves_columns / B::atom.kv;
   static constexpr int run_columns = B::atom.kv_per_lane, rows_per_lane = B::atom.rows_per_lane;
   static constexpr int copies_a = P.rows * units / block_threads, copies_b = P.columns * units / block_threads;
-  static_assert(units == 8 && (P.stages == 1 || P.stages == 2) && copies_a * block_threads == P.rows * units &&
-                copies_b * block_threads == P.columns * units);
+  static_assert((units == 4 || units == 8) && (P.stages == 1 || P.stages == 2) &&
+                copies_a * block_threads == P.rows * units && copies_b * block_threads == P.columns * units);
   struct Shared {
     alignas(16) Chunk a[P.stages][P.rows][units], b[P.stages][P.columns][units];
   };
@@ -241,11 +241,11 @@ struct MatrixKernel {
   TILEWAVE_DEVICE static int first_row() { return B::wave_id() / P.waves_columns * (P.rows / P.waves_rows); }
   TILEWAVE_DEVICE static int first_column() { return B::wave_id() % P.waves_columns * (P.columns / P.waves_columns); }
 
-  /// Unit u of a row lies at u ^ mask(row). Lanes that are served together read: on sm90 four units of two rows; on
-  /// gfx942 one of eight rows; on gfx950, whose banks hold two rows' units, one of sixteen.
+  /// Unit u of a row lies at u ^ mask(row): lanes that are served together read four units of two rows (sm90), or one of
+  /// as many rows as banks have room for.
   TILEWAVE_DEVICE static constexpr int mask(int row) {
-    constexpr ArchId id = B::facts.id;
-    return id == ArchId::sm90 ? row % 2 * 4 : id == ArchId::gfx942 ? row % 8 : row / 2 % 8;
+    constexpr int rows_of_banks = B::facts.lds_banks / (4 * units);
+    return B::facts.id == ArchId::sm90 ? row / rows_of_banks % (units / 4) * 4 : row / rows_of_banks % units;
   }
   template <int count>
   TILEWAVE_DEVICE static void load_units(const typename G::Rows& rows, std::int32_t k, Chunk (&held)[count]) {
@@ -316,7 +316,7 @@ constexpr GemmEntry entry() {
   return {B::facts.id, B::emulated, S, P, &launch<K, B, S, P>, int{sizeof(typename K::Shared)}};
 }
 
-/// Rungs 1 to 4. Blocks have 256 lanes.
+/// Rungs 1 to 4b. Blocks have 256 lanes.
 template <class B, GemmSpec S>
 constexpr auto entries() {
   constexpr int waves = 256 / B::facts.wave_lanes;
@@ -328,8 +328,14 @@ constexpr auto entries() {
       .rows = 128, .columns = 128, .stages = 1, .waves_rows = 2, .waves_columns = waves / 2, .path = GemmPath::staged};
   constexpr GemmPolicy prefetched{
       .rows = 128, .columns = 128, .stages = 2, .waves_rows = 2, .waves_columns = waves / 2, .path = GemmPath::staged};
+  constexpr GemmPolicy beside = [&] {
+    GemmPolicy p = prefetched;
+    p.depth = 64, p.waves_per_simd = 2;
+    return p;
+  }();
   return std::array{entry<NaiveKernel, B, S, naive>(), entry<TiledKernel, B, S, tiled>(),
-                    entry<MatrixKernel, B, S, matrix>(), entry<MatrixKernel, B, S, prefetched>()};
+                    entry<MatrixKernel, B, S, matrix>(), entry<MatrixKernel, B, S, prefetched>(),
+                    entry<MatrixKernel, B, S, beside>()};
 }
 
 }  // namespace tilewave::ladder
