@@ -33,6 +33,7 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("most_splits", p.splits);
   visit("waves_per_simd", p.waves_per_simd);
   visit("waves_k", p.waves_k);
+  visit("stream", p.stream);
 }
 
 /// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: the policy, and by how many blocks K is shared where that may be several.

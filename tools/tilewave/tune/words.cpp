@@ -41,10 +41,11 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   const std::string path = tried_word(csv, row, "path");
   return fmt::format(
       "{{.rows = {}, .columns = {}, .depth = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
-      ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}}}",
+      ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
+      ".stream = {}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),
       number("waves_columns"), path == "wreg" ? "weights_in_registers" : path, number("swapped") != 0,
-      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"));
+      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"), number("stream") != 0);
 }
 
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row) {

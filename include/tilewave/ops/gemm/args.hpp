@@ -170,6 +170,12 @@ class GemmTiles {
     number_ += step_;
     return true;
   }
+  /// Those from `number` on come next, of a spec without groups.
+  TILEWAVE_DEVICE void go_on_from(std::int32_t number) {
+    static_assert(S.groups == GemmGroups::one);
+    number_ = number;
+    step_ = 1;
+  }
 
  private:
   static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);

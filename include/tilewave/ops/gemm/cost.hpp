@@ -5,6 +5,7 @@
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/gemm/policy.hpp"
 #include "tilewave/ops/gemm/problem.hpp"
+#include "tilewave/ops/gemm/stream.hpp"
 
 namespace tilewave {
 
@@ -35,6 +36,20 @@ constexpr int clusters_at_a_time(int blocks) {
   return most[min_of(blocks, 8) - 1];
 }
 
+/// A streamed product: rounds of tiles, of which the last is as long as a block's share of what is left, and what it
+/// takes to put sums aside and to add them up, by a launch of its own. Not fitted to measurements yet.
+struct GemmTail {
+  double rounds, us;
+};
+inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps) {
+  const double whole = double(std::int64_t(tiles / slots)), tail = tiles - whole * slots;
+  if (tail == 0) return {whole, 0};
+  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::least_share));
+  const double share = double(std::int64_t(tail * steps / blocks + 0.99));
+  const double megabytes = (blocks + tail) * p.rows * p.columns * 4e-6;
+  return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
+}
+
 /// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products
 /// and what the bytes take, and what is there once.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
@@ -44,8 +59,10 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double sms = sm90_facts.compute_units;
   const GemmShare share = gemm_share(problem, m, p);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
-  const double rounds = double(std::int64_t((share.tiles + slots - 1) / slots));
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
+  const double begun = double(std::int64_t((share.tiles + slots - 1) / slots));  // rounds
+  const GemmTail tail = gemm_tail(p, share.tiles, slots, steps);
+  const double rounds = p.stream ? tail.rounds : begun;
   // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles
   // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
@@ -64,7 +81,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double arriving = (p.rows + p.columns * of_b / element) * p.depth / 50.0;
   const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
   const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
-  const double products = rounds * (steps * max_of(cycles, arriving) / 1750 + epilogue);
+  const double products = rounds * steps * max_of(cycles, arriving) / 1750 + begun * epilogue;
   // Clusters of further rows of tiles come late.
   const double passes = p.swapped && splits > 1 ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
@@ -77,7 +94,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
       0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * of_b * layers;
   const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
                         (splits > 1 ? 4 * (rounds - 1) : 0.0);
-  return 3.5 + passes + max_of(products, memory);
+  return 3.5 + passes + max_of(products, memory) + (p.stream ? tail.us : 0.0);
 }
 
 }  // namespace tilewave

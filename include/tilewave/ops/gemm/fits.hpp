@@ -19,7 +19,7 @@ constexpr bool gemm_policy_fits(ArchId arch, const GemmSpec& s, const GemmPolicy
   if (s.layout != GemmLayout::nt || s.gated || s.out_scale == ScaleMode::per_group) return false;
   if (s.scale == GemmScale::block || s.groups != GemmGroups::one || s.packed() || s.mx() || p.waves_k != 1)
     return false;
-  if (p.swapped || p.cluster != 1 || p.depth != 128 || p.splits < 1 || p.splits > 16) return false;
+  if (p.swapped || p.stream || p.cluster != 1 || p.depth != 128 || p.splits < 1 || p.splits > 16) return false;
   if (!power_of_two(p.waves_rows) || !power_of_two(p.waves_columns) || p.waves() > 16) return false;
   const int waves = p.waves(), wave_rows = p.rows / p.waves_rows, wave_columns = p.columns / p.waves_columns;
   if (wave_rows < 16 || wave_columns < 16 || wave_rows % 16 != 0 || wave_columns % 16 != 0) return false;

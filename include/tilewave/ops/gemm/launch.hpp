@@ -10,6 +10,15 @@ namespace tilewave {
 
 namespace detail {
 
+/// Blocks of a policy that the chip has at a time.
+constexpr std::int64_t gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
+inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, std::int64_t tiles) {
+  return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth / size_of(p.spec.a)));
+}
+inline std::int64_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream& stream) {
+  return stream.parts() * policy.rows * policy.columns * std::int64_t{sizeof(float)};
+}
+
 /// `args` has those of all kernels and the epilogue; of its grid there are `tiles`.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
@@ -17,10 +26,16 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   using L = GemmTensorLayout<B, S, P, Epilogue>;
   args.k_steps = ceil_div(p.k, L::depth);
   const int splits = args.gemm.splits;
-  const std::int64_t clusters = facts_of(B::facts.id).compute_units * P.waves_per_simd / (P.cluster * splits);
+  const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
   // Blocks that share K have one tile each.
   args.blocks = static_cast<std::int32_t>((splits > 1 ? tiles : min_of(tiles, clusters)) * P.cluster * splits);
   args.cluster = FastDiv::by(P.cluster * splits);
+  if constexpr (P.stream) {
+    args.stream = gemm_stream(p, P, tiles);
+    if (args.stream.whole == 0) args.blocks = args.stream.blocks;
+    if (Status s = check_gemm_workspace(p, gemm_stream_bytes(P, args.stream)); !s.ok()) return s;
+    args.partial = static_cast<decltype(args.partial)>(p.workspace);
+  }
   args.clusters = args.blocks / args.cluster.divisor;
   const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
   const auto shape = [&](const void* data, DType type, std::int64_t columns, std::int64_t rows, std::int64_t of_layers,
@@ -70,7 +85,8 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = gemm_check(p, B::facts); !s.ok()) return s;
   if (splits < 1 || splits > P.splits) return {StatusCode::bad_value, "splits is not from 1 to the policy's"};
-  if (p.batch_invariant && splits > 1) return {StatusCode::bad_value, "a batch-invariant product does not split K"};
+  if (p.batch_invariant && (splits > 1 || P.stream))
+    return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   typename Kernel::Args args{};
@@ -80,7 +96,14 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (tiles * P.cluster * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
   if constexpr (P.path == GemmPath::tensor) {
     if (Status s = detail::gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args); !s.ok()) return s;
-    return B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+    Status s = B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+    if constexpr (P.stream) {
+      using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;
+      if (!s.ok() || args.stream.tail == 0) return s;
+      s = B::template launch<Combine>(
+          {.grid = args.stream.tail * Combine::blocks, .block = Combine::block_threads, .early = true}, args, stream);
+    }
+    return s;
   } else {
     args.tiles = tiles;
     return detail::gemm_launch_lds<B, S, P, Epilogue>(p, args, stream);
@@ -93,8 +116,10 @@ Status gemm_launch(const GemmProblem& p, int splits, hipStream_t stream) {
 
 /// Bytes of workspace that a launch of the policy with so many splits needs; 0 for most.
 inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPolicy& policy, int splits) {
+  const std::int64_t tiles = gemm_tiles(p.spec, gemm_args(p, policy, splits), policy);
+  if (policy.stream) return detail::gemm_stream_bytes(policy, detail::gemm_stream(p, policy, tiles));
   if (policy.path == GemmPath::tensor) return 0;  // a cluster merges sums in shared memory
-  return detail::gemm_partial_bytes(policy, gemm_tiles(p.spec, gemm_args(p, policy, splits), policy), splits);
+  return detail::gemm_partial_bytes(policy, tiles, splits);
 }
 
 }  // namespace tilewave

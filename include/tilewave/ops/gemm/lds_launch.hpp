@@ -27,6 +27,16 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   return {};
 }
 
+/// Whether there is a workspace of so many bytes.
+inline Status check_gemm_workspace(const GemmProblem& p, std::int64_t needed) {
+  if (needed == 0) return {};
+  if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
+  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see gemm_workspace_size"};
+  if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0)
+    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+  return {};
+}
+
 /// What blocks that share K need: their sums in f32.
 inline std::int64_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, int splits) {
   return splits > 1 ? tiles * splits * p.rows * p.columns * std::int64_t{sizeof(float)} : 0;
@@ -43,13 +53,8 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
   args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
                    (p.m == 1 || four(p.out_stride)) && (gemm_a_layers(p) == 1 || four(p.out_batch_stride));
   const std::int64_t needed = gemm_partial_bytes(P, args.tiles, splits);
-  if (needed > 0) {
-    if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-    if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see gemm_workspace_size"};
-    if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0)
-      return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
-    args.partial = static_cast<float*>(p.workspace);
-  }
+  if (Status s = check_gemm_workspace(p, needed); !s.ok()) return s;
+  args.partial = static_cast<float*>(p.workspace);
   if (Status s = B::template launch<Kernel>({args.tiles * splits, Kernel::block_threads}, args, stream);
       !s.ok() || splits == 1) {
     return s;

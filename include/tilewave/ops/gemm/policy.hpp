@@ -32,14 +32,16 @@ struct GemmPolicy {
   int cluster = 1;  // blocks that take neighbouring tiles along M and share B's by multicast
   int splits = 1;   // at most: blocks that share K of one tile, merged in fixed order
   int waves_per_simd = 1;
-  int waves_k = 1;  // as many times the waves, which share K of the tile and merge their sums through shared memory
+  int waves_k = 1;      // as many times the waves, which share K of the tile and merge their sums through shared memory
+  bool stream = false;  // (sm90) blocks have equal shares of the K of tiles that do not fill a round; a second launch
+                        // adds them up in fixed order
 
   constexpr int waves() const { return waves_rows * waves_columns; }
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
 /// `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages, path; then `.swap`, `.c2` cluster, `.k8`
-/// splits, `.o2` waves a SIMD, `.d4` waves that share K, where they are not the default.
+/// splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`, where they are not the default.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth) + ".w" + text(p.waves_rows) +
@@ -49,6 +51,7 @@ inline std::string name_of(const GemmPolicy& p) {
   if (p.splits > 1) name += ".k" + text(p.splits);
   if (p.waves_per_simd > 1) name += ".o" + text(p.waves_per_simd);
   if (p.waves_k > 1) name += ".d" + text(p.waves_k);
+  if (p.stream) name += ".stream";
   return name;
 }
 

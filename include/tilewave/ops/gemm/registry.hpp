@@ -138,6 +138,11 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   }
   add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
   if (!block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
+  if (s.a == DType::bf16 || s.scale == GemmScale::row) {
+    add({.rows = 128, .columns = 256, .stream = true});
+    add({.rows = 128, .columns = 128, .stream = true});
+    add({.rows = 64, .columns = 64, .waves_rows = 1, .swapped = true, .stream = true});
+  }
   return all;
 }
 
@@ -188,7 +193,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   const std::int32_t m = p.batch_invariant ? rows_of_any : p.m;
   double best = 0;
   for (const GemmEntry* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec)) continue;
+    if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
       const bool tensor = e->policy.path == GemmPath::tensor;
@@ -200,8 +205,10 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
       best = cost;
     }
   }
-  if (plan.entry == nullptr) return {StatusCode::no_matching_entry, "no entry was built for this spec"};
-  return {};
+  if (plan.entry != nullptr) return {};
+  return {StatusCode::no_matching_entry, p.batch_invariant
+                                             ? "no entry was built for this spec that may be batch-invariant"
+                                             : "no entry was built for this spec"};
 }
 
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,

@@ -84,39 +84,63 @@ struct GemmTensorOutput {
       }
     }
     accompany_partials();
-    constexpr int width = 4, lanes = L::groups * L::group_lanes, pieces = P.rows * columns / width;
+    constexpr int lanes = L::groups * L::group_lanes;
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < pieces; i += splits * lanes) {
-      const InTile first{i / (columns / width), i % (columns / width) * width};
-      Vec<float, width> values[L::halves];
-      TILEWAVE_UNROLL
-      for (int half = 0; half < L::halves; ++half) {
-        Vec<Sum, width> all{};
+      write_piece(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
+        Vec<Sum, piece> all{};
         for (int r = 0; r < splits; ++r) {
-          const auto part = *reinterpret_cast<const Vec<Sum, width>*>(B::remote(own + place(first, half), r));
+          const auto part = *reinterpret_cast<const Vec<Sum, piece>*>(B::remote(own + place(first, half), r));
           TILEWAVE_UNROLL
-          for (int e = 0; e < width; ++e) all[e] += part[e];
+          for (int e = 0; e < piece; ++e) all[e] += part[e];
         }
-        values[half] = as_floats(all);
-      }
-      const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
-      Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
-      if constexpr (per_group) {  // of which a wave has one
-        static_assert(columns == scale_group && scale_group == width * B::facts.wave_lanes);
-        float largest = 0.0f;
-        TILEWAVE_UNROLL
-        for (int e = 0; e < width; ++e)
-          largest = Epilogue::amax(a.gemm, tile.first_column + at(e).column, largest, values[0][e]);
-        out_factor_ = keep_scale<B::facts.wave_lanes>(a, tile, first.row, largest);
-      }
-      TILEWAVE_UNROLL
-      for (int e = 0; e < width; ++e) store(a, tile, at(e), scaled(values[0][e]));
+        return all;
+      });
     }
   }
   /// What the other waves of a block that merges do meanwhile.
   TILEWAVE_DEVICE static void accompany() {
     accompany_products();
     accompany_partials();
+  }
+
+  static constexpr int piece = 4, pieces = P.rows * gemm_tile_columns(S, P) / piece;  // neighbours of a row of a tile
+
+  /// Partial sums of a tile, to where those who add them up will find number `aside`.
+  TILEWAVE_DEVICE void put_aside(const Args& a, std::int32_t aside, int group, const Sums (&sums)[L::tiles]) {
+    using Sum = typename L::Sum;
+    Sum* const to = a.partial + aside * std::int64_t{P.rows * P.columns};
+    TILEWAVE_UNROLL
+    for (int half = 0; half < L::halves; ++half) {
+      TILEWAVE_UNROLL
+      for (int t = 0; t < tiles_c; ++t) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
+          const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
+          if constexpr (P.swapped) {
+            B::store(to + place<P.columns>(element(group, t, i), half), two[0]);
+            B::store(to + place<P.columns>(element(group, t, i + 1), half), two[1]);
+          } else {
+            B::store(reinterpret_cast<Vec<Sum, 2>*>(to + place<P.columns>(element(group, t, i), half)), two);
+          }
+        }
+      }
+    }
+  }
+  /// Piece i of a tile of which `parts` partial sums, from number `first` on, were put aside, added up in their order.
+  TILEWAVE_DEVICE void gather(const Args& a, const GemmTile& tile, std::int32_t first, std::int32_t parts, int i) {
+    using Sum = typename L::Sum;
+    out_factor_ = Epilogue::out_factor(a.gemm);
+    write_piece(a, tile, i, [&](InTile at, int half) TILEWAVE_INLINE_LAMBDA {
+      Vec<Sum, piece> all{};
+      const Sum* from = a.partial + first * std::int64_t{P.rows * P.columns} + place<P.columns>(at, half);
+      for (std::int32_t part = 0; part < parts; ++part, from += P.rows * P.columns) {
+        const auto some = B::load(reinterpret_cast<const Vec<Sum, piece>*>(from));
+        TILEWAVE_UNROLL
+        for (int e = 0; e < piece; ++e) all[e] += some[e];
+      }
+      return all;
+    });
   }
 
  private:
@@ -142,7 +166,30 @@ struct GemmTensorOutput {
   }
   /// Sums of a tile as rows of C, so that columns are written side by side; a little apart for the sake of the banks.
   static constexpr int partial_stride = P.columns + 4;
-  TILEWAVE_DEVICE static int place(InTile e, int half) { return e.row * partial_stride + half * columns + e.column; }
+  template <int stride = partial_stride>
+  TILEWAVE_DEVICE static int place(InTile e, int half) {
+    return e.row * stride + half * columns + e.column;
+  }
+  /// Piece i of a tile, of which `sums_of(first, half)` has the sums of all who share its K.
+  template <class SumsOf>
+  TILEWAVE_DEVICE void write_piece(const Args& a, const GemmTile& tile, int i, const SumsOf& sums_of) {
+    const InTile first{i / (columns / piece), i % (columns / piece) * piece};
+    Vec<float, piece> values[L::halves];
+    TILEWAVE_UNROLL
+    for (int half = 0; half < L::halves; ++half) values[half] = as_floats(sums_of(first, half));
+    const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
+    Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
+    if constexpr (per_group) {  // of which a wave has one
+      static_assert(columns == scale_group && scale_group == piece * B::facts.wave_lanes);
+      float largest = 0.0f;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < piece; ++e)
+        largest = Epilogue::amax(a.gemm, tile.first_column + at(e).column, largest, values[0][e]);
+      out_factor_ = keep_scale<B::facts.wave_lanes>(a, tile, first.row, largest);
+    }
+    TILEWAVE_UNROLL
+    for (int e = 0; e < piece; ++e) store(a, tile, at(e), scaled(values[0][e]));
+  }
   TILEWAVE_DEVICE static void accompany_products() { B::barrier(); }  // all products are done with the ring
   TILEWAVE_DEVICE static void accompany_partials() {
     B::cluster_arrive();

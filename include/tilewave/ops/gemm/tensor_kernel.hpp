@@ -8,7 +8,7 @@
 // or two of output for each group. Bound: matrix rate where M is large, else B's bytes over memory bandwidth.
 #pragma once
 
-#include "tilewave/ops/gemm/tensor_epilogue.hpp"
+#include "tilewave/ops/gemm/tensor_shares.hpp"
 
 namespace tilewave {
 
@@ -20,7 +20,7 @@ struct GemmTensorKernel {
   using Shared = typename L::Shared;
   using Ring = typename L::Ring;
   using Sums = typename L::Sums;
-  using Tiles = GemmTiles<B, S, P>;
+  using Shares = GemmTensorShares<L, S, P>;
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::groups > 1 && P.waves_per_simd == 1;
@@ -44,19 +44,19 @@ struct GemmTensorKernel {
       B::barrier();
     }
     const int rank = a.clustered() ? B::cluster_rank() : 0;
-    Tiles tiles(a.gemm, a.cluster.quotient(B::block_id()), a.clusters, P.cluster > 1 ? rank : 0);
+    Shares shares(a, rank);
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::groups * L::group_waves;
       if (wave == 0) {
-        fetch(a, tiles, rank, shared);
+        fetch(a, shares, rank, shared);
       } else if constexpr (L::shared_scales) {
-        fetch_scales(a, tiles, rank, wave - 1, shared);
+        fetch_scales(a, shares, wave - 1, shared);
       }
       if (a.gemm.splits > 1) L::Output::accompany();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      multiply(a, tiles, rank, group, shared);
+      multiply(a, shares, rank, group, shared);
     }
     if (a.clustered()) {  // nobody leaves while others may still write or arrive here
       B::cluster_arrive();
@@ -65,11 +65,11 @@ struct GemmTensorKernel {
   }
 
  private:
-  TILEWAVE_DEVICE static void fetch(const Args& a, Tiles& tiles, int rank, Shared& shared) {
+  TILEWAVE_DEVICE static void fetch(const Args& a, Shares& shares, int rank, Shared& shared) {
     Ring ring;
     GemmTile tile;
-    while (tiles.next(tile)) {
-      const auto steps = a.steps(rank);
+    typename Args::Steps steps;
+    while (shares.next(tile, steps)) {
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
         L::copy_stage(a, tile, step, rank, shared, ring.slot);
@@ -78,13 +78,13 @@ struct GemmTensorKernel {
   }
 
   /// Scales of stages, for whatever strides they have: a wave takes every third stage, the next one's loads under way.
-  TILEWAVE_DEVICE static void fetch_scales(const Args& a, Tiles& tiles, int rank, int wave, Shared& shared) {
+  TILEWAVE_DEVICE static void fetch_scales(const Args& a, Shares& shares, int wave, Shared& shared) {
     Ring ring;
     GemmTile tile;
+    typename Args::Steps steps;
     typename L::FetchedScales next;
     int turn = 0;
-    while (tiles.next(tile)) {
-      const auto steps = a.steps(rank);
+    while (shares.next(tile, steps)) {
       bool loaded = false;
       for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
         if (turn == wave) {
@@ -101,12 +101,12 @@ struct GemmTensorKernel {
     }
   }
 
-  TILEWAVE_DEVICE static void multiply(const Args& a, Tiles& tiles, int rank, int group, Shared& shared) {
+  TILEWAVE_DEVICE static void multiply(const Args& a, Shares& shares, int rank, int group, Shared& shared) {
     Ring ring;
     GemmTile tile;
+    typename Args::Steps steps;
     typename L::Output output;
-    while (tiles.next(tile)) {
-      const auto steps = a.steps(rank);
+    while (shares.next(tile, steps)) {
       output.begin(a, tile, group);
       Sums sums[L::tiles];
       if constexpr (L::packed) {
@@ -123,7 +123,9 @@ struct GemmTensorKernel {
       } else {
         multiply_plain(steps, group, shared, ring, sums);
       }
-      if (a.gemm.splits > 1) {
+      if (P.stream && steps.aside >= 0) {
+        output.put_aside(a, steps.aside, group, sums);
+      } else if (a.gemm.splits > 1) {
         output.merge(a, tile, rank, group, shared, sums);
       } else {
         output.write(a, tile, group, shared, sums);

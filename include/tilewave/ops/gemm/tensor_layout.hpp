@@ -4,6 +4,7 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/ops/gemm/epilogue.hpp"
+#include "tilewave/ops/gemm/stream.hpp"
 #include "tilewave/ops/gemm/tensor_codes.hpp"
 
 namespace tilewave {
@@ -43,6 +44,7 @@ struct GemmTensorLayout {
   static_assert((P.depth == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
                 wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
+  static_assert(!P.stream || (P.cluster == 1 && P.splits == 1 && S.groups == GemmGroups::one));
 
   /// A group's sums of one 64-row tile: element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h, wide
   /// row 8 j + 2 (l % 4) + e.
@@ -73,9 +75,12 @@ struct GemmTensorLayout {
     std::int32_t k_steps;
     bool wide_stores;  // out's rows are such that the engine can write them
     UserEpilogue epilogue;
+    GemmStream stream;
+    Sum* partial;  // sums of those that share a tile's K
 
     struct Steps {
       std::int32_t first, end;
+      std::int32_t aside = -1;  // which of the partial sums they are, if others have other steps
     };
     TILEWAVE_DEVICE Steps steps(int rank) const {
       if (gemm.splits == 1) return {0, k_steps};

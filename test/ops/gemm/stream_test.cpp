@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// Streamed products: who has which stages, sums that are right and the same again wherever tiles are cut, what is refused, and
+// when they are chosen.
+#include <set>
+
+#include "entries/gemm.hpp"
+#include "test/ops/gemm/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+template <class F>
+void each_streamed(const F& f) {
+  int found = 0;
+  for (const GemmEntry* const entry : all_gemm_entries()) {
+    if (!entry->policy.stream) continue;
+    INFO(name_of(entry->spec) << " " << name_of(entry->policy));
+    f(*entry);
+    ++found;
+  }
+  const auto of_sm90 = [](const GemmEntry* e) { return e->arch == ArchId::sm90; };
+  const auto all = all_gemm_entries();
+  CHECK((found > 0) == std::any_of(all.begin(), all.end(), of_sm90));
+}
+
+constexpr int at_a_time = 132;  // blocks
+
+TEST_CASE(
+    "every stage of the tiles that fill no round is one block's, and no two blocks have the same place for sums") {
+  for (const std::int64_t tiles : {1, 2, 7, 66, 131, 132, 133, 199, 263, 264, 265, 1000}) {
+    for (const std::int32_t k_steps : {0, 1, 2, 3, 7, 64, 1023, 16'000'000}) {
+      INFO(tiles << " tiles of " << k_steps);
+      const auto s = GemmStream::of(tiles, at_a_time, k_steps);
+      CHECK(s.whole + s.tail == tiles);
+      CHECK(s.tail == (k_steps > 0 ? tiles % at_a_time : 0));
+      CHECK((s.blocks >= s.tail && s.blocks <= at_a_time));
+      const std::int64_t stages = std::int64_t{s.tail} * k_steps;
+      if (s.tail == 0) {
+        CHECK(s.parts() == 0);
+        continue;
+      }
+      CHECK(s.first_of(0) == 0);
+      CHECK(s.first_of(s.blocks) == stages);
+      CHECK((s.blocks == s.tail || stages / s.blocks >= GemmStream::least_share));
+      std::set<std::int64_t> places;
+      for (std::int32_t block = 0; block < s.blocks; ++block) {
+        const std::int64_t first = s.first_of(block), end = s.first_of(block + 1);
+        CHECK((end - first == stages / s.blocks || end - first == ceil_div(stages, std::int64_t{s.blocks})));
+        REQUIRE((first < end && end - first <= k_steps));
+        CHECK(s.block_of(first) == block);
+        CHECK(s.block_of(end - 1) == block);
+        for (std::int64_t tile = first / k_steps; tile <= (end - 1) / k_steps; ++tile) {
+          CHECK(places.insert(block + tile).second);
+          CHECK(block + tile < s.parts());
+        }
+      }
+    }
+  }
+}
+
+/// A row of ones of A picks one k of a row of B: a stage that is left out or counted twice shows.
+float picking(char tensor, std::int64_t r, std::int64_t c) {
+  if (tensor == 'a') return float(c == 37 * r % 1213);
+  if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8);
+  return 1.0f;
+}
+
+/// Tiles of a product as wide as one, so many below each other, with ragged edges.
+GemmShape column(const GemmEntry& e, std::int32_t tiles, std::int32_t k_steps) {
+  const std::int32_t step = e.policy.depth / size_of(e.spec.a);
+  return {.m = tiles * e.policy.rows - 3, .n = e.policy.columns - 5, .k = k_steps * step - 9, .gap = 3};
+}
+constexpr bool small(const GemmPolicy& p) { return p.rows * p.columns <= 64 * 64; }
+
+TEST_CASE("tiles are right wherever they are cut") {
+  each_streamed([](const GemmEntry& e) {
+    const std::int32_t step = e.policy.depth / size_of(e.spec.a);
+    std::vector<GemmShape> shapes{column(e, 1, 1), column(e, 2, 3), column(e, 1, 9), column(e, 2, 10)};
+    if (small(e.policy)) {
+      shapes.push_back(column(e, 7, 40));  // blocks end one tile and begin the next
+      shapes.push_back({.m = 33 * e.policy.rows, .n = 4 * e.policy.columns, .k = step});  // whole rounds
+      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});
+      shapes.push_back(
+          {.m = 7, .n = 3 * e.policy.columns + 4, .k = 5 * step, .batch = 3, .bias = true, .residual = true});
+    }
+    for (const GemmShape& s : shapes) {
+      INFO(name_of(s));
+      CHECK(GemmCall(e.spec, s).run(e) == "");
+    }
+    const GemmShape exact = column(e, 2, 13);
+    GemmCall call(e.spec, exact, picking);
+    REQUIRE(call.run(e) == "");
+    for (std::int32_t r = 0; r < exact.m; ++r) {
+      const std::int32_t k = 37 * r % 1213;
+      for (std::int32_t c = 0; c < exact.n; ++c) {
+        if (call.out().at(r, c) != (k < exact.k ? (3 * c + 5 * k) % 16 - 8 : 0)) FAIL("row " << r << " column " << c);
+      }
+    }
+  });
+}
+
+TEST_CASE("a streamed product is the same bits again") {
+  each_streamed([](const GemmEntry& e) {
+    const GemmShape s = column(e, small(e.policy) ? 5 : 1, 11);
+    GemmCall first(e.spec, s), again(e.spec, s);
+    REQUIRE(first.run(e) == "");
+    REQUIRE(again.run(e) == "");
+    for (std::int32_t r = 0; r < s.m; ++r)
+      for (std::int32_t c = 0; c < s.n; ++c)
+        if (first.out().at(r, c) != again.out().at(r, c)) FAIL("row " << r << " column " << c);
+  });
+}
+
+TEST_CASE("a streamed product needs a workspace where tiles are left, and is never batch-invariant") {
+  each_streamed([](const GemmEntry& e) {
+    GemmCall call(e.spec, column(e, 1, 2 * GemmStream::least_share));
+    GemmProblem p = call.on_device();
+    const GemmPlan plan{&e, 1};
+    const std::int64_t bytes = gemm_workspace_size(p, plan);
+    CHECK(bytes == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);  // of two blocks
+    CHECK(e.launch(p, 1, {}).code == StatusCode::null_pointer);
+    const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
+    p.workspace = workspace.data(), p.workspace_bytes = bytes - 1;
+    CHECK(e.launch(p, 1, {}).code == StatusCode::workspace_too_small);
+    p.workspace = moved(workspace.data(), 4), p.workspace_bytes = bytes;
+    CHECK(e.launch(p, 1, {}).code == StatusCode::misaligned);
+    p.workspace = workspace.data();
+    p.batch_invariant = true;
+    CHECK(e.launch(p, 1, {}).code == StatusCode::bad_value);
+    const GemmEntry* const alone[] = {&e};
+    GemmPlan none;
+    const Status refused = gemm_select(p, alone, sm90_facts, none, {});
+    CHECK(refused.code == StatusCode::no_matching_entry);
+    CHECK(std::string(refused.reason).find("batch-invariant") != std::string::npos);
+    p.batch_invariant = false;
+    CHECK(gemm_select(p, alone, sm90_facts, none, {}).ok());
+    CHECK(e.launch(p, 1, {}).ok());
+    p.m = 33 * e.policy.rows, p.n = 4 * e.policy.columns;
+    CHECK(gemm_workspace_size(p, plan) == 0);
+  });
+}
+
+TEST_CASE("tiles are streamed where they would leave much of a round idle") {
+  const GemmPolicies policies = gemm_policies(ArchId::sm90, {});
+  std::array<GemmEntry, 16> built{};
+  std::array<const GemmEntry*, 16> all{};
+  for (int i = 0; i < policies.count; ++i) {
+    built[i] = {ArchId::sm90, true, {}, policies.list[i], nullptr, 0};
+    all[i] = &built[i];
+  }
+  const auto chosen = [&](std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
+    const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
+    GemmProblem p;
+    p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
+    p.m = m, p.n = n, p.k = k;
+    p.a_stride = p.b_stride = k, p.out_stride = n;
+    p.batch_invariant = batch_invariant;
+    GemmPlan plan;
+    REQUIRE(gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, {}).ok());
+    return plan.entry->policy.stream;
+  };
+  CHECK(chosen(256, 5120, 16384));   // 80 tiles of 128 x 128
+  CHECK(chosen(512, 18432, 16384));  // 2.2 rounds of 128 x 256
+  CHECK_FALSE(chosen(256, 5120, 16384, true));
+  CHECK_FALSE(chosen(4096, 4096, 4096));  // 3.9 rounds
+  CHECK_FALSE(chosen(512, 8448, 16384));  // one round, full
+  CHECK_FALSE(chosen(16, 4096, 4096));
+}
+
+}  // namespace
+}  // namespace tilewave::test
