@@ -124,10 +124,10 @@ TEST_CASE("a tuned table holds the best of each config, neighbours that agree as
   const std::string columns =
       "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,group,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,"
       "config_n,config_k,tile_rows,tile_columns,depth,stages,waves_rows,waves_columns,path,swapped,cluster,splits,"
-      "most_splits,waves_per_simd,waves_k,us,err,policy_columns\n";
+      "most_splits,waves_per_simd,waves_k,stream,us,err,policy_columns\n";
   const auto row = [](const std::string& m, int tile, int splits, double us, const std::string& config_m) {
     return "x,gemm,sm90,bf16,bf16,bf16,none,0,nt,row_major,none,0,none,one,1,0," + m + ",4096,512," + config_m +
-           ",4096,512," + std::to_string(tile) + ",64,128,4,1,1,tensor,1,1," + std::to_string(splits) + ",8,1,1," +
+           ",4096,512," + std::to_string(tile) + ",64,128,4,1,1,tensor,1,1," + std::to_string(splits) + ",8,1,1,0," +
            std::to_string(us) + ",0,tile_rows splits\n";
   };
   const TunedSource source{.op = "gemm",

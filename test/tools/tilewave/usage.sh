@@ -270,9 +270,9 @@ for argument; do
     --benchmark_filter=*) filter=${argument#*=} ;;
   esac
 done
-echo "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,group,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,config_n,config_k,tile_rows,tile_columns,depth,stages,waves_rows,waves_columns,path,swapped,cluster,splits,most_splits,waves_per_simd,waves_k,us,err,policy_columns"
+echo "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,group,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,config_n,config_k,tile_rows,tile_columns,depth,stages,waves_rows,waves_columns,path,swapped,cluster,splits,most_splits,waves_per_simd,waves_k,stream,us,err,policy_columns"
 for m in 8 16; do
-  [[ m$m/t$tile =~ $filter ]] && echo "m$m/t$tile,gemm,gfx950,bf16,bf16,bf16,none,0,nt,row_major,none,0,none,one,1,0,$m,4096,512,$m,4096,512,$tile,64,128,4,2,2,direct,0,1,1,16,2,1,$tile,0,tile_rows"
+  [[ m$m/t$tile =~ $filter ]] && echo "m$m/t$tile,gemm,gfx950,bf16,bf16,bf16,none,0,nt,row_major,none,0,none,one,1,0,$m,4096,512,$m,4096,512,$tile,64,128,4,2,2,direct,0,1,1,16,2,1,0,$tile,0,tile_rows"
 done
 exit 0
 EOF
