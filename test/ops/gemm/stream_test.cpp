@@ -25,35 +25,36 @@ void each_streamed(const F& f) {
 
 constexpr int at_a_time = 132;  // blocks
 
-TEST_CASE(
-    "every stage of the tiles that fill no round is one block's, and no two blocks have the same place for sums") {
+TEST_CASE("every stage of tiles that fill no round is one block's, sums have places of their own") {
   for (const std::int64_t tiles : {1, 2, 7, 66, 131, 132, 133, 199, 263, 264, 265, 1000}) {
-    for (const std::int32_t k_steps : {0, 1, 2, 3, 7, 64, 1023, 16'000'000}) {
+    for (const std::int32_t k_steps : {0, 1, 2, 3, 7, 64, 1023, 16'000'000, 17'000'000}) {
       INFO(tiles << " tiles of " << k_steps);
       const auto s = GemmStream::of(tiles, at_a_time, k_steps);
+      const std::int64_t rest = tiles % at_a_time, all = rest * k_steps;
       CHECK(s.whole + s.tail == tiles);
-      CHECK(s.tail == (k_steps > 0 ? tiles % at_a_time : 0));
-      CHECK((s.blocks >= s.tail && s.blocks <= at_a_time));
-      const std::int64_t stages = std::int64_t{s.tail} * k_steps;
-      if (s.tail == 0) {
-        CHECK(s.parts() == 0);
-        continue;
-      }
-      CHECK(s.first_of(0) == 0);
-      CHECK(s.first_of(s.blocks) == stages);
-      CHECK((s.blocks == s.tail || stages / s.blocks >= GemmStream::least_share));
-      std::set<std::int64_t> places;
-      for (std::int32_t block = 0; block < s.blocks; ++block) {
-        const std::int64_t first = s.first_of(block), end = s.first_of(block + 1);
-        CHECK((end - first == stages / s.blocks || end - first == ceil_div(stages, std::int64_t{s.blocks})));
-        REQUIRE((first < end && end - first <= k_steps));
-        CHECK(s.block_of(first) == block);
-        CHECK(s.block_of(end - 1) == block);
-        for (std::int64_t tile = first / k_steps; tile <= (end - 1) / k_steps; ++tile) {
-          CHECK(places.insert(block + tile).second);
-          CHECK(block + tile < s.parts());
+      CHECK(s.tail == (all > 0 && all < std::int64_t{1} << 31 ? rest : 0));
+      if (s.tail == 0) CHECK(s.parts() == 0);
+      const std::int32_t blocks = s.blocks.divisor;
+      std::int64_t stages = 0;  // seen so far
+      std::set<std::int32_t> places;
+      for (std::int32_t block = 0; block < at_a_time; ++block) {
+        const std::int64_t before = stages;
+        for (GemmStream::Share share(s, block); share.next();) {
+          REQUIRE((share.first < share.end && share.end <= k_steps));
+          REQUIRE(std::int64_t{share.tile} * k_steps + share.first == stages);
+          const GemmStream::Parts parts = s.parts_of(share.tile);
+          const std::int32_t place = block + share.tile;
+          CHECK(share.whole() == (parts.count == 1));
+          CHECK((place >= parts.first && place < parts.first + parts.count));
+          CHECK(parts.first + parts.count <= s.parts());
+          CHECK(places.insert(place).second);
+          stages += share.end - share.first;
         }
+        const std::int64_t least = s.tail == 0 || block >= blocks ? 0 : all / blocks;
+        CHECK((stages - before == least || (least > 0 && stages - before == least + 1)));
       }
+      CHECK(stages == (s.tail > 0 ? all : 0));
+      if (s.tail > 0) CHECK((blocks == s.tail || all / blocks >= GemmStream::least_share));
     }
   }
 }

@@ -32,7 +32,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   args.cluster = FastDiv::by(P.cluster * splits);
   if constexpr (P.stream) {
     args.stream = gemm_stream(p, P, tiles);
-    if (args.stream.whole == 0) args.blocks = args.stream.blocks;
+    if (args.stream.whole == 0) args.blocks = args.stream.blocks.divisor;
     if (Status s = check_gemm_workspace(p, gemm_stream_bytes(P, args.stream)); !s.ok()) return s;
     args.partial = static_cast<decltype(args.partial)>(p.workspace);
   }
