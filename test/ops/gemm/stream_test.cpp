@@ -26,35 +26,44 @@ void each_streamed(const F& f) {
 constexpr int at_a_time = 132;  // blocks
 
 TEST_CASE("every stage of tiles that fill no round is one block's, sums have places of their own") {
-  for (const std::int64_t tiles : {1, 2, 7, 66, 131, 132, 133, 199, 263, 264, 265, 1000}) {
-    for (const std::int32_t k_steps : {0, 1, 2, 3, 7, 64, 1023, 16'000'000, 17'000'000}) {
-      INFO(tiles << " tiles of " << k_steps);
-      const auto s = GemmStream::of(tiles, at_a_time, k_steps);
-      const std::int64_t rest = tiles % at_a_time, all = rest * k_steps;
-      CHECK(s.whole + s.tail == tiles);
-      CHECK(s.tail == (all > 0 && all < std::int64_t{1} << 31 ? rest : 0));
-      if (s.tail == 0) CHECK(s.parts() == 0);
-      const std::int32_t blocks = s.blocks.divisor;
-      std::int64_t stages = 0;  // seen so far
-      std::set<std::int32_t> places;
-      for (std::int32_t block = 0; block < at_a_time; ++block) {
-        const std::int64_t before = stages;
-        for (GemmStream::Share share(s, block); share.next();) {
-          REQUIRE((share.first < share.end && share.end <= k_steps));
-          REQUIRE(std::int64_t{share.tile} * k_steps + share.first == stages);
-          const GemmStream::Parts parts = s.parts_of(share.tile);
-          const std::int32_t place = block + share.tile;
-          CHECK(share.whole() == (parts.count == 1));
-          CHECK((place >= parts.first && place < parts.first + parts.count));
-          CHECK(parts.first + parts.count <= s.parts());
-          CHECK(places.insert(place).second);
-          stages += share.end - share.first;
+  for (const std::int64_t tiles : {1, 2, 7, 66, 131, 132, 133, 199, 263, 264, 265, 288, 1000}) {
+    for (const std::int32_t neighbours : {1, 2, 8, 12}) {
+      for (const std::int32_t k_steps : {0, 1, 2, 3, 7, 64, 1023, 16'000'000, 200'000'000}) {
+        INFO(tiles << " tiles of " << k_steps << ", " << neighbours << " side by side");
+        const auto s = GemmStream::of(tiles, at_a_time, k_steps, neighbours);
+        const std::int32_t rest = tiles % at_a_time, group = s.group.divisor;
+        CHECK((neighbours % group == 0 && s.tail % group == 0 && s.whole % group == 0));
+        const std::int64_t of_groups = std::int64_t{rest / std::gcd(rest, std::gcd(neighbours, at_a_time))} * k_steps;
+        CHECK(s.whole + s.tail == tiles);
+        CHECK(s.tail == (of_groups > 0 && of_groups < std::int64_t{1} << 31 ? rest : 0));
+        CHECK(s.blocks() <= at_a_time);
+        if (s.tail == 0) CHECK((s.parts() == 0 && s.blocks() == 0));
+        std::vector<std::int64_t> stages(s.tail);  // seen so far
+        std::set<std::int32_t> places;
+        std::int64_t fewest = of_groups, most = 0;
+        for (std::int32_t block = 0; block < at_a_time; ++block) {
+          std::int64_t of_block = 0;
+          for (GemmStream::Share share(s, block); share.next();) {
+            REQUIRE((share.tile >= 0 && share.tile < s.tail && share.first < share.end && share.end <= k_steps));
+            REQUIRE(share.first == stages[share.tile]);
+            const GemmStream::Parts parts = s.parts_of(share.tile);
+            CHECK(share.whole() == (parts.count == 1));
+            CHECK(((share.place - parts.first) % group == 0 && share.place >= parts.first));
+            CHECK((share.place - parts.first) / group < parts.count);
+            CHECK(share.place < s.parts());
+            CHECK(places.insert(share.place).second);
+            stages[share.tile] = share.end;
+            of_block += share.end - share.first;
+          }
+          CHECK((of_block > 0) == (block < s.blocks()));
+          if (of_block > 0) fewest = std::min(fewest, of_block);
+          most = std::max(most, of_block);
         }
-        const std::int64_t least = s.tail == 0 || block >= blocks ? 0 : all / blocks;
-        CHECK((stages - before == least || (least > 0 && stages - before == least + 1)));
+        if (s.tail == 0) continue;
+        CHECK(std::count(stages.begin(), stages.end(), k_steps) == s.tail);
+        CHECK((most - fewest <= 1 && most <= k_steps));
+        CHECK((s.blocks() == s.tail || fewest >= GemmStream::least_share));
       }
-      CHECK(stages == (s.tail > 0 ? all : 0));
-      if (s.tail > 0) CHECK((blocks == s.tail || all / blocks >= GemmStream::least_share));
     }
   }
 }
@@ -71,18 +80,17 @@ GemmShape column(const GemmEntry& e, std::int32_t tiles, std::int32_t k_steps) {
   const std::int32_t step = e.policy.depth / size_of(e.spec.a);
   return {.m = tiles * e.policy.rows - 3, .n = e.policy.columns - 5, .k = k_steps * step - 9, .gap = 3};
 }
-constexpr bool small(const GemmPolicy& p) { return p.rows * p.columns <= 64 * 64; }
 
 TEST_CASE("tiles are right wherever they are cut") {
   each_streamed([](const GemmEntry& e) {
     const std::int32_t step = e.policy.depth / size_of(e.spec.a);
-    std::vector<GemmShape> shapes{column(e, 1, 1), column(e, 2, 3), column(e, 1, 9), column(e, 2, 10)};
-    if (small(e.policy)) {
-      shapes.push_back(column(e, 7, 40));  // blocks end one tile and begin the next
-      shapes.push_back({.m = 33 * e.policy.rows, .n = 4 * e.policy.columns, .k = step});  // whole rounds
-      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});
+    std::vector<GemmShape> shapes{column(e, 1, 1), column(e, 1, 9), column(e, 2, 10)};
+    if (e.policy.columns == 128 && e.spec == GemmSpec{}) {
+      shapes.push_back(column(e, 5, 18));  // blocks end one tile and begin the next
+      shapes.push_back({.m = 33 * e.policy.rows - 1, .n = 4 * e.policy.columns, .k = step});      // whole rounds
+      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});  // and one more
       shapes.push_back(
-          {.m = 7, .n = 3 * e.policy.columns + 4, .k = 5 * step, .batch = 3, .bias = true, .residual = true});
+          {.m = 1, .n = 2 * e.policy.columns + 4, .k = 6 * step, .batch = 3, .bias = true, .residual = true});
     }
     for (const GemmShape& s : shapes) {
       INFO(name_of(s));
@@ -102,7 +110,7 @@ TEST_CASE("tiles are right wherever they are cut") {
 
 TEST_CASE("a streamed product is the same bits again") {
   each_streamed([](const GemmEntry& e) {
-    const GemmShape s = column(e, small(e.policy) ? 5 : 1, 11);
+    const GemmShape s = column(e, 1, 11);
     GemmCall first(e.spec, s), again(e.spec, s);
     REQUIRE(first.run(e) == "");
     REQUIRE(again.run(e) == "");
@@ -160,11 +168,11 @@ TEST_CASE("tiles are streamed where they would leave much of a round idle") {
     REQUIRE(gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, {}).ok());
     return plan.entry->policy.stream;
   };
-  CHECK(chosen(256, 5120, 16384));   // 80 tiles of 128 x 128
   CHECK(chosen(512, 18432, 16384));  // 2.2 rounds of 128 x 256
-  CHECK_FALSE(chosen(256, 5120, 16384, true));
+  CHECK_FALSE(chosen(512, 18432, 16384, true));
   CHECK_FALSE(chosen(4096, 4096, 4096));  // 3.9 rounds
   CHECK_FALSE(chosen(512, 8448, 16384));  // one round, full
+  CHECK_FALSE(chosen(256, 5120, 16384));  // less than a round
   CHECK_FALSE(chosen(16, 4096, 4096));
 }
 

@@ -11,9 +11,11 @@ namespace tilewave {
 namespace detail {
 
 /// Blocks of a policy that the chip has at a time.
-constexpr std::int64_t gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
+constexpr int gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
 inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, std::int64_t tiles) {
-  return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth / size_of(p.spec.a)));
+  const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(policy);
+  return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth / size_of(p.spec.a)),
+                        tiles_m <= band ? tiles_m : std::gcd(band, tiles_m));
 }
 inline std::int64_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream& stream) {
   return stream.parts() * policy.rows * policy.columns * std::int64_t{sizeof(float)};
@@ -32,7 +34,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   args.cluster = FastDiv::by(P.cluster * splits);
   if constexpr (P.stream) {
     args.stream = gemm_stream(p, P, tiles);
-    if (args.stream.whole == 0) args.blocks = args.stream.blocks.divisor;
+    if (args.stream.whole == 0) args.blocks = args.stream.blocks();
     if (Status s = check_gemm_workspace(p, gemm_stream_bytes(P, args.stream)); !s.ok()) return s;
     args.partial = static_cast<decltype(args.partial)>(p.workspace);
   }

@@ -141,7 +141,6 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.a == DType::bf16 || s.scale == GemmScale::row) {
     add({.rows = 128, .columns = 256, .stream = true});
     add({.rows = 128, .columns = 128, .stream = true});
-    add({.rows = 64, .columns = 64, .waves_rows = 1, .swapped = true, .stream = true});
   }
   return all;
 }

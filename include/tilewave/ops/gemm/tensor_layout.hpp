@@ -10,7 +10,7 @@
 namespace tilewave {
 
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-struct GemmTensorOutput;
+class GemmTensorOutput;
 
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmTensorLayout {

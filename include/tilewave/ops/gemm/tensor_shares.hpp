@@ -36,7 +36,7 @@ class GemmTensorShares {
   TILEWAVE_DEVICE bool next_of_tail(GemmTile& tile, Steps& steps) {
     if (!share_.next()) return false;
     tiles_.go_on_from(a_.stream.whole + share_.tile);
-    steps = {share_.first, share_.end, share_.whole() ? -1 : B::block_id() + share_.tile};
+    steps = {share_.first, share_.end, share_.whole() ? -1 : share_.place};
     return tiles_.next(tile);
   }
 
@@ -71,7 +71,7 @@ struct GemmTensorCombineKernel {
     TILEWAVE_UNROLL
     for (int p = 0; p < pieces; ++p) {
       const int piece = (B::block_id() % blocks * pieces + p) * block_threads + B::block_lane_id();
-      output.gather(a, tile, parts.first, parts.count, piece);
+      output.gather(a, tile, parts, piece);
     }
   }
 };
