@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Where a lane's sums of GemmTensorKernel are in their tile, and how those of blocks that share its K become one: through
-// shared memory of a cluster, or through the workspace.
+// Where a lane's sums of GemmTensorKernel are in their tile, and how those of blocks that share its K become one:
+// through shared memory of a cluster, or through the workspace.
 #pragma once
 
 #include "tilewave/ops/gemm/tensor_layout.hpp"
