@@ -22,6 +22,7 @@ constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
     ring({.rows = 128, .columns = 128}, 0);                  // two groups, one's epilogue below the other's products
     ring({.rows = 128, .columns = 256}, 0);                  // and twice the columns
     ring({.rows = 128, .columns = 256, .cluster = 2}, 0);    // and B's boxes by multicast
+    ring({.rows = 128, .columns = 256, .stream = true}, 0);  // and the last round dealt to all
     ring({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8}, 0);  // few rows; K shared
     return all;
   }
