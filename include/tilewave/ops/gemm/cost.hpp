@@ -96,7 +96,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
                         (splits > 1 ? 4 * (rounds - 1) : 0.0);
   const double us = 3.5 + passes + max_of(products, memory);
   // Where no round is whole, tiles are faster than this model knows: idle SMs leave them clock and L2.
-  return p.stream ? (rounds >= 1 ? 1.1 : 2.0) * (us + tail.us) : us;
+  return p.stream ? (rounds >= 1 ? 1.12 : 2.0) * (us + tail.us) : us;
 }
 
 }  // namespace tilewave
