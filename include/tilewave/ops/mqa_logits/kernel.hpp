@@ -9,6 +9,7 @@
 
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/mqa_logits/group_product.hpp"
+#include "tilewave/ops/mqa_logits/seen.hpp"
 #include "tilewave/ops/mqa_logits/wave_product.hpp"
 
 namespace tilewave {
@@ -32,36 +33,20 @@ struct MqaLogits {
   using Args = MqaLogitsArgs;
   using Product = typename detail::MqaProductOf<B, S, P>::type;
   using Shared = typename Product::Shared;
+  using Seen = MqaLogitsSeen<B, S, P, Product::keys>;
   static constexpr int block_threads = P.teams * Product::lanes, waves_per_simd = P.waves_per_simd;
   static constexpr int lane_keys = Product::lane_keys, units = Product::units;
   static constexpr bool paged = S.keys == MqaKeys::paged, scaled = S.type == DType::fp4_e2m1;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const auto at = MqaLogitsPlace::of<B>(a, P.queries);
-    Reaches reach;
-    std::int32_t begin = at.end_column, end = at.first_column;  // columns that a query sees
-    TILEWAVE_UNROLL
-    for (int i = 0; i < P.queries; ++i) {
-      reach.of[i] = MqaLogitsReach::of<B, S.keys>(a, at, i);
-      if (reach.of[i].first >= reach.of[i].end) continue;
-      begin = min_of(begin, max_of(reach.of[i].first, at.first_column));
-      end = max_of(end, min_of(reach.of[i].end, at.end_column));
-    }
-    if (begin < end) {
-      begin = at.first_column + align_down(begin - at.first_column, Product::keys);
-    } else {
-      begin = end = at.end_column;
-    }
-    const std::int32_t tiles = ceil_div(end - begin, Product::keys);
-    fill(a, at, reach, at.first_column, begin);
-    fill(a, at, reach, begin + tiles * Product::keys, at.end_column);
-    if (tiles > 0) multiply(a, at, reach, begin, end, tiles, shared);
+    const Seen seen(a, at);
+    fill(a, at, seen, at.first_column, seen.begin);
+    fill(a, at, seen, seen.begin + seen.tiles * Product::keys, at.end_column);
+    if (seen.tiles > 0) multiply(a, at, seen, shared);
   }
 
  private:
-  struct Reaches {
-    MqaLogitsReach of[P.queries];
-  };
   using Scale = std::conditional_t<scaled, Vec<std::uint32_t, units>, float>;  // of units, or of the key
   struct Tile {
     Chunk key[lane_keys][units];
@@ -70,25 +55,26 @@ struct MqaLogits {
   using Pages = Vec<std::int32_t, lane_keys>;
 
   /// Columns that no query of the block sees.
-  TILEWAVE_DEVICE static void fill(const Args& a, const MqaLogitsPlace& at, const Reaches& reach, std::int32_t from,
+  TILEWAVE_DEVICE static void fill(const Args& a, const MqaLogitsPlace& at, const Seen& seen, std::int32_t from,
                                    std::int32_t to) {
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
       if (i >= at.queries) return;
       float* const row = a.logits + at.query(a, i) * a.logits_stride;
-      for (std::int32_t c = from + B::block_lane_id(); c < to; c += block_threads) B::store(row + c, reach.of[i].other);
+      for (std::int32_t c = from + B::block_lane_id(); c < to; c += block_threads) {
+        B::store(row + c, seen.reach[i].other);
+      }
     }
   }
 
-  TILEWAVE_DEVICE static void multiply(const Args& a, const MqaLogitsPlace& at, const Reaches& reach,
-                                       std::int32_t begin, std::int32_t end, std::int32_t tiles, Shared& shared) {
+  TILEWAVE_DEVICE static void multiply(const Args& a, const MqaLogitsPlace& at, const Seen& seen, Shared& shared) {
     const Product product(a, at, shared);
-    const std::int32_t team = Product::team(), count = ceil_div(tiles - team, P.teams);
+    const std::int32_t team = Product::team(), count = ceil_div(seen.tiles - team, P.teams);
     const auto first = [&](std::int32_t n)
-                           TILEWAVE_INLINE_LAMBDA { return begin + (n * P.teams + team) * Product::keys; };
+                           TILEWAVE_INLINE_LAMBDA { return seen.begin + (n * P.teams + team) * Product::keys; };
     const auto column = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return first(n) + Product::key(i); };
     // Beyond the last key that is seen it is loaded again: there is no branch around a load.
-    const auto key = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return min_of(column(n, i), end - 1); };
+    const auto key = [&](std::int32_t n, int i) TILEWAVE_INLINE_LAMBDA { return min_of(column(n, i), seen.end - 1); };
     const auto pages = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
       Pages of{};
       if constexpr (paged) {
@@ -108,7 +94,7 @@ struct MqaLogits {
         TILEWAVE_UNROLL
         for (int c = 0; c < units; ++c) {
           if constexpr (Product::arranged) {
-            const std::int64_t row = min_of(first(n) + Product::loaded_key(c), end - 1);
+            const std::int64_t row = min_of(first(n) + Product::loaded_key(c), seen.end - 1);
             tile.key[i][c] = B::load(reinterpret_cast<const Chunk*>(a.k + row * a.k_stride) + Product::loaded_unit());
           } else {
             const std::int64_t apart = scaled ? a.k_unit_stride : 16;
@@ -139,7 +125,7 @@ struct MqaLogits {
     const auto products = [&](const Tile& of, std::int32_t n) TILEWAVE_INLINE_LAMBDA {
       const auto written = [&](int i, const Vec<float, lane_keys>& sums) TILEWAVE_INLINE_LAMBDA {
         write(
-            a, at, reach.of[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
+            a, at, seen.reach[i], i, [&](int j) TILEWAVE_INLINE_LAMBDA { return column(n, j); }, sums, of);
       };
       if constexpr (Product::arranged) {
         Chunk key[lane_keys][units];

@@ -4,6 +4,7 @@
 
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/mqa_logits/kernel.hpp"
+#include "tilewave/ops/mqa_logits/staged_kernel.hpp"
 #include "tilewave/tile/row_check.hpp"
 
 namespace tilewave {
@@ -115,15 +116,35 @@ inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts
   return detail::check_mqa_regions(p);
 }
 
-/// Columns of a block of so many queries, whole tiles of its teams: as many as leave four blocks to a compute unit,
-/// which hold them at a time, but no more than 4096, so that the last ones end together.
+/// Whether such an entry takes the problem, which is right.
+inline Status mqa_logits_takes(const MqaLogitsPolicy& policy, const MqaLogitsProblem& p) {
+  if (!policy.staged || p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};
+  const bool paged = p.spec.keys == MqaKeys::paged;
+  if (paged && p.block_size % 64 != 0) return {StatusCode::unsupported_block_size, "staged entries take whole 64 keys"};
+  const bool whole = paged ? p.k_scale_page_stride % 4 == 0 : p.columns % 4 == 0;
+  if (!whole || reinterpret_cast<std::uintptr_t>(p.k_scale) % 16 != 0) {
+    return {StatusCode::misaligned, "staged entries copy scales by 16 bytes"};
+  }
+  return {};
+}
+
+/// Columns of a block of so many queries, whole tiles of its teams. As many as leave four blocks to a compute unit,
+/// which hold them at a time, but no more than 4096, so that the last ones end together. Of staged entries eight times
+/// as many blocks as the chip holds, but of 512 columns while that leaves none idle; all as long.
 constexpr std::int32_t mqa_logits_chunk(const MqaLogitsProblem& p, const MqaLogitsPolicy& policy,
                                         const ArchFacts& facts) {
   const std::int32_t unit = policy.teams * (facts.wave_lanes == 64 ? 32 : 64);
-  const std::int64_t groups = std::int64_t{p.sequences} * ceil_div(p.queries, policy.queries);
-  const std::int64_t share = ceil_div(groups * p.columns, std::int64_t{4} * facts.compute_units);
+  const std::int64_t columns = std::int64_t{p.sequences} * ceil_div(p.queries, policy.queries) * p.columns;
+  const std::int64_t resident = std::int64_t{policy.blocks_per_cu()} * facts.compute_units;
+  std::int64_t share = max_of<std::int64_t>(ceil_div(columns, resident), 1);
+  if (policy.staged) {
+    share = min_of<std::int64_t>(
+        share, max_of<std::int64_t>(512 * policy.teams, min_of<std::int64_t>(share / 8, 2048 * policy.teams)));
+    const std::int64_t chunks = ceil_div<std::int64_t>(max_of(p.columns, 1), align_up<std::int64_t>(share, unit));
+    share = ceil_div<std::int64_t>(max_of(p.columns, 1), chunks);
+  }
   return static_cast<std::int32_t>(
-      align_up<std::int64_t>(min_of<std::int64_t>(max_of<std::int64_t>(share, 1), 4096), unit));
+      align_up<std::int64_t>(policy.staged ? share : min_of<std::int64_t>(share, 4096), unit));
 }
 
 /// What the kernels take.
@@ -160,6 +181,16 @@ inline MqaLogitsArgs mqa_logits_args(const MqaLogitsProblem& p, const MqaLogitsP
           .most_length = static_cast<std::int32_t>(min_of<std::int64_t>(p.columns, most))};
 }
 
+/// The kernel of an entry.
+template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+struct MqaLogitsKernel {
+  using type = MqaLogits<B, S, P>;
+};
+template <TensorBackend B, MqaLogitsSpec S, MqaLogitsPolicy P>
+requires(P.staged) struct MqaLogitsKernel<B, S, P> {
+  using type = MqaStagedLogits<B, S, P>;
+};
+
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// mqa_logits_check; no_matching_entry if the entry is of another spec; bad_extent for more blocks than a grid has;
 /// launch_failed with the runtime's reason.
@@ -168,10 +199,39 @@ Status mqa_logits_launch(const MqaLogitsProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = mqa_logits_check(p, B::facts); !s.ok()) return s;
   if (p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};
-  using Kernel = MqaLogits<B, S, P>;
-  const MqaLogitsArgs args = mqa_logits_args(p, P, B::facts);
-  const std::int64_t blocks = std::int64_t{args.chunks.divisor} * args.groups.divisor * p.sequences;
-  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+  if (Status s = mqa_logits_takes(P, p); !s.ok()) return s;
+  using Kernel = typename MqaLogitsKernel<B, S, P>::type;
+  const MqaLogitsArgs call = mqa_logits_args(p, P, B::facts);
+  const std::int64_t blocks = std::int64_t{call.chunks.divisor} * call.groups.divisor * p.sequences;
+  if constexpr (P.staged) {
+    typename Kernel::Args args{.call = call, .keys = {}, .queries = {}};
+    const bool paged = S.keys == MqaKeys::paged;
+    const std::int64_t pages = paged ? max_of(p.pages, 1) : 1, queries = std::int64_t{p.sequences} * p.queries;
+    const auto stride = [](std::int64_t count, std::int64_t of) {
+      return count > 1 ? of : 16;
+    };  // of one it may be any
+    const TensorShape keys{.data = p.k,
+                           .type = S.type,
+                           .columns = S.head_size,
+                           .rows = paged ? p.block_size : p.columns,
+                           .layers = pages,
+                           .row_stride = call.k_stride,
+                           .layer_stride = stride(pages, call.k_page_stride),
+                           .box_rows = Kernel::keys};
+    const TensorShape heads{.data = p.q,
+                            .type = S.type,
+                            .columns = S.head_size,
+                            .rows = S.heads,
+                            .layers = queries,
+                            .row_stride = call.q_head_stride,
+                            .layer_stride = stride(queries, call.q_stride),
+                            .box_rows = S.heads};
+    if (Status s = B::make_tensor_map(keys, args.keys); !s.ok()) return s;
+    if (Status s = B::make_tensor_map(heads, args.queries); !s.ok()) return s;
+    return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+  } else {
+    return B::template launch<Kernel>({blocks, Kernel::block_threads}, call, stream);
+  }
 }
 
 }  // namespace tilewave

@@ -25,10 +25,12 @@ struct MqaLogitsRegistry {
   static constexpr auto check = mqa_logits_check;
   static constexpr auto policies = mqa_logits_policies;
 
-  static Status takes(const Policy&, const Problem&, const ArchFacts&) { return {}; }
-  /// Many queries of a block, unless there is one: keys are then loaded once for them.
+  static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) { return mqa_logits_takes(policy, p); }
+  /// Staged where that is taken. Then as few queries of a block as hold all of a sequence, for which keys are loaded
+  /// once, or the most.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
-    return p.queries > 1 ? a.queries > b.queries : a.queries < b.queries;
+    if (a.staged != b.staged) return a.staged;
+    return a.queries < p.queries || b.queries < p.queries ? a.queries > b.queries : a.queries < b.queries;
   }
   template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
   static constexpr auto launch() {
@@ -36,7 +38,7 @@ struct MqaLogitsRegistry {
   }
   template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
   static constexpr int lds_bytes() {
-    return sizeof(typename MqaLogits<B, S, P>::Shared);
+    return sizeof(typename MqaLogitsKernel<B, S, P>::type::Shared);
   }
 };
 

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+// Logits of an indexer where there is a tensor copy engine and products of wave groups. Grid as in kernel.hpp. A team
+// is a group with a ring of stages in shared memory, into which the copy engine brings tiles of 64 keys with their
+// scales; it takes each tile to registers, and multiplies it with the heads of one query after the other, or of two at
+// a time. LDS plan: the queries, the rings. Bound: bytes of keys for up to three queries of 64 heads, products beyond.
+#pragma once
+
+#include "tilewave/ops/mqa_logits/args.hpp"
+#include "tilewave/ops/mqa_logits/seen.hpp"
+
+namespace tilewave {
+
+template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
+struct MqaStagedLogits {
+  using Room = B;
+  struct Args {
+    MqaLogitsArgs call;
+    typename B::TensorMap keys, queries;
+  };
+  static constexpr int waves = 4;  // of a team
+  static constexpr int block_threads = P.teams * waves * B::facts.wave_lanes, waves_per_simd = P.waves_per_simd;
+  static constexpr int keys = 64;                                                        // of a tile
+  static constexpr int pieces = S.head_size * size_of(S.type) / 16, steps = pieces / 2;  // of a head, of its products
+  static constexpr bool paged = S.keys == MqaKeys::paged;
+  static constexpr int pair = P.queries > 1 ? 2 : 1;  // of queries whose logits leave together
+  static constexpr int pairs = P.queries / pair, lane_heads = S.heads / 4;
+  static_assert(pieces == 8 && P.queries % pair == 0);
+  using Seen = MqaLogitsSeen<B, S, P, keys>;
+  template <int queries>
+  using Sums = Vec<float, queries * S.heads / 2>;
+  using Weights = Vec<float, 2>[P.queries][lane_heads / 2];
+
+  /// Of a team. Turns are those of its waves to multiply.
+  struct Ring {
+    alignas(1024) Chunk keys[P.stages][MqaStagedLogits::keys * pieces];
+    alignas(16) float scales[P.stages][MqaStagedLogits::keys];
+    typename B::Mbarrier full[P.stages], empty[P.stages], turn[waves];
+  };
+  struct Shared {
+    alignas(1024) Chunk q[P.queries][S.heads * pieces];
+    Ring rings[P.teams];
+    typename B::Mbarrier queries;
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+    const int team = P.teams == 1 ? 0 : B::wave_id() / waves;
+    const bool fetches = B::wave_id() % waves == 0;
+    Ring& ring = shared.rings[team];
+    if (fetches) {
+      const int lane = B::lane_id();
+      if (lane < P.stages) {
+        B::mbarrier_init(&ring.full[lane], 1);
+        B::mbarrier_init(&ring.empty[lane], waves);
+      }
+      if (lane < waves) B::mbarrier_init(&ring.turn[lane], 1);
+      if (team == 0 && lane == 0) B::mbarrier_init(&shared.queries, 1);
+      B::mbarrier_ready();
+    }
+    B::barrier();
+    const auto at = MqaLogitsPlace::of<B>(a.call, P.queries);
+    const Seen seen(a.call, at);
+    Fetcher fetcher(a, at, seen, ring, team);  // the first pages are on their way
+    if (fetches && team == 0 && seen.tiles > 0) {
+      B::mbarrier_expect(&shared.queries, sizeof(shared.q));
+      if (B::lane_id() == 0) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < P.queries; ++i)
+          B::copy_tensor(shared.q[i], a.queries, 0, 0, static_cast<int>(at.query(a.call, i)), &shared.queries);
+        B::prefetch_map(a.keys);
+      }
+    }
+    TILEWAVE_ROLL
+    for (int s = 0; s < P.stages && fetches; ++s) fetcher.fetch();
+    fill(a.call, at, seen);
+    if (seen.tiles > 0) multiply(a.call, at, seen, team, fetches, fetcher, shared);
+  }
+
+ private:
+  /// A slot of a ring, and the parity of its round.
+  struct Place {
+    int slot = 0, round = 0;
+    TILEWAVE_DEVICE void advance() {
+      if (++slot == P.stages) {
+        slot = 0;
+        round ^= 1;
+      }
+    }
+  };
+
+  /// Fetches tile after tile of a team, by one wave.
+  class Fetcher {
+   public:
+    TILEWAVE_DEVICE Fetcher(const Args& args, const MqaLogitsPlace& at, const Seen& seen_keys, Ring& to, int team)
+        : a(args),
+          seen(seen_keys),
+          ring(to),
+          table(args.call.block_tables + at.sequence * args.call.table_stride),
+          tile(team) {
+      if (seen.tiles > 0) next_pages = pages_from(0);
+    }
+    TILEWAVE_DEVICE void fetch() {
+      constexpr int lanes = B::facts.wave_lanes;
+      if (tile >= seen.tiles) return;
+      const MqaLogitsArgs& call = a.call;
+      if (count % lanes == 0) {
+        pages = next_pages;
+        next_pages = pages_from(lanes);
+      }
+      const std::int32_t page = paged ? B::shuffle(pages, count % lanes) : 0, first = seen.begin + tile * keys;
+      const std::int32_t row = paged ? call.block_size.remainder(first) : first;
+      // Scales of ranges end with the tensor, a multiple of 16 bytes.
+      const std::int32_t scales = paged ? keys : min_of(std::int32_t{keys}, call.columns - first);
+      B::mbarrier_wait(&ring.empty[place.slot], place.round ^ 1);
+      B::mbarrier_expect(&ring.full[place.slot], sizeof(ring.keys[0]) + scales * sizeof(float));
+      if (B::lane_id() == 0) {
+        B::copy_tensor(ring.keys[place.slot], a.keys, 0, row, page, &ring.full[place.slot]);
+        const auto* const from = static_cast<const float*>(call.k_scale) + page * call.k_scale_page_stride + row;
+        B::copy_bulk(ring.scales[place.slot], from, scales * sizeof(float), &ring.full[place.slot]);
+      }
+      place.advance();
+      tile += P.teams;
+      ++count;
+    }
+
+   private:
+    /// The page of the team's tile that comes this many and `lane` later.
+    TILEWAVE_DEVICE std::int32_t pages_from(std::int32_t later) const {
+      if constexpr (!paged) return 0;
+      const std::int32_t of = min_of(tile + (later + B::lane_id()) * P.teams, seen.tiles - 1);
+      return B::load(table + a.call.block_size.quotient(seen.begin + of * keys));
+    }
+
+    const Args& a;
+    const Seen& seen;
+    Ring& ring;
+    const std::int32_t* table;
+    std::int32_t tile, count = 0, pages = 0, next_pages = 0;
+    Place place;
+  };
+
+  /// Takes tile after tile of a team to registers: its keys as an operand, and the scale of the key that a lane writes.
+  struct Reader {
+    Ring& ring;
+    Chunk operand[steps] = {};
+    float scale = 0;
+    Place place{};
+
+    TILEWAVE_DEVICE explicit Reader(Ring& of) : ring(of) {}
+    TILEWAVE_DEVICE void read() {
+      B::mbarrier_wait(&ring.full[place.slot], place.round);
+      const int lane = B::lane_id(), row = 16 * wave() + lane % 16;
+      TILEWAVE_UNROLL
+      for (int s = 0; s < steps; ++s)
+        operand[s] = B::load_matrices(&ring.keys[place.slot][row * pieces + ((2 * s + lane / 16) ^ row % 8)]);
+      scale = ring.scales[place.slot][written_key()];
+      B::mbarrier_arrive(&ring.empty[place.slot]);
+      place.advance();
+    }
+  };
+
+  /// This lane's of two queries, or of one: it writes the logits of one of them for one of its two keys.
+  struct Row {
+    float* to;  // of the tile's key
+    std::int32_t first, count;
+    float other;
+    std::int32_t end;  // of what is written
+  };
+  TILEWAVE_DEVICE static int wave() { return B::block_lane_id() / B::facts.wave_lanes % waves; }
+  TILEWAVE_DEVICE static bool second_key() { return B::lane_id() % 2 == 1; }
+  TILEWAVE_DEVICE static bool second_query() { return B::lane_id() / 2 % 2 == 1; }
+  TILEWAVE_DEVICE static int written_key() { return 16 * wave() + B::lane_id() / 4 + (second_key() ? 8 : 0); }
+
+  /// Columns that no query of the block sees.
+  TILEWAVE_DEVICE static void fill(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.queries; ++i) {
+      if (i >= at.queries) return;
+      float* const row = a.logits + at.query(a, i) * a.logits_stride;
+      // Before the first tile, and from the last one's end on.
+      const std::int32_t behind = seen.begin + seen.tiles * keys;
+      TILEWAVE_ROLL
+      for (int part = 0; part < 2; ++part) {
+        const std::int32_t from = part == 0 ? at.first_column : behind, to = part == 0 ? seen.begin : at.end_column;
+        TILEWAVE_ROLL
+        for (std::int32_t c = from + B::block_lane_id(); c < to; c += block_threads) {
+          B::store(row + c, seen.reach[i].other);
+        }
+      }
+    }
+  }
+
+  TILEWAVE_DEVICE static void multiply(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen, int team,
+                                       bool fetches, Fetcher& fetcher, Shared& shared) {
+    Weights weights;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < P.queries; ++i) {
+      const auto* const of = reinterpret_cast<const Vec<float, 2>*>(a.weights + at.query(a, i) * a.weights_stride);
+      TILEWAVE_UNROLL
+      for (int j = 0; j < lane_heads / 2; ++j) weights[i][j] = B::load(of + 4 * j + B::lane_id() % 4);
+    }
+    Row rows[pairs];
+    TILEWAVE_UNROLL
+    for (int p = 0; p < pairs; ++p) rows[p] = row_of(a, at, seen, p);
+    Reader reader(shared.rings[team]);
+    B::mbarrier_wait(&shared.queries, 0);
+    if (team < seen.tiles) reader.read();
+    // Tile n has been read; another is fetched where the one before lay.
+    const auto next = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
+      if (fetches && n >= P.teams) fetcher.fetch();
+      if (n + P.teams < seen.tiles) reader.read();
+    };
+    if constexpr (P.queries == 1 || P.teams > 1) {
+      multiply_in_turn(seen, team, next, weights, rows, reader, shared);
+    } else {
+      multiply_ahead(seen, next, weights, rows, reader, shared);
+    }
+  }
+
+  /// Teams that begin products at the same time all end with them at the same time, and then let the tensor unit pause
+  /// while they add up: so a team waits until the one before is half done with its own.
+  template <class Next>
+  TILEWAVE_DEVICE static void multiply_in_turn(const Seen& seen, int team, const Next& next, const Weights& weights,
+                                               const Row (&rows)[pairs], Reader& reader, Shared& shared) {
+    const int after = team + 1 == P.teams ? 0 : team + 1;
+    int turn = team == 0 ? 1 : 0;
+    for (std::int32_t n = team; n < seen.tiles + team; n += P.teams) {  // as many for each team
+      const float scale = reader.scale;
+      TILEWAVE_UNROLL
+      for (int p = 0; p < pairs; ++p) {
+        if constexpr (P.teams > 1) B::mbarrier_wait(&shared.rings[team].turn[wave()], turn);
+        turn ^= 1;
+        Sums<pair> sums = {};
+        B::group_mma_hold(sums);
+        products<pair, 0, steps / 2>(reader, shared.q[pair * p], sums);
+        products<pair, steps / 2, steps>(reader, shared.q[pair * p], sums);
+        if constexpr (P.teams > 1) {
+          B::template group_mma_wait<1>();
+          B::mbarrier_arrive(&shared.rings[after].turn[wave()]);
+        }
+        B::template group_mma_wait<0>();
+        B::group_mma_hold(sums);
+        if (p == pairs - 1) next(n);
+        const float first = exchanged(weighed(weights[pair * p], sums, 0));
+        if constexpr (pair == 2) {
+          const float second = exchanged(weighed(weights[pair * p + 1], sums, S.heads / 2));
+          write(rows[p], n, both(first, second), scale);
+        } else {
+          write(rows[p], n, first + B::shuffle_xor(first, 2), scale);
+        }
+      }
+    }
+  }
+
+  /// A query's sums are added up while the next one's products, or the next tile's, are under way. The compiler follows
+  /// products only along straight code, not around a loop: there they are waited for. Behind the last tile those of a
+  /// query are begun that nobody looks at.
+  template <class Next>
+  TILEWAVE_DEVICE static void multiply_ahead(const Seen& seen, const Next& next, const Weights& weights,
+                                             const Row (&rows)[pairs], Reader& reader, Shared& shared) {
+    const auto begin = [&](int query, Sums<1>& sums) TILEWAVE_INLINE_LAMBDA {
+      sums = {};
+      B::group_mma_hold(sums);
+      products<1, 0, steps>(reader, shared.q[query], sums);
+    };
+    Sums<1> even, odd;
+    begin(0, even);
+    B::template group_mma_wait<0>();
+    B::group_mma_hold(even);
+    for (std::int32_t n = 0; n < seen.tiles; ++n) {
+      const float scale = reader.scale;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < P.queries; i += 2) {
+        begin(i + 1, odd);
+        B::template group_mma_wait<1>();
+        B::group_mma_hold(even);
+        const float first = exchanged(weighed(weights[i], even, 0));
+        if (i + 2 == P.queries) {
+          B::template group_mma_wait<0>();
+          next(n);
+        }
+        begin((i + 2) % P.queries, even);
+        B::template group_mma_wait<1>();
+        B::group_mma_hold(odd);
+        write(rows[i / 2], n, both(first, exchanged(weighed(weights[i + 1], odd, 0))), scale);
+      }
+      B::template group_mma_wait<0>();
+      B::group_mma_hold(even);
+    }
+  }
+
+  /// The tile's products with the heads of so many queries, steps [from, to) of k, as a batch.
+  template <int queries, int from, int to>
+  TILEWAVE_DEVICE static void products(const Reader& reader, const Chunk* q, Sums<queries>& sums) {
+    B::group_mma_begin();
+    TILEWAVE_UNROLL
+    for (int s = from; s < to; ++s)
+      B::template group_multiply<S.type, queries * S.heads>(reader.operand[s], SwizzledOperand{q, 0, s}, sums);
+    B::group_mma_end();
+  }
+
+  TILEWAVE_DEVICE static Row row_of(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen, int p) {
+    const bool second = pair == 2 && second_query();
+    const MqaLogitsReach one = seen.reach[pair * p], two = seen.reach[pair * p + pair - 1];
+    const MqaLogitsReach reach{second ? two.first : one.first, second ? two.end : one.end,
+                               second ? two.other : one.other};
+    const int query = pair * p + (second ? 1 : 0);
+    const bool writes = query < at.queries && (pair == 2 || !second_query());
+    const std::int32_t key = seen.begin + written_key();
+    const std::int32_t end = min_of(at.end_column, seen.begin + seen.tiles * keys);
+    return {a.logits + at.query(a, query) * a.logits_stride + key, reach.first - key, reach.end - reach.first,
+            reach.other, writes ? end - key : 0};
+  }
+
+  /// Of both keys, the sum over this lane's heads of weight times positive part; `from`: the query's first sum.
+  template <int count>
+  TILEWAVE_DEVICE static Vec<float, 2> weighed(const Vec<float, 2> (&weights)[lane_heads / 2],
+                                               const Vec<float, count>& sums, int from) {
+    Vec<float, 2> of = {};
+    TILEWAVE_UNROLL
+    for (int j = 0; j < lane_heads / 2; ++j) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < 2; ++i) {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 2; ++e) of[i] = fused(weights[j][e], positive(sums[from + 4 * j + 2 * i + e]), of[i]);
+      }
+    }
+    return of;
+  }
+  // The four lanes of a key add up as B::reduce<4> does, but each for a value of its own.
+
+  /// Of both keys' sums this lane's and its neighbour's of the key that it writes.
+  TILEWAVE_DEVICE static float exchanged(const Vec<float, 2>& of) {
+    return (second_key() ? of[1] : of[0]) + B::shuffle_xor(second_key() ? of[0] : of[1], 1);
+  }
+  /// The whole sum of the query that this lane writes.
+  TILEWAVE_DEVICE static float both(float a, float b) {
+    return (second_query() ? b : a) + B::shuffle_xor(second_query() ? a : b, 2);
+  }
+  TILEWAVE_DEVICE static void write(const Row& row, std::int32_t n, float sum, float scale) {
+    const std::int32_t from = n * keys;
+    const bool seen = static_cast<std::uint32_t>(from - row.first) < static_cast<std::uint32_t>(row.count);
+    if (from < row.end) B::store(row.to + from, seen ? sum * scale : row.other);
+  }
+};
+
+}  // namespace tilewave
