@@ -30,6 +30,40 @@ const std::string times =
     "\"Kind\",\"Kernel_Name\",\"Start_Timestamp\",\"End_Timestamp\",\"LDS_Block_Size\",\"Scratch_Size\",\"VGPR_Count\",\"Accum_VGPR_Count\","
     "\"Workgroup_Size_X\",\"Workgroup_Size_Y\",\"Workgroup_Size_Z\"\n\"KERNEL_DISPATCH\",\"decode\",1000,11000,32768,0,124,4,256,1,1\n";
 
+const std::string ncu_details =
+    "==PROF== talk, \"with a quote\n\"ID\",\"Kernel Name\",\"Section Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\",\"Rule Name\","
+    "\"Rule Type\",\"Rule Description\",\"Estimated Speedup Type\",\"Estimated Speedup\"\n"
+    "\"0\",\"sort(Args)\",\"Speed\",\"Duration\",\"us\",\"4.86\",\n\"0\",\"sort(Args)\",\"Launch\",\"Block Size\",\"\",\"1,024\",\n"
+    "\"0\",\"sort(Args)\",\"Launch\",\"Registers Per Thread\",\"register/thread\",\"40\",\n"
+    "\"0\",\"sort(Args)\",\"Launch\",\"Policy\",\"\",\"Spread\",\n"
+    "\"0\",\"sort(Args)\",\"Occupancy\",\"Block Limit Registers\",\"block\",\"1\",\n"
+    "\"0\",\"sort(Args)\",\"Occupancy\",\"Block Limit Shared Mem\",\"block\",\"3\",\n"
+    "\"0\",\"sort(Args)\",\"Occupancy\",\"Block Limit Warps\",\"block\",\"2\",\n"
+    "\"0\",\"sort(Args)\",\"Occupancy\",\"Theoretical Active Warps per SM\",\"warp\",\"32\",\n"
+    "\"0\",\"sort(Args)\",\"Warps\",\"\",\"\",\"\",\"CPIStall\",\"OPT\",\"Warps wait, mostly. See the guide.\",\"global\",\"38.5\"\n"
+    "\"0\",\"sort(Args)\",\"Warps\",\"\",\"\",\"\",\"Issue\",\"OPT\",\"Slots are empty.\",\"local\",\"84\"\n"
+    "\"0\",\"sort(Args)\",\"Warps\",\"\",\"\",\"\",\"Note\",\"INF\",\"Nothing to do.\",\"\",\"\"\n"
+    "\"1\",\"sort(Args)\",\"Speed\",\"Duration\",\"ms\",\"1\",\n\"2\",\"sum(Args)\",\"Speed\",\"Duration\",\"us\",\"7\",\n";
+const std::string ncu_columns =
+    "\"Address\",\"Source\",\"Warp Stall Sampling (All Samples)\",\"Warp Stall Sampling (Not-issued Samples)\",\"Instructions Executed\","
+    "\"stall_long_sb\",\"stall_barrier (Not Issued)\",\"stall_long_sb (Not Issued)\"\n";
+const std::string ncu_source = "\"Kernel Name\",\"sort(Args)\",\n" + ncu_columns +
+                               "\"0x10\",\"      LDG.E R2, [R4]\",\"3\",\"1\",\"512\",\"0\",\"1\",\"0\"\n"
+                               "\"0x20\",\"      IADD3 R2, R2\",\"9\",\"8\",\"512\",\"8\",\"1\",\"7\"\n"
+                               "\"Kernel Name\",\"sum(Args)\",\n" +
+                               ncu_columns +
+                               "\"0x10\",\"      EXIT\",\"1\",\"0\",\"1,024\",\"0\",\"0\",\"0\"\n"
+                               "\"Kernel Name\",\"sort(Args)\",\n" +
+                               ncu_columns +
+                               "\"0x10\",\"      LDG.E R2, [R4]\",\"1\",\"0\",\"512\",\"0\",\"0\",\"0\"\n"
+                               "\"0x20\",\"      IADD3 R2, R2\",\"4\",\"4\",\"512\",\"4\",\"0\",\"4\"\n";
+const std::string ncu_lines =
+    "\"File Path\",\"/usr/include/crt.hpp\"\n\"Function Name\",\"sort(Args)\"\n\"Line No\",\"Source\",\"Address\",\"Source\",\"Samples\"\n"
+    "\"9\",\"load(\"\"x\"\", 1);\",\"-\",\"-\",\"9\"\n\"\",\"\",\"0x20\",\"IADD3 R2, R2\",\"9\"\n"
+    "\"File Path\",\"/a/include/tilewave/ops/sort/kernel.hpp\"\n\"Function Name\",\"sort(Args)\"\n"
+    "\"Line No\",\"Source\",\"Address\",\"Source\",\"Samples\"\n"
+    "\"58\",\"a += b;\",\"-\",\"-\",\"9\"\n\"\",\"\",\"0x20\",\"IADD3 R2, R2\",\"9\"\n\"\",\"\",\"...\",\"...\",\"-\"\n";
+
 KernelTime launch(double vgpr, double accum, double lds, double block) {
   KernelTime k;
   k.name = "k", k.calls = 1,
@@ -96,6 +130,71 @@ TEST_CASE("counters are summed by kernel") {
   const Counters c = parse_counters(counters, "c.csv");
   CHECK(c.sums.at("decode").at("TCC_HIT_sum") == 40);
   CHECK(c.dispatches.at("decode") == 2);
+}
+
+TEST_CASE("pages of ncu give times, occupancy, rules and hot spots by source line") {
+  const auto launches = parse_ncu_details(ncu_details, "d.csv");
+  REQUIRE(launches.size() == 3);
+  CHECK(launches[1].us == Approx(1000));
+  REQUIRE(launches[0].rules.size() == 2);
+  CHECK(launches[0].rules[0].gain == 38.5);
+  CHECK_FALSE(launches[0].rules[1].gain.has_value());  // of one unit's work
+  CHECK(launches[0].find("Block Size") == 1024);
+  CHECK_FALSE(launches[0].find("Policy").has_value());
+  const auto longest = longest_of(launches);
+  REQUIRE(longest.size() == 2);
+  CHECK(longest[0].us == Approx(1000));
+  CHECK(longest[1].kernel == "sum(Args)");
+  const char* const untimed = "\"Kernel Name\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\nk,Grid,,1\n";
+  CHECK(status_of([&] { parse_ncu_details(untimed, "d"); }) == Exit::usage);
+
+  const KernelTimes times = parse_kernel_times(ncu_details, "d.csv");
+  CHECK(times.kernels[0].calls == 2);
+  const auto chips = all_chips();
+  const auto occupancy = occupancy_of(times.kernels[0], chip_of(chips, "H200"));
+  REQUIRE(occupancy.has_value());
+  CHECK(occupancy->waves == 8);
+  CHECK(occupancy->limiter == "registers");
+  CHECK(occupancy->target == 32);  // of 512 for two blocks of eight waves on a scheduler
+
+  auto traces = parse_ncu_source(ncu_source, "s.csv");
+  REQUIRE(traces.size() == 2);
+  CHECK(traces[0].unit == "samples");
+  CHECK(traces[0].latency == 17);
+  CHECK(traces[0].stall == 13);
+  add_ncu_lines(ncu_lines, "l.csv", traces);
+  CHECK(traces[0].mapped == 1);
+  const auto lines = by_source(traces[0], 5);
+  REQUIRE(lines.size() == 2);
+  CHECK(lines[0].what == "ops/sort/kernel.hpp:58");  // not the compiler's header that it was inlined from
+  CHECK(lines[0].stall == 12);
+  CHECK(lines[0].kind == "long_sb");
+  CHECK(by_instruction(traces[0], 5)[1].kind == "barrier");
+  add_ncu_lines("", "l.csv", traces);  // compiled without lines
+  CHECK(status_of([] { parse_ncu_source("no page", "s"); }) == Exit::usage);
+
+  CHECK(fuzz(ncu_details, [](const std::string& text) { parse_ncu_details(text, "d"); }) > 0);
+  CHECK(fuzz(ncu_source, [](const std::string& text) { parse_ncu_source(text, "s"); }) > 0);
+  CHECK(fuzz(ncu_lines, [&](const std::string& text) { add_ncu_lines(text, "l", traces); }) > 0);
+}
+
+TEST_CASE("a report of ncu's pages has samples where cycles are not known") {
+  const auto folder = std::filesystem::temp_directory_path() / "tilewave_ncu_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  write_atomically(folder / "out_ncu.csv", ncu_details);
+  write_atomically(folder / "out_ncu_source.csv", ncu_source);
+  write_atomically(folder / "out_ncu_lines.csv", ncu_lines);
+  const auto chips = all_chips();
+  const Profile profile = read_profile(folder.string());
+  CHECK(profile.files.size() == 3);
+  const std::string report = report_md(profile, &chip_of(chips, "H200"), "T", 5);
+  CHECK(report.find("Latency 17 samples, 76.5 % of them stalled.") != std::string::npos);
+  CHECK(report.find("| 1 | 12 | 70.6 % | 1024 | long_sb | ops/sort/kernel.hpp:58 |") != std::string::npos);
+  CHECK(report.find("| Duration | 1 | ms |") != std::string::npos);
+  CHECK(report.find("1. long_sb: 70.6 % of all samples stall here") != std::string::npos);
+  CHECK(report_json(profile, nullptr, 5).find("\"Duration, ms\": 1.0") != std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("a report says what was in the trace and nothing else") {
@@ -212,7 +311,7 @@ TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
   CHECK(read_file((root / "in/norm/capture.sh").string()).find("--model-trace=") != std::string::npos);
   o.profiler = "ncu";
   CHECK(prepare_library(o).empty());  // nothing is run, the script is written
-  CHECK(read_file((root / "in/gemm/capture.sh").string()).find("ncu --csv") != std::string::npos);
+  CHECK(read_file((root / "in/gemm/capture.sh").string()).find("ncu --import") != std::string::npos);
   o.profiler = "model";
   // The first configuration that has rows is run, and an op without any is left out.
   write_atomically(root / "bin/bench_gemm", "#!/bin/sh\necho \"$@\" >>'" + (root / "gemm").string() +

@@ -93,7 +93,7 @@ double Csv::need_number(std::size_t row, std::size_t column) const {
 
 std::string Csv::where(std::size_t row) const { return fmt::format("{}:{}", source, lines[row]); }
 
-Csv parse_csv(std::string_view text, const std::string& source, std::string_view header_word) {
+Csv parse_csv(std::string_view text, const std::string& source, std::string_view header_word, bool short_rows) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   if (text.find('\0') != std::string_view::npos) refuse(source + " holds zero bytes: it is no CSV");
   if (trim(text).empty()) refuse(source + " is empty");
@@ -118,6 +118,7 @@ Csv parse_csv(std::string_view text, const std::string& source, std::string_view
   while (reader.next(fields)) {
     if (is_blank(fields) || fields == csv.columns) continue;
     const std::size_t line = skipped + reader.line();
+    if (short_rows && fields.size() < csv.columns.size()) fields.resize(csv.columns.size());
     if (fields.size() != csv.columns.size()) {
       refuse(fmt::format("{}:{}: {} fields where the header has {}", source, line, fields.size(), csv.columns.size()));
     }

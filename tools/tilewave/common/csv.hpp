@@ -23,8 +23,10 @@ struct Csv {
 
 /// The header is the first line that has header_word as a field (any line if that is empty): profilers talk before it. A
 /// header that comes again, as in files behind one another, is skipped. Refuses anything that is no such table: no
-/// header, no row, ragged rows, a column twice, an open quote, a zero byte.
-Csv parse_csv(std::string_view text, const std::string& source, std::string_view header_word = {});
+/// header, no row, ragged rows, a column twice, an open quote, a zero byte. `short_rows`: those may lack fields at the end,
+/// which are empty then.
+Csv parse_csv(std::string_view text, const std::string& source, std::string_view header_word = {},
+              bool short_rows = false);
 Csv read_csv(const std::string& path, std::string_view header_word = {});
 
 }  // namespace tilewave::tool

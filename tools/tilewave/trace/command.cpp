@@ -109,12 +109,13 @@ int capture(const Options& o) {
   const std::string command = join(words, " "), folder = quoted(o.folder);
   std::string line;
   if (o.profiler == "ncu") {
-    const char* set = o.what == "times"      ? "--metrics gpu__time_duration.sum"
-                      : o.what == "counters" ? "--set full"
-                                             : "--set full --import-source yes";
-    // By default a kernel's name is its function's, which all of ours share.
-    line = fmt::format("ncu --csv --kernel-name-base demangled --kernel-name {} {} {} >{}/out_ncu.csv",
-                       quoted("regex:" + o.kernel), set, command, folder);
+    line =
+        o.what == "times"
+            // By default a kernel's name is its function's, which all of ours share.
+            ? fmt::format(
+                  "ncu --csv --kernel-name-base demangled --kernel-name {} --metrics gpu__time_duration.sum {} >{}/out_ncu.csv",
+                  quoted("regex:" + o.kernel), command, folder)
+            : std::string(trim(ncu_script(o.kernel, "", command, folder)));
   } else if (o.what == "times") {
     line = fmt::format("rocprofv3 --kernel-trace --stats -f csv -d {} -o out -- {}", folder, command);
   } else if (o.what == "counters") {

@@ -10,6 +10,7 @@
 #include "tools/tilewave/common/csv.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/ncu.hpp"
 
 namespace tilewave::tool {
 
@@ -96,41 +97,18 @@ KernelTimes from_stats(const Csv& csv) {
   return collector.take("rocprofv3 kernel stats");
 }
 
-/// ncu writes 1,234.5 for thousands in an English locale.
-double ncu_number(const std::string& word, const std::string& where) {
-  std::string digits;
-  std::remove_copy(word.begin(), word.end(), std::back_inserter(digits), ',');
-  if (const auto value = number(digits)) return *value;
-  refuse(fmt::format("{}: '{}' is no number", where, printable(word)));
-}
-
-double microseconds_of(const std::string& unit, const std::string& where) {
-  static const std::map<std::string, double> units{{"ns", 1e-3},   {"nsecond", 1e-3}, {"us", 1},
-                                                   {"usecond", 1}, {"ms", 1e3},       {"msecond", 1e3},
-                                                   {"s", 1e6},     {"second", 1e6},   {"nanosecond", 1e-3}};
-  const auto found = units.find(unit);
-  if (found == units.end()) refuse(fmt::format("{}: time in '{}', which is no unit of time", where, printable(unit)));
-  return found->second;
-}
-
-constexpr const char* ncu_duration = "gpu__time_duration.sum";
-
-KernelTimes from_ncu_details(const Csv& csv) {
-  const std::size_t name = csv.need("Kernel Name"), metric = csv.need("Metric Name"), unit = csv.need("Metric Unit"),
-                    value = csv.need("Metric Value");
+KernelTimes from_ncu_details(std::string_view text, const std::string& source) {
   Collector collector;
-  for (std::size_t r = 0; r < csv.rows.size(); ++r) {
-    const auto& row = csv.rows[r];
-    if (row[metric] != ncu_duration && row[metric] != "Duration") continue;
-    collector.add(row[name], ncu_number(row[value], csv.where(r)) * microseconds_of(row[unit], csv.where(r)), 1,
-                  csv.where(r));
+  for (const NcuKernel& launch : parse_ncu_details(text, source)) {
+    KernelTime& kernel = collector.add(launch.kernel, launch.us, 1, source);
+    if (auto use = launch.use(); !use.empty()) kernel.launch = std::move(use);
   }
   return collector.take("ncu details");
 }
 
 KernelTimes from_ncu_raw(const Csv& csv) {
   const std::size_t name = csv.need("Kernel Name"), time = csv.need(ncu_duration);
-  const double scale = microseconds_of(csv.rows[0][time], csv.where(0));  // the first row holds the units
+  const double scale = ncu_microseconds(csv.rows[0][time], csv.where(0));  // the first row holds the units
   Collector collector;
   for (std::size_t r = 1; r < csv.rows.size(); ++r) {
     collector.add(csv.rows[r][name], ncu_number(csv.rows[r][time], csv.where(r)) * scale, 1, csv.where(r));
@@ -148,7 +126,7 @@ KernelTimes parse_kernel_times(std::string_view text, const std::string& source)
   } else if (has("TotalDurationNs")) {
     times = from_stats(parse_csv(text, source, "TotalDurationNs"));
   } else if (has("Metric Name")) {
-    times = from_ncu_details(parse_csv(text, source, "Metric Name"));
+    times = from_ncu_details(text, source);
   } else if (has(ncu_duration)) {
     times = from_ncu_raw(parse_csv(text, source, ncu_duration));
   } else {

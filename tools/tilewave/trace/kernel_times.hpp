@@ -14,7 +14,8 @@ struct KernelTime {
   std::string name;
   std::int64_t calls = 0;
   double total_us = 0, min_us = 0, max_us = 0;
-  // Of the launch, where the file has them: vgpr, accum_vgpr, sgpr, lds_bytes, scratch_bytes, workgroup, grid (lanes).
+  // Of the launch, where the file has them: vgpr, accum_vgpr, sgpr, lds_bytes, scratch_bytes, workgroup, grid (lanes); and
+  // as the profiler says waves_per_simd, and the blocks of an SM by what limits them: blocks_by_registers, ..._lds, ..._waves.
   std::map<std::string, double> launch;
   double mean_us() const { return total_us / static_cast<double>(calls); }
 };

@@ -9,6 +9,7 @@
 #include "tools/tilewave/common/process.hpp"
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/trace/library.hpp"
+#include "tools/tilewave/trace/ncu.hpp"
 #include "tools/tilewave/tune/tune.hpp"
 
 namespace tilewave::tool {
@@ -56,11 +57,11 @@ std::string slowest_row(const Csv& csv, const std::string& metric) {
   return row.substr(0, row.find("/iterations:"));
 }
 
-/// Of kernels of the ops, not of those that flush caches (Traffic), of which a benchmark launches hundreds, and each
-/// is run forty times; and of each row's few, no more than a page can show.
-constexpr const char* ncu_of_ops =
-    "ncu --csv --set full --import-source yes --kernel-name-base demangled --kernel-name 'regex:entry<tilewave::([A-SU-Z]|Top)' "
-    "--launch-count 16 --log-file ";
+/// Kernels of the ops, not those that flush caches (Traffic), of which a benchmark launches hundreds, and each is run forty
+/// times.
+constexpr const char* kernels_of_ops = "entry<tilewave::([A-SU-Z]|Top)";
+/// Launches: a row's are two or three.
+constexpr int recorded_launches = 6;
 
 std::vector<std::string> prepare_library(const LibraryOptions& o) {
   std::vector<std::string> left_out;
@@ -86,11 +87,14 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
     }
     if (!modelled) {
       const std::string in = shell_word(folder.string());
-      const std::string profiler = o.profiler == "ncu"
-                                       ? ncu_of_ops + in + "/out_ncu.csv"
-                                       : "rocprofv3 --kernel-trace --stats -f csv -d " + in + " -o out --";
+      const std::string recorded = rows + " --max-seconds=0";
+      const std::string profiler =
+          o.profiler == "ncu"
+              ? ncu_script(kernels_of_ops, fmt::format("--launch-count {} ", recorded_launches), recorded, in)
+              : fmt::format("rocprofv3 --kernel-trace --stats -f csv -d {} -o out -- {} >{}/out.log\n", in, recorded,
+                            in);
       write_atomically(script, fmt::format("#!/bin/sh\n# Needs the GPU to itself: tilewave gpu wait -- sh capture.sh\n"
-                                           "set -e\n{0} >{1}/bench.csv\n{2} {0} --max-seconds=0 >{1}/out.log\n",
+                                           "set -e\n{} >{}/bench.csv\n{}",
                                            rows, in, profiler));
       continue;
     }

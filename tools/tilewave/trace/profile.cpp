@@ -34,11 +34,37 @@ Counters parse_counters(std::string_view text, const std::string& source) {
   return counters;
 }
 
+namespace {
+
+/// What the profiler says, and how few registers a block more would need.
+Occupancy occupancy_by_ncu(const std::map<std::string, double>& launch, double waves, const Chip& chip) {
+  Occupancy o;
+  o.waves = static_cast<int>(waves);
+  const auto value = [&](const char* key) { return launch.contains(key) ? launch.at(key) : HUGE_VAL; };
+  const double by_registers = value("blocks_by_registers"), by_lds = value("blocks_by_lds"),
+               by_waves = value("blocks_by_waves");
+  o.limiter = by_waves <= std::min(by_registers, by_lds) ? "the hardware"
+              : by_lds <= by_registers                   ? "LDS"
+                                                         : "registers";
+  o.registers = launch.contains("vgpr") ? static_cast<int>(launch.at("vgpr")) : 0;
+  if (o.limiter == "registers" && launch.contains("workgroup")) {
+    const double granule = chip.need("register_granule", "registers"), wave = chip.need("wave_lanes", "lanes");
+    const double waves_of_block = std::ceil(launch.at("workgroup") / wave);
+    const double of_simd = std::ceil((by_registers + 1) * waves_of_block / chip.need("simds_per_cu", "count"));
+    o.target =
+        static_cast<int>(std::floor(chip.need("register_file_lanes", "registers") / of_simd / granule) * granule);
+  }
+  return o;
+}
+
+}  // namespace
+
 std::optional<Occupancy> occupancy_of(const KernelTime& kernel, const Chip& chip) {
   const auto value = [&](const char* key) {
     const auto found = kernel.launch.find(key);
     return found == kernel.launch.end() ? std::optional<double>() : found->second;
   };
+  if (const auto waves = value("waves_per_simd")) return occupancy_by_ncu(kernel.launch, *waves, chip);
   const auto vgpr = value("vgpr"), lds = value("lds_bytes"), block = value("workgroup");
   if (!vgpr) return std::nullopt;
   Occupancy o;
@@ -62,8 +88,7 @@ std::optional<Occupancy> occupancy_of(const KernelTime& kernel, const Chip& chip
 namespace {
 
 bool wanted(const std::string& name) {
-  return name.ends_with("kernel_trace.csv") || name.ends_with("kernel_stats.csv") ||
-         name.ends_with("counter_collection.csv") || name.ends_with("ncu.csv");
+  return name.ends_with("kernel_trace.csv") || name.ends_with("kernel_stats.csv") || name.ends_with("ncu.csv");
 }
 
 void add(Counters& all, const Counters& more) {
@@ -87,8 +112,29 @@ const std::map<std::string, std::string>& advice() {
       {"SMEM", "scalar loads stall: load arguments once, before the loop"},
       {"MFMA/FMA",
        "the matrix pipe is busy or its operands come late: this is the good kind, unless results are waited for"},
-      {"other", "address arithmetic and the like: hoist it out of the loop"}};
+      {"other", "address arithmetic and the like: hoist it out of the loop"},
+      // As ncu names them (Nsight Compute's profiling guide, "Warp Stall Reasons").
+      {"long_sb", "waits for global or local memory: issue loads earlier, or have more of them in flight"},
+      {"short_sb", "waits for shared memory or a special function: put independent work between it and its use"},
+      {"mio", "the queue of shared memory and special instructions is full: fewer and wider ones"},
+      {"lg", "the queue of global and local accesses is full: fewer and wider ones"},
+      {"wait", "fixed latencies: more waves, or independent instructions between dependent ones"},
+      {"math", "the pipe of this arithmetic is busy: fewer such instructions, or another pipe"},
+      {"no_inst", "instructions are not there: a smaller loop, or fewer branches far away"},
+      {"imc", "constants are not in their cache: fewer different ones"},
+      {"membar", "a fence waits for all that was written: fewer or narrower fences"},
+      {"drain", "the end waits for stores: write earlier"},
+      {"sleep", "waves sleep or are paced"},
+      {"sleeping", "waves sleep or are paced"},
+      {"tex", "the texture queue is full: fewer accesses"},
+      {"dispatch", "the dispatcher holds it back: fewer registers of one bank at a time"},
+      {"branch_resolving", "branches: fewer, or straighter code"}};
   return texts;
+}
+
+std::string advice_on(const std::string& kind) {
+  const auto found = advice().find(kind);
+  return found == advice().end() ? "see the profiler's guide" : found->second;
 }
 
 }  // namespace
@@ -110,6 +156,16 @@ Profile read_profile(const std::string& folder) {
       // A trace knows all that its stats know.
       const bool trace = name.ends_with("kernel_trace.csv");
       if (!profile.times || trace) profile.times = read_kernel_times(path.string());
+      if (name.ends_with("ncu.csv") && read_file(path.string()).find("Metric Name") != std::string::npos)
+        profile.ncu = longest_of(parse_ncu_details(read_file(path.string()), path.string()));
+    } else if (name.ends_with("ncu_source.csv")) {
+      auto traces = parse_ncu_source(read_file(path.string()), path.string());
+      const fs::path lines = path.parent_path() / (name.substr(0, name.size() - 10) + "lines.csv");
+      if (fs::exists(lines)) {
+        add_ncu_lines(read_file(lines.string()), lines.string(), traces);
+        profile.files.push_back(fs::relative(lines, folder).string());
+      }
+      for (ThreadTrace& trace : traces) profile.traces.push_back(std::move(trace));
     } else if (name == "code.json") {
       profile.traces.push_back(read_thread_trace(path.parent_path().string()));
     } else {
@@ -118,7 +174,9 @@ Profile read_profile(const std::string& folder) {
     profile.files.push_back(shown);
   }
   if (profile.files.empty())
-    refuse(folder + " holds no *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *ncu.csv or code.json");
+    refuse(
+        folder +
+        " holds no *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *ncu.csv, *ncu_source.csv or code.json");
   return profile;
 }
 
@@ -129,10 +187,18 @@ std::vector<Hint> hints_of(const Profile& profile, const Chip* chip) {
     for (const auto& [kind, stall] : stalls_by_class(trace)) {
       const double share = static_cast<double>(stall) / static_cast<double>(trace.latency);
       if (share < 0.05) continue;
-      hints.push_back(
-          {share, fmt::format("{}: {:.1f} % of all cycles stall here: {}", kind, share * 100, advice().at(kind))});
+      hints.push_back({share, fmt::format("{}: {:.1f} % of all {} stall here: {}", kind, share * 100, trace.unit,
+                                          advice_on(kind))});
     }
-    if (trace.mapped == 0) hints.push_back({0, "no instruction has a source line: compile with -g and capture again"});
+    if (trace.mapped == 0)
+      hints.push_back({0, fmt::format("no instruction has a source line: compile with {} and capture again",
+                                      trace.unit == "cycles" ? "-g" : "-lineinfo")});
+  }
+  if (!profile.ncu.empty()) {  // of the kernel that takes longest
+    for (const NcuRule& rule : profile.ncu.front().rules)
+      hints.push_back({rule.gain.value_or(0) / 100, fmt::format("{} (a rule of ncu{}): {}", rule.name,
+                                                                rule.gain ? fmt::format(", {:.1f} %", *rule.gain) : "",
+                                                                rule.text.substr(0, rule.text.find(". ")))});
   }
   if (profile.times && chip != nullptr) {
     const KernelTime& hot = profile.times->kernels.front();

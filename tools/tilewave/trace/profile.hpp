@@ -9,6 +9,7 @@
 
 #include "tools/tilewave/specs/chips.hpp"
 #include "tools/tilewave/trace/kernel_times.hpp"
+#include "tools/tilewave/trace/ncu.hpp"
 #include "tools/tilewave/trace/thread_trace.hpp"
 
 namespace tilewave::tool {
@@ -39,9 +40,11 @@ struct Profile {
   std::optional<KernelTimes> times;
   std::optional<Counters> counters;
   std::vector<ThreadTrace> traces;
+  std::vector<NcuKernel> ncu;  // of each kernel the longest launch
 };
 
-/// Finds kernel traces, stats, counters, ncu CSVs and thread traces in a folder and below. Refuses a folder with none of
+/// Finds kernel traces, stats, counters, pages of ncu (*ncu.csv, *ncu_source.csv, *ncu_lines.csv) and thread traces in a
+/// folder and below. Refuses a folder with none of
 /// them, and names a file that has such a name but cannot be read.
 Profile read_profile(const std::string& folder);
 

@@ -22,7 +22,8 @@ double share(std::int64_t part, std::int64_t all) {
 }
 
 std::string spots(const std::vector<HotSpot>& list, const ThreadTrace& trace, const char* what) {
-  std::string out = fmt::format("| # | stall cycles | of all | hits | kind | {} |\n|---|---|---|---|---|---|\n", what);
+  std::string out =
+      fmt::format("| # | stalled {} | of all | hits | kind | {} |\n|---|---|---|---|---|---|\n", trace.unit, what);
   std::size_t n = 0;
   for (const HotSpot& s : list) {
     out += fmt::format("| {} | {} | {:.1f} % | {} | {} | {} |\n", ++n, s.stall, share(s.stall, trace.latency), s.hits,
@@ -34,17 +35,20 @@ std::string spots(const std::vector<HotSpot>& list, const ThreadTrace& trace, co
 std::string waves_of(const ThreadTrace& trace) {
   std::int64_t all = 0;
   for (const std::int64_t cycles : trace.states) all += cycles;
-  std::string out = fmt::format(
-      "{} waves. By the profiler's enum (0 EMPTY to 4 STALL):\n\n| state | cycles | share |\n|---|---|---|\n",
-      trace.waves.size());
-  for (std::size_t s = 0; s < trace.states.size(); ++s)
-    out += fmt::format("| {} | {} | {:.1f} % |\n", wave_states[s], trace.states[s], share(trace.states[s], all));
+  std::string out;
+  if (!trace.waves.empty()) {
+    out = fmt::format(
+        "{} waves. By the profiler's enum (0 EMPTY to 4 STALL):\n\n| state | cycles | share |\n|---|---|---|\n",
+        trace.waves.size());
+    for (std::size_t s = 0; s < trace.states.size(); ++s)
+      out += fmt::format("| {} | {} | {:.1f} % |\n", wave_states[s], trace.states[s], share(trace.states[s], all));
+    out += "\n";
+  }
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> classes;
-  for (const Instruction& i : trace.code)
-    classes[stall_class(i.text)].first += i.latency, classes[stall_class(i.text)].second += i.stall;
+  for (const Instruction& i : trace.code) classes[kind_of(i)].first += i.latency, classes[kind_of(i)].second += i.stall;
   out += fmt::format(
-      "\nLatency {} cycles, {:.1f} % of them stalled.\n\n| class | latency | stall | of all stalls |\n|---|---|---|---|\n",
-      trace.latency, share(trace.stall, trace.latency));
+      "Latency {} {}, {:.1f} % of them stalled.\n\n| class | latency | stall | of all stalls |\n|---|---|---|---|\n",
+      trace.latency, trace.unit, share(trace.stall, trace.latency));
   for (const auto& [name, cycles] : classes)
     out += fmt::format("| {} | {} | {} | {:.1f} % |\n", name, cycles.first, cycles.second,
                        share(cycles.second, trace.stall));
@@ -107,6 +111,35 @@ std::string counters_of(const Counters& counters) {
   return out;
 }
 
+/// Of ncu's some hundred numbers those that say how busy what is.
+std::string metrics_of(const std::vector<NcuKernel>& kernels, std::size_t top) {
+  constexpr const char* names[] = {"Duration",
+                                   "Compute (SM) Throughput",
+                                   "Memory Throughput",
+                                   "DRAM Throughput",
+                                   "L1/TEX Hit Rate",
+                                   "L2 Hit Rate",
+                                   "Executed Ipc Active",
+                                   "Issue Slots Busy",
+                                   "Eligible Warps Per Scheduler",
+                                   "Warp Cycles Per Issued Instruction",
+                                   "Executed Instructions",
+                                   "Local Memory Spilling Requests",
+                                   "Theoretical Occupancy",
+                                   "Achieved Occupancy",
+                                   "Waves Per SM"};
+  std::string out;
+  for (const NcuKernel& k : kernels) {
+    if (top-- == 0) break;
+    out += fmt::format("{}, its longest launch:\n\n| metric | value | unit |\n|---|---|---|\n", k.kernel);
+    for (const char* name : names)
+      for (const NcuMetric& m : k.metrics)  // a name may come in two sections, in different units
+        if (m.name == name) out += fmt::format("| {} | {:.6g} | {} |\n", m.name, m.value, cell(m.unit));
+    out += "\n";
+  }
+  return out;
+}
+
 Json json_of(const std::vector<HotSpot>& list) {
   Json out = Json::array();
   for (const HotSpot& s : list)
@@ -131,8 +164,10 @@ std::string report_md(const Profile& p, const Chip* chip, const std::string& tit
   for (const ThreadTrace& t : p.traces)
     out += fmt::format("{} (decoder {})\n\n{}\n", t.kernel.empty() ? "kernel without a name" : t.kernel,
                        t.version.empty() ? "unknown" : t.version, waves_of(t));
-  out += "\n## 1a. Counters\n" +
-         (p.counters ? counters_of(*p.counters) : std::string("Not in the trace: no counter_collection CSV.\n"));
+  out += "\n## 1a. Counters\n";
+  if (p.counters) out += counters_of(*p.counters);
+  out += metrics_of(p.ncu, top);
+  if (!p.counters && p.ncu.empty()) out += "Not in the trace: no counter_collection CSV.\n";
   out += "\n## 2. Hot spots\n";
   if (p.traces.empty()) out += "Not in the trace.\n";
   for (const ThreadTrace& t : p.traces) out += spots(by_instruction(t, top), t, "instruction") + "\n";
@@ -176,6 +211,7 @@ std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
                       {"states", states},
                       {"latency", t.latency},
                       {"stall", t.stall},
+                      {"unit", t.unit},
                       {"mapped", t.mapped},
                       {"instructions", t.code.size()},
                       {"stalls", stalls_by_class(t)},
@@ -188,12 +224,16 @@ std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
       for (const auto& [name, value] : derived(sums)) counters[kernel]["derived"][name] = value;
     }
   }
+  Json metrics = Json::object();
+  for (const NcuKernel& k : p.ncu)
+    for (const NcuMetric& m : k.metrics) metrics[k.kernel][m.name + (m.unit.empty() ? "" : ", " + m.unit)] = m.value;
   for (const Hint& h : hints_of(p, chip)) hints.push_back({{"share", h.share}, {"text", h.text}});
   return dump({{"schema", "tilewave.trace/1"},
                {"chip", chip == nullptr ? Json() : Json(chip->name)},
                {"kernels", kernels},
                {"thread_traces", traces},
                {"counters", counters},
+               {"ncu", metrics},
                {"hints", hints},
                {"files", p.files}});
 }

@@ -114,10 +114,11 @@ std::vector<HotSpot> hottest(std::vector<HotSpot> spots, std::size_t most) {
 
 }  // namespace
 
+std::string kind_of(const Instruction& i) { return i.kind.empty() ? stall_class(i.text) : i.kind; }
+
 std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most) {
   std::vector<HotSpot> spots;
-  for (const Instruction& i : trace.code)
-    spots.push_back({i.text, stall_class(i.text), i.line, i.hits, i.latency, i.stall});
+  for (const Instruction& i : trace.code) spots.push_back({i.text, kind_of(i), i.line, i.hits, i.latency, i.stall});
   return hottest(std::move(spots), most);
 }
 
@@ -128,7 +129,7 @@ std::vector<HotSpot> by_source(const ThreadTrace& trace, std::size_t most) {
     HotSpot& spot = lines[i.source];
     spot.what = i.source.empty() ? "(no source line)" : i.source;
     spot.hits += i.hits, spot.latency += i.latency, spot.stall += i.stall;
-    kinds[i.source][stall_class(i.text)] += i.stall;
+    kinds[i.source][kind_of(i)] += i.stall;
   }
   std::vector<HotSpot> spots;
   for (auto& [source, spot] : lines) {
@@ -143,7 +144,7 @@ std::vector<HotSpot> by_source(const ThreadTrace& trace, std::size_t most) {
 
 std::map<std::string, std::int64_t> stalls_by_class(const ThreadTrace& trace) {
   std::map<std::string, std::int64_t> classes;
-  for (const Instruction& i : trace.code) classes[stall_class(i.text)] += i.stall;
+  for (const Instruction& i : trace.code) classes[kind_of(i)] += i.stall;
   return classes;
 }
 

@@ -12,9 +12,10 @@
 
 namespace tilewave::tool {
 
-/// One row of code.json.
+/// One row of code.json, or of a page of ncu.
 struct Instruction {
   std::string text, source;  // "v_mfma_...", "kernel.hpp:81" or empty
+  std::string kind, at;      // of ncu: what it waits for, and where it is; else empty
   std::int64_t line = 0, code_object = 0, address = 0, hits = 0, latency = 0, stall = 0,
                idle = 0;  // cycles of all hits
 };
@@ -29,6 +30,7 @@ struct Wave {
 
 struct ThreadTrace {
   std::string kernel, version;
+  std::string unit = "cycles";  // of latency and stall
   std::vector<Instruction> code;
   std::vector<Wave> waves;
   std::vector<std::string> files;  // that were read
@@ -40,6 +42,9 @@ struct ThreadTrace {
 /// What an instruction that stalls waits for, by its mnemonic: VMEM-wait, LDS/SMEM-wait, EXP-wait, waitcnt, barrier,
 /// VMEM-load, VMEM-store, LDS, SMEM, MFMA/FMA or other.
 const char* stall_class(std::string_view instruction);
+
+/// What it waits for when it stalls: what the profiler says, or else its class.
+std::string kind_of(const Instruction& i);
 
 /// Refuse what is no such file: rows that are not of ten fields, negative counts, states that the enum does not have.
 ThreadTrace parse_code(std::string_view json, const std::string& source);
