@@ -34,14 +34,14 @@ struct Sampling {
   using Numbers = WholeNumbers<B>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Stretch::unit;
-  struct Shared : Exchange::Shared {
+  struct Shared : Exchange::Shared, Stretch::Shared {
     SelectCounters counters;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const int row = B::block_id() / P.blocks;
     Exchange exchange(shared);
-    Stretch x(static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride, a.columns);
+    Stretch x(static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride, a.columns, shared);
     const bool leader = B::block_lane_id() == 0 && (P.blocks == 1 || B::cluster_rank() == 0);
 
     const Range range = range_of(x, exchange);
@@ -68,10 +68,11 @@ struct Sampling {
     // drawn is both what it is judged by and what the next is drawn from.
     const bool counts_all = last == last_key && logprob_scale == scale;
     for (int turn = a.logprobs == nullptr || counts_all ? 0 : -1;; ++turn) {
-      const Pair own = turn < 0 ? weights(x, range.largest, logprob_scale, last_key, 0)
-                                : weights(x, range.largest, scale, last, least);
+      const bool counting = turn < 0;
+      const Pair own = weights(x, range.largest, counting ? logprob_scale : scale, counting ? last_key : last,
+                               counting ? 0u : least);
       const Pair sums = totals(exchange, own);
-      if (turn < 0) {
+      if (counting) {
         all = sums.all;
         continue;
       }
@@ -138,14 +139,19 @@ struct Sampling {
     Pair sums;
     x.each([&](const Vec<float, unit>& v, int) {
       if (key_of<B>(fold(v, Max{}), largest) > last) return;  // true of most, where filters leave few
+      Vec<std::uint32_t, unit> weight;
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
-        const std::uint32_t key = key_of<B>(v[e], largest), weight = key <= last ? weight_of<B>(key, scale) : 0u;
-        sums.all += weight;
-        sums.likely += weight >= least ? weight : 0u;
+        const std::uint32_t key = key_of<B>(v[e], largest);
+        weight[e] = key <= last ? weight_of<B>(key, scale) : 0u;
+        sums.all += weight[e];
       }
+      if (least == 0) return;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) sums.likely += weight[e] >= least ? weight[e] : 0u;
     });
-    return {Numbers::sum(sums.all), Numbers::sum(sums.likely)};
+    sums.all = Numbers::sum(sums.all);
+    return {sums.all, least == 0 ? sums.all : Numbers::sum(sums.likely)};
   }
   /// Of the row, from those of its waves, which the exchange then has.
   TILEWAVE_DEVICE static Pair totals(Exchange& exchange, const Pair& own) {

@@ -27,16 +27,18 @@ template <class B>
 TILEWAVE_DEVICE std::uint32_t weight_of(std::uint32_t key, float scale) {
   const float product = difference_of(key) * scale;
   const float below = product < 40.0f ? product : 40.0f;
-  const auto whole = static_cast<std::int32_t>(below);
-  const float part = B::subtract(below, static_cast<float>(whole));
-  // 2^-part in (0.5, 1]: the least relative error of degree 5 that is exact at 0, 8.4e-8.
-  float power = fused(part, -0.0009449037024751306f, 0.009205798618495464f);
-  power = fused(part, power, -0.0552973598241806f);
-  power = fused(part, power, 0.2401801496744156f);
-  power = fused(part, power, -0.6931437253952026f);
+  // The nearest whole number, in the low bits of a sum; a conversion takes Hopper four times as long as one.
+  constexpr float ones = 0x1p23f;
+  const float sum = B::subtract(below, -ones), part = B::subtract(below, B::subtract(sum, ones));
+  const std::uint32_t whole = __builtin_bit_cast(std::uint32_t, sum) - __builtin_bit_cast(std::uint32_t, ones);
+  // 2^-part, part from -0.5 to 0.5: the least relative error of degree 5 that is exact at 0, 9.2e-8.
+  float power = fused(part, -0.0013264707522466779f, 0.00967151764780283f);
+  power = fused(part, power, -0.05550733953714371f);
+  power = fused(part, power, 0.24022242426872253f);
+  power = fused(part, power, -0.6931470036506653f);
   power = fused(part, power, 1.0f);
-  const auto bits = static_cast<std::int32_t>(__builtin_bit_cast(std::uint32_t, power));
-  const float weight = __builtin_bit_cast(float, bits + ((weight_bits - whole) << 23));
+  const float weight =
+      __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, power) + ((weight_bits - whole) << 23));
   return static_cast<std::uint32_t>(weight + 0.5f);
 }
 
