@@ -74,7 +74,7 @@ TEST_CASE("a tile is transposed through LDS") {
 TEST_CASE("lanes exchange values as the ISA guides say") {
   for (const Arch arch : both) {
     Patterns random(2);
-    std::vector<u32> in(64), out(27 * 64, 0xabcdu);
+    std::vector<u32> in(64), out(28 * 64, 0xabcdu);
     for (u32& x : in) x = random.next() | 1u;
     Toy(arch).in(in).out(out).run("lane_exchanges");
     const auto check = [&](int row, auto expected) {
@@ -126,6 +126,12 @@ TEST_CASE("lanes exchange values as the ISA guides say") {
       return sign(other, 15) << 24 | sign(own, 15) << 16 | sign(own, 31) << 8 | sign(other, 31);
     });
     if (arch == Arch::gfx950) {
+      check(27, [&](int l) {  // bit a * 4 + b * 2 + c of a table, a from a high half and to a high half
+        const u32 a = in[l] >> 16, b = in[l ^ 1], c = ~in[l] * 5;
+        u32 high = 0;
+        for (int i = 0; i < 16; ++i) high |= (0x6cu >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i;
+        return high << 16 | (in[l] & 0xffffu);
+      });
       check(22, [&](int l) { return l < 32 ? in[l] : 0u - in[l - 32]; });
       check(23, [&](int l) { return l < 32 ? in[l + 32] : 0u - in[l]; });
       check(24, [&](int l) { return l / 16 % 2 == 0 ? in[l] : 0u - in[l - 16]; });

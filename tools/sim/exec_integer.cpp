@@ -178,8 +178,9 @@ void run_mad64(Wave& w, const Op& op) {
   w.set_pair(op.arg[1].reg, carry & w.exec());
 }
 
+template <class T>
 void run_bitop3(Wave& w, const Op& op) {
-  Lanes<u32> a, b, c, out;
+  Lanes<T> a, b, c, out;
   read(w, op, 1, a);
   read(w, op, 2, b);
   read(w, op, 3, c);
@@ -187,7 +188,7 @@ void run_bitop3(Wave& w, const Op& op) {
     u32 r = 0;  // bit a*4 + b*2 + c of the table
     for (u32 i = 0; i < 8; ++i)
       if (op.bitop3 >> i & 1) r |= (i & 4 ? a[l] : ~a[l]) & (i & 2 ? b[l] : ~b[l]) & (i & 1 ? c[l] : ~c[l]);
-    out[l] = r;
+    out[l] = static_cast<T>(r);
   }
   write(w, op, out);
 }
@@ -211,7 +212,8 @@ void add_integer_instructions(InstructionTable& t) {
   const std::array<Width, 4> widths{Width::word, Width::word, Width::bits64, Width::word};
   t["v_mad_u64_u32"] = {.run = run_mad64<u64, u32>, .cls = Class::valu, .first_source = 2, .widths = widths};
   t["v_mad_i64_i32"] = {.run = run_mad64<i64, i32>, .cls = Class::valu, .first_source = 2, .widths = widths};
-  t["v_bitop3_b32"] = {.run = run_bitop3, .cls = Class::valu};
+  t["v_bitop3_b32"] = {.run = run_bitop3<u32>, .cls = Class::valu};
+  t["v_bitop3_b16"] = {.run = run_bitop3<u16>, .cls = Class::valu, .accepts_op_sel = true};
 }
 
 }  // namespace isa_sim

@@ -89,6 +89,10 @@ __global__ void lane_exchanges(const u32* in, u32* out) {
   const auto half = __builtin_amdgcn_permlane16_swap(x, -x, false, false);
   put(24, static_cast<int>(half[0]));
   put(25, static_cast<int>(half[1]));
+  const int other = static_cast<int>(in[lane() ^ 1]);
+  int high = x;
+  asm("v_bitop3_b16 %0, %1, %2, %3 bitop3:0x6c op_sel:[1,0,0,1]" : "+v"(high) : "v"(x), "v"(other), "v"(~x * 5));
+  put(27, high);
 #endif
 }
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Sampling over rows. Grid: one block, or cluster of P.blocks, per row; each wave has one stretch of it, in registers
-// (P.held), else read again by every pass. Passes: the largest logit; with top_k its threshold (select.hpp); sums of
-// weights (weight.hpp); then the wave whose part of the running sum a random number falls into finds the token. top_p
-// takes no threshold: a token is rejected if what is above it already adds up to p, and the next is drawn from that,
-// as FlashInfer does; on average 1 / p draws, or fewer. The largest logit alone is a draw of 0 among its equals.
-// Shared memory: 16 bytes a wave, twice; 4 KiB of counters. Bound: memory, or instructions, about 20 a logit.
+// or shared memory (P.held), else read again by every pass. Passes: the largest logit; with top_k its threshold
+// (select.hpp); sums of weights (weight.hpp); then all waves look through the stretch of the one whose part of the
+// running sum a random number falls into. top_p takes no threshold: a token is rejected if what is above it already
+// adds up to p, and the next is drawn from that, as FlashInfer does; on average 1 / p draws, or fewer. The largest
+// logit alone is a draw of 0 among its equals. Shared memory: the row, or nothing; 16 bytes a wave, twice; 4 KiB of
+// counters. Bound: memory, or instructions, about 20 a logit.
 #pragma once
 
 #include "tilewave/ops/sampling/policy.hpp"
@@ -172,6 +173,23 @@ struct Sampling {
     return std::uint64_t{words[3]} << 32 | words[2];
   }
 
+  /// The same of each wave, as WholeNumbers::find takes them, and of all.
+  static constexpr int lane_waves = ceil_div(Exchange::waves, B::facts.wave_lanes);
+  TILEWAVE_DEVICE static Vec<std::uint64_t, lane_waves> sums_of_waves(const Exchange& exchange) {
+    Vec<std::uint64_t, lane_waves> sums;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < lane_waves; ++i) {
+      const int w = B::lane_id() * lane_waves + i;
+      sums[i] = w < Exchange::waves ? likely_of(exchange.of(w)) : 0;
+    }
+    return sums;
+  }
+  TILEWAVE_DEVICE static std::uint64_t all_of_waves(const Exchange& exchange) {
+    std::uint64_t all = 0;
+    exchange.each([&](const typename Exchange::Words& words) { all += likely_of(words); });
+    return Numbers::sum(all);
+  }
+
   struct Chosen {
     float largest, scale;
     std::uint32_t last, least;
@@ -188,52 +206,76 @@ struct Sampling {
   };
   /// The token in whose weight `at` falls, counted in the order of tokens.
   TILEWAVE_DEVICE static Drawn draw(Stretch& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at) {
-    int owner = 0;
-    if constexpr (Exchange::waves > 1) {
-      constexpr int count = ceil_div(Exchange::waves, B::facts.wave_lanes);
-      Vec<std::uint64_t, count> sums;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < count; ++i) {
-        const int w = B::lane_id() * count + i;
-        sums[i] = w < Exchange::waves ? likely_of(exchange.of(w)) : 0;
-      }
-      const auto found = Numbers::find(sums, at);
-      owner = B::uniform(found.index);
-      at = found.rest;
+    if constexpr (Exchange::waves == 1) {
+      return draw_alone(x, chosen, at);
+    } else {
+      const auto owner = Numbers::find(sums_of_waves(exchange), at);
+      return draw_together(x, exchange, chosen, B::uniform(owner.index), owner.rest);
     }
+  }
+
+  /// The waves of the owner's block take a piece of its stretch each.
+  TILEWAVE_DEVICE static Drawn draw_together(Stretch& x, Exchange& exchange, const Chosen& chosen, int owner,
+                                             std::uint64_t at) {
+    constexpr int takers = Exchange::block_waves;
+    const bool takes = P.blocks == 1 || owner / takers == B::cluster_rank();
     Drawn drawn{-1, 0};
-    if (Exchange::waves == 1 || owner == Exchange::wave()) {
-      Vec<float, unit> logits{};  // of the chunk that `at` falls into
-      int first = -1;
-      x.each([&](const Vec<float, unit>& v, int column) {
-        if (first >= 0) return;
-        std::uint64_t own = 0;
-        if (key_of<B>(fold(v, Max{}), chosen.largest) <= chosen.last) {
-          TILEWAVE_UNROLL
-          for (int e = 0; e < unit; ++e) own += chosen.weight(v[e]);
-        }
-        const std::uint64_t chunk = Numbers::sum(own);
-        if (at < chunk) {
-          logits = v;
-          first = column;
-        } else {
-          at -= chunk;
-        }
-      });
+    for (int first = 0; first < x.pieces(); first += takers) {
+      const typename Stretch::Piece piece = x.piece_of(owner, first + B::wave_id());
       Vec<std::uint32_t, unit> items;
+      std::uint64_t own = 0;
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) items[e] = chosen.weight(logits[e]);
-      const auto found = Numbers::find(items, at);
-      const int e = found.index % unit, lane = found.index / unit;
-      float logit = logits[0];
-      TILEWAVE_UNROLL
-      for (int i = 1; i < unit; ++i) logit = i == e ? logits[i] : logit;
-      drawn.token = B::shuffle(first, lane) + e;
-      drawn.key = B::shuffle(key_of<B>(logit, chosen.largest), lane);
+      for (int e = 0; e < unit; ++e) {
+        items[e] = takes ? chosen.weight(piece.values[e]) : 0u;
+        own += items[e];
+      }
+      own = Numbers::sum(own);
+      exchange.tell({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
+      const auto found = Numbers::find(sums_of_waves(exchange), at);
+      const int taker = B::uniform(found.index);
+      if (taker < 0) {  // in what comes next
+        at -= all_of_waves(exchange);
+        continue;
+      }
+      if (taker == Exchange::wave()) drawn = within(piece.values, piece.column, chosen, items, found.rest);
+      exchange.tell({{static_cast<std::uint32_t>(drawn.token), drawn.key, 0, 0}});
+      const typename Exchange::Words words = exchange.of(taker);
+      return {static_cast<std::int32_t>(words[0]), words[1]};
     }
-    exchange.tell({{static_cast<std::uint32_t>(drawn.token), drawn.key, 0, 0}});
-    const typename Exchange::Words words = exchange.of(owner);
-    return {static_cast<std::int32_t>(words[0]), words[1]};
+    return drawn;
+  }
+  TILEWAVE_DEVICE static Drawn draw_alone(Stretch& x, const Chosen& chosen, std::uint64_t at) {
+    Vec<float, unit> logits{};  // of the chunk that `at` falls into
+    int first = -1;
+    x.each([&](const Vec<float, unit>& v, int column) {
+      if (first >= 0) return;
+      std::uint64_t own = 0;
+      if (key_of<B>(fold(v, Max{}), chosen.largest) <= chosen.last) {
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) own += chosen.weight(v[e]);
+      }
+      const std::uint64_t chunk = Numbers::sum(own);
+      if (at < chunk) {
+        logits = v;
+        first = column;
+      } else {
+        at -= chunk;
+      }
+    });
+    Vec<std::uint32_t, unit> items;
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; ++e) items[e] = chosen.weight(logits[e]);
+    return within(logits, first, chosen, items, at);
+  }
+  /// Of a wave's logits, from `column` on in each lane; `items` are their weights.
+  TILEWAVE_DEVICE static Drawn within(const Vec<float, unit>& logits, std::int32_t column, const Chosen& chosen,
+                                      const Vec<std::uint32_t, unit>& items, std::uint64_t at) {
+    const auto found = Numbers::find(items, at);
+    const int e = found.index % unit, lane = found.index / unit;
+    float logit = logits[0];
+    TILEWAVE_UNROLL
+    for (int i = 1; i < unit; ++i) logit = i == e ? logits[i] : logit;
+    return {B::shuffle(column, lane) + e, B::shuffle(key_of<B>(logit, chosen.largest), lane)};
   }
 };
 
