@@ -77,13 +77,17 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     const double groups = tall / 64 * (share.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
   }
-  // A block's copies bring 50 bytes a cycle at most.
-  const double arriving = (p.rows + p.columns * of_b / element) * p.depth / 50.0;
+  // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
+  // stage take 262 cycles to begin, whatever their size.
+  const bool few = 4 * share.tiles * p.cluster * splits <= sms;
+  const double rate = spec.packed() ? 50.0 : few ? 85.0 : p.swapped || m <= 128 ? 50.0 : 60.0;
+  const double begin = spec.packed() ? 0.0 : 262.0;
+  const double arriving = max_of(begin, (p.rows + p.columns * of_b / element) * p.depth / rate);
   const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
   const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * steps * max_of(cycles, arriving) / 1750 + begun * epilogue;
-  // Clusters of further rows of tiles come late.
-  const double passes = p.swapped && splits > 1 ? 0.7 * (ceil_div(m, p.rows) - 1) : 0.0;
+  // Clusters of further rows of tiles come late, where they are not all there from the beginning.
+  const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), begun) - 0.7 : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   const double bytes = (share.rows * element + layers * problem.n * of_b) * problem.k +
                        share.rows * problem.n * size_of(problem.spec.out);
