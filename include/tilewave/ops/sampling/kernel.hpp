@@ -36,7 +36,7 @@ struct Sampling {
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Stretch::unit;
   struct Shared : Exchange::Shared, Stretch::Shared {
-    SelectCounters counters;
+    SelectCounters<P> counters;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {

@@ -11,9 +11,10 @@ namespace tilewave {
 using SamplingPolicy = RowPolicy;
 
 /// The policies that entries of a spec are built for: a row in one wave; on Hopper in a block or a cluster; rows read
-/// again for every pass; rows that are not aligned to 16 bytes. Clusters of 4 hold 131072 bf16 logits, those of 64 rows
-/// on all SMs of a Hopper; so that two such blocks fit an SM, a lane has 64 registers, half of them logits. A CU takes
-/// longer to weigh logits than to read them again from L2.
+/// again for every pass; rows that are not aligned to 16 bytes. Clusters of 4 hold 131072 bf16 logits, for few rows; two
+/// such blocks fit an SM, where a lane has 64 registers, half of them logits. Of 64 rows two of these clusters would be
+/// left for a second round: clusters of two, 131072 and 212992 logits, have an SM for each block, and half the waves that
+/// wait for each other. A CU takes longer to weigh logits than to read them again from L2.
 constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) { all.list[all.count++] = p; };
@@ -22,6 +23,7 @@ constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});
   if (hopper) {
     for (const int blocks : {1, 4, 8}) add({.lanes = 512, .chunks = 8, .blocks = blocks, .waves_per_simd = 8});
+    for (const int chunks : {16, 26}) add({.lanes = 512, .chunks = chunks, .blocks = 2, .waves_per_simd = 4});
   }
   const int lanes = hopper ? 512 : 1024, waves = hopper ? 8 : 4;
   add({.lanes = lanes, .chunks = 4, .held = false, .waves_per_simd = waves});

@@ -14,15 +14,13 @@ constexpr std::array<SamplingSpec, 3> sampling_specs(ArchId) { return {{{DType::
 struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_aligned> {
   static constexpr auto check = sampling_check;
   static constexpr auto policies = sampling_policies;
-  /// As of all rows, but no clusters where they come in many rounds, nor with top_k, whose blocks wait for each other
-  /// digit by digit (docs/performance.md has the times).
+  /// As of all rows where only one may be wide, or where rows fit a wave; else what takes the least time.
   static bool better(const RowPolicy& a, const RowPolicy& b, const SamplingProblem& p, const ArchFacts& facts) {
-    const bool counts = p.top_k.data != nullptr || p.top_k.value > 0;
-    const auto waits = [&](const RowPolicy& policy) {
-      return policy.blocks > 1 && (counts || std::int64_t{p.rows} * policy.blocks > 6 * facts.compute_units);
-    };
-    if (a.vec == b.vec && waits(a) != waits(b)) return waits(b);
-    return RowRegistry::better(a, b, p, facts);
+    const auto of_wave = [&](const RowPolicy& policy) { return policy.lanes == facts.wave_lanes; };
+    if (facts.max_cluster_blocks == 1 || a.vec != b.vec || of_wave(a) || of_wave(b)) {
+      return RowRegistry::better(a, b, p, facts);
+    }
+    return microseconds(a, p, facts) < microseconds(b, p, facts);
   }
   template <class B, SamplingSpec S, RowPolicy P>
   static constexpr auto launch() {
@@ -31,6 +29,26 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
   template <class B, SamplingSpec S, RowPolicy P>
   static constexpr int lds_bytes() {
     return sizeof(typename Sampling<B, S, P>::Shared);
+  }
+
+ private:
+  /// Rounds of blocks, each a latency and the logits of an SM. Clusters of more than two blocks leave a part of the SMs
+  /// out: an H200 has room for 62 of 66 clusters of 4 and 30 of 33 of 8. Fitted to bf16 rows of `bench_sampling
+  /// --policies=all` (H200, 2026-11-23) without filters; filters lengthen all alike.
+  static float microseconds(const RowPolicy& policy, const SamplingProblem& p, const ArchFacts& facts) {
+    const int most = facts.simds_per_cu * policy.waves_per_simd * facts.wave_lanes / policy.block_threads();
+    const auto rows_at_once = [&](int blocks_of_sm) {
+      const int clusters = facts.compute_units * blocks_of_sm / policy.blocks;
+      return policy.blocks > 2 ? clusters * 15 / 16 : clusters;
+    };
+    const int shared = p.rows <= rows_at_once(1) ? 1 : most;
+    const int rounds = ceil_div(p.rows, rows_at_once(shared));
+    const float latency = policy.blocks > 1 ? 9.0f + 0.2f * policy.blocks : 8.0f;
+    const float logits = static_cast<float>(p.columns) / policy.blocks;
+    // Chunks beyond the row's end are passed over, too.
+    const float work = policy.held ? 0.8e-4f * logits + 0.6e-4f * policy.block_columns(p.spec.x)
+                                   : 0.7e-4f * logits * size_of(p.spec.x);
+    return (0.2f + 0.8f * rounds) * (latency + work * shared);
   }
 };
 

@@ -9,19 +9,23 @@
 
 namespace tilewave {
 
+/// Of a block; behind the last level is what a cluster has counted of one.
+template <RowPolicy P>
 struct SelectCounters {
   static constexpr int bins = 256, levels = 4;  // keys have 31 bits
-  std::uint32_t of[levels][bins];
+  std::uint32_t of[levels + (P.blocks > 1)][bins];
 };
 
 template <class B, RowPolicy P>
 struct Select {
+  using Counters = SelectCounters<P>;
+
   /// The key up to which k tokens are, with their equals; last_key where no more than k are above -inf. Every lane of
   /// the row has a logit of at least `shared_by_lanes`: where k is no more than the lanes, less need not be counted.
   template <class Stretch>
-  TILEWAVE_DEVICE static std::uint32_t kth(SelectCounters& counters, Stretch& x, float largest, float shared_by_lanes,
+  TILEWAVE_DEVICE static std::uint32_t kth(Counters& counters, Stretch& x, float largest, float shared_by_lanes,
                                            std::int32_t k) {
-    for (int i = B::block_lane_id(); i < SelectCounters::levels * SelectCounters::bins; i += P.lanes) {
+    for (int i = B::block_lane_id(); i < Counters::levels * Counters::bins; i += P.lanes) {
       (&counters.of[0][0])[i] = 0;
     }
     B::barrier();
@@ -41,22 +45,12 @@ struct Select {
           if (behind <= last - first) B::add_shared(&counters.of[level][behind >> shift], 1);
         }
       });
-      if constexpr (P.blocks > 1) {
-        B::cluster_arrive();
-        B::cluster_wait();
-      } else {
-        B::barrier();
-      }
+      const std::uint32_t* const counted = counted_by_row(counters, level);
       // By every wave of every block alike: it costs less than to tell the others.
-      constexpr int count = SelectCounters::bins / B::facts.wave_lanes;
+      constexpr int count = Counters::bins / B::facts.wave_lanes;
       Vec<std::uint32_t, count> found;
       TILEWAVE_UNROLL
-      for (int i = 0; i < count; ++i) {
-        std::uint32_t* const counter = &counters.of[level][B::lane_id() * count + i];
-        found[i] = 0;
-        TILEWAVE_UNROLL
-        for (int b = 0; b < P.blocks; ++b) found[i] += *B::remote(counter, b);
-      }
+      for (int i = 0; i < count; ++i) found[i] = counted[B::lane_id() * count + i];
       const auto bin = WholeNumbers<B>::find(found, static_cast<std::uint32_t>(k) - 1 - before);
       const int index = B::uniform(bin.index);
       if (index < 0) return last_key;
@@ -64,6 +58,26 @@ struct Select {
       first += static_cast<std::uint32_t>(index) << shift;
       last = min_of(last, first + (1u << shift) - 1);
       if (shift == 0 || bin.rest + 1 == bin.item) return last;
+    }
+  }
+
+ private:
+  /// The counters of a level, of all blocks of the row: each block reads those of the others once.
+  TILEWAVE_DEVICE static const std::uint32_t* counted_by_row(Counters& counters, int level) {
+    if constexpr (P.blocks > 1) {
+      B::cluster_arrive();
+      B::cluster_wait();
+      for (int i = B::block_lane_id(); i < Counters::bins; i += P.lanes) {
+        std::uint32_t all = 0;
+        TILEWAVE_UNROLL
+        for (int b = 0; b < P.blocks; ++b) all += *B::remote(&counters.of[level][i], b);
+        counters.of[Counters::levels][i] = all;  // nobody looks there any more since the cluster was here together
+      }
+      B::barrier();
+      return counters.of[Counters::levels];
+    } else {
+      B::barrier();
+      return counters.of[level];
     }
   }
 };
