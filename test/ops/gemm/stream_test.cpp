@@ -172,7 +172,8 @@ TEST_CASE("tiles are streamed where they would leave much of a round idle") {
   CHECK_FALSE(chosen(512, 18432, 16384, true));
   CHECK_FALSE(chosen(4096, 4096, 4096));  // 3.9 rounds
   CHECK_FALSE(chosen(512, 8448, 16384));  // one round, full
-  CHECK_FALSE(chosen(256, 5120, 16384));  // less than a round
+  CHECK(chosen(256, 5120, 16384));        // 80 tiles of 128 x 128, less than a round, of long K
+  CHECK_FALSE(chosen(256, 4096, 4096));   // of short K
   CHECK_FALSE(chosen(16, 4096, 4096));
 }
 
