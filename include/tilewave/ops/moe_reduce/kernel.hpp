@@ -42,9 +42,9 @@ struct MoeReduce {
       Tile x[batch];
       TILEWAVE_UNROLL
       for (int k = 0; k < batch; ++k) load(x[k], at, a.x, slots.offset[k], slots.counts[k] ? bytes : 0);
-      B::sched_fence();  // not a sum before the last load
+      B::sched_fence();  // not a sum before the last load, nor a look at weights
       TILEWAVE_UNROLL
-      for (int k = 0; k < batch; ++k) add(sums, x[k], slots.weight[k]);
+      for (int k = 0; k < batch; ++k) add(sums, x[k], slots.counts[k] ? slots.weight[k] : 0.0f);
     }
     if (a.residual != nullptr) {
       Tile x;
@@ -57,8 +57,8 @@ struct MoeReduce {
   }
 
  private:
-  /// Of the slots of a token from `first` on: where their rows start, in elements, and their weights, 0 where a slot
-  /// does not count or is not there.
+  /// Of the slots of a token from `first` on: whether they count, where their rows start, in elements, and their weights,
+  /// which nothing waits for before the rows are asked for.
   struct Slots {
     std::int64_t offset[batch];
     float weight[batch];
@@ -74,19 +74,18 @@ struct MoeReduce {
         offset[k] = row * a.x_stride + place[k] * a.x_slot_stride;
         weight[k] = 1.0f;
       }
-      if (a.weights != nullptr) {
-        TILEWAVE_UNROLL
-        for (int k = 0; k < batch; ++k) weight[k] = B::load(a.weights + start + place[k]);
-      }
       if (a.slots != nullptr) {
         std::int32_t of_x[batch];
         TILEWAVE_UNROLL
         for (int k = 0; k < batch; ++k) of_x[k] = B::load(a.slots + start + place[k]);
+        load_weights(a, start, place);
         TILEWAVE_UNROLL
         for (int k = 0; k < batch; ++k) {
           counts[k] = counts[k] & inside(of_x[k], a.x_rows);
           offset[k] = of_x[k] * a.x_stride;
         }
+      } else {
+        load_weights(a, start, place);
       }
       if (a.expert_mask != nullptr) {
         std::int32_t expert[batch];
@@ -100,8 +99,11 @@ struct MoeReduce {
         TILEWAVE_UNROLL
         for (int k = 0; k < batch; ++k) counts[k] = counts[k] & (expert[k] != 0);
       }
+    }
+    TILEWAVE_DEVICE void load_weights(const Args& a, std::int64_t start, const std::int32_t (&place)[batch]) {
+      if (a.weights == nullptr) return;
       TILEWAVE_UNROLL
-      for (int k = 0; k < batch; ++k) weight[k] = counts[k] ? weight[k] : 0.0f;
+      for (int k = 0; k < batch; ++k) weight[k] = B::load(a.weights + start + place[k]);
     }
     TILEWAVE_DEVICE static bool inside(std::int32_t i, std::int32_t count) {
       return static_cast<std::uint32_t>(i) < static_cast<std::uint32_t>(count);

@@ -16,12 +16,14 @@ constexpr int moe_reduce_batch(const MoeReducePolicy& p, DType x) { return p.wid
 /// slots are few; and one for any alignment.
 constexpr RowPolicies moe_reduce_policies(ArchId arch, const MoeReduceSpec& s) {
   RowPolicies all;
+  // A table is a latency in front of the rows': three blocks of an SM hide more of it than two.
+  const int waves = arch == ArchId::sm90 ? 6 : 4;
   if (arch == ArchId::sm90) {
     all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 4, .waves_per_simd = 6};
     all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 2, .waves_per_simd = 6};
   }
   for (const int lanes : {64, 128, 256}) {
-    all.list[all.count++] = {.lanes = lanes, .rows = 256 / lanes, .chunks = 1, .waves_per_simd = 4};
+    all.list[all.count++] = {.lanes = lanes, .rows = 256 / lanes, .chunks = 1, .waves_per_simd = waves};
   }
   all.list[all.count++] = {.lanes = 256, .chunks = 8, .vec = size_of(s.x), .span = 8, .waves_per_simd = 4};
   return all;
