@@ -57,8 +57,8 @@ struct MoeReduce {
   }
 
  private:
-  /// Of the slots of a token from `first` on: whether they count, where their rows start, in elements, and their weights,
-  /// which nothing waits for before the rows are asked for.
+  /// Of the slots of a token from `first` on: whether they count, where their rows start, in elements, and their
+  /// weights, which nothing waits for before the rows are asked for.
   struct Slots {
     std::int64_t offset[batch];
     float weight[batch];
