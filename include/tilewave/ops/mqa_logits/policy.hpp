@@ -21,8 +21,8 @@ struct MqaLogitsPolicy {
 
   friend constexpr bool operator==(const MqaLogitsPolicy&, const MqaLogitsPolicy&) = default;
 
-  constexpr int block_threads() const { return teams * 64; }                           // of CDNA
-  constexpr int blocks_per_cu() const { return staged ? waves_per_simd / teams : 4; }  // at a time, or so
+  constexpr int block_threads() const { return teams * 64; }                   // of CDNA
+  constexpr int blocks_per_cu() const { return staged ? waves_per_simd : 4; }  // at a time, or so
 };
 
 /// `t4.q2.s2.lds`: teams, queries, stages, arranged; or `t1.q4.s4.staged`.
@@ -32,7 +32,7 @@ inline std::string name_of(const MqaLogitsPolicy& p) {
 }
 
 struct MqaLogitsPolicies {
-  std::array<MqaLogitsPolicy, 6> list{};
+  std::array<MqaLogitsPolicy, 5> list{};
   int count = 0;
   constexpr const MqaLogitsPolicy& operator[](std::size_t i) const { return list[i]; }
   constexpr std::size_t size() const { return count; }
@@ -40,16 +40,11 @@ struct MqaLogitsPolicies {
 
 /// One query a block where there are no more, to read keys at the speed of memory; else as many as registers hold
 /// (CDNA) or as it takes until products, not L2, are the bound (sm90). What is not staged takes pages of any size.
-/// Three teams that take turns are there to be timed; nothing chooses them yet.
 constexpr MqaLogitsPolicies mqa_logits_policies(ArchId arch, const MqaLogitsSpec& s) {
   if (arch == ArchId::sm90) {
-    return {{{{1, 1, 5, 4, false, true},
-              {2, 1, 5, 3, false, true},
-              {4, 1, 4, 3, false, true},
-              {4, 3, 4, 3, false, true},
-              {1, 1, 3, 4},
-              {4, 1, 2, 3}}},
-            6};
+    return {
+        {{{1, 1, 5, 4, false, true}, {2, 1, 5, 3, false, true}, {4, 1, 4, 3, false, true}, {1, 1, 3, 4}, {4, 1, 2, 3}}},
+        5};
   }
   return {{{{1, 4, 2, 4}, {2, 4, 2, 2, arch == ArchId::gfx950 && s.keys == MqaKeys::ranges}}}, 2};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Logits of an indexer where there is a tensor copy engine and products of wave groups. Grid as in kernel.hpp. A team
+// Logits of an indexer where there is a tensor copy engine and products of wave groups. Grid as in kernel.hpp. A block
 // is a group with a ring of stages in shared memory, into which the copy engine brings tiles of 64 keys with their
-// scales; it takes each tile to registers, and multiplies it with the heads of one query after the other, or of two at
-// a time. LDS plan: the queries, the rings. Bound: bytes of keys for up to three queries of 64 heads, products beyond.
+// scales; it takes each tile to registers, and multiplies it with the heads of one query after the other. LDS plan: the
+// queries, the ring. Bound: bytes of keys for up to three queries of 64 heads, products and sums beyond.
 #pragma once
 
 #include "tilewave/ops/mqa_logits/args.hpp"
@@ -17,50 +17,46 @@ struct MqaStagedLogits {
     MqaLogitsArgs call;
     typename B::TensorMap keys, queries;
   };
-  static constexpr int waves = 4;  // of a team
-  static constexpr int block_threads = P.teams * waves * B::facts.wave_lanes, waves_per_simd = P.waves_per_simd;
+  static constexpr int waves = 4;
+  static constexpr int block_threads = waves * B::facts.wave_lanes, waves_per_simd = P.waves_per_simd;
   static constexpr int keys = 64;                                                        // of a tile
   static constexpr int pieces = S.head_size * size_of(S.type) / 16, steps = pieces / 2;  // of a head, of its products
   static constexpr bool paged = S.keys == MqaKeys::paged;
   static constexpr int pair = P.queries > 1 ? 2 : 1;  // of queries whose logits leave together
   static constexpr int pairs = P.queries / pair, lane_heads = S.heads / 4;
-  static_assert(pieces == 8 && P.queries % pair == 0);
+  static_assert(P.teams == 1 && pieces == 8 && P.queries % pair == 0);
   using Seen = MqaLogitsSeen<B, S, P, keys>;
-  template <int queries>
-  using Sums = Vec<float, queries * S.heads / 2>;
+  using Sums = Vec<float, S.heads / 2>;
   using Weights = Vec<float, 2>[P.queries][lane_heads / 2];
 
-  /// Of a team. Turns are those of its waves to multiply.
   struct Ring {
     alignas(1024) Chunk keys[P.stages][MqaStagedLogits::keys * pieces];
     alignas(16) float scales[P.stages][MqaStagedLogits::keys];
-    typename B::Mbarrier full[P.stages], empty[P.stages], turn[waves];
+    typename B::Mbarrier full[P.stages], empty[P.stages];
   };
   struct Shared {
     alignas(1024) Chunk q[P.queries][S.heads * pieces];
-    Ring rings[P.teams];
+    Ring ring;
     typename B::Mbarrier queries;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const int team = P.teams == 1 ? 0 : B::wave_id() / waves;
-    const bool fetches = B::wave_id() % waves == 0;
-    Ring& ring = shared.rings[team];
+    const bool fetches = B::wave_id() == 0;
+    Ring& ring = shared.ring;
     if (fetches) {
       const int lane = B::lane_id();
       if (lane < P.stages) {
         B::mbarrier_init(&ring.full[lane], 1);
         B::mbarrier_init(&ring.empty[lane], waves);
       }
-      if (lane < waves) B::mbarrier_init(&ring.turn[lane], 1);
-      if (team == 0 && lane == 0) B::mbarrier_init(&shared.queries, 1);
+      if (lane == 0) B::mbarrier_init(&shared.queries, 1);
       B::mbarrier_ready();
     }
     B::barrier();
     const auto at = MqaLogitsPlace::of<B>(a.call, P.queries);
     const Seen seen(a.call, at);
-    Fetcher fetcher(a, at, seen, ring, team);  // the first pages are on their way
-    if (fetches && team == 0 && seen.tiles > 0) {
+    Fetcher fetcher(a, at, seen, ring);  // the first pages are on their way
+    if (fetches && seen.tiles > 0) {
       B::mbarrier_expect(&shared.queries, sizeof(shared.q));
       if (B::lane_id() == 0) {
         TILEWAVE_UNROLL
@@ -72,7 +68,7 @@ struct MqaStagedLogits {
     TILEWAVE_ROLL
     for (int s = 0; s < P.stages && fetches; ++s) fetcher.fetch();
     fill(a.call, at, seen);
-    if (seen.tiles > 0) multiply(a.call, at, seen, team, fetches, fetcher, shared);
+    if (seen.tiles > 0) multiply(a.call, at, seen, fetches, fetcher, shared);
   }
 
  private:
@@ -87,26 +83,22 @@ struct MqaStagedLogits {
     }
   };
 
-  /// Fetches tile after tile of a team, by one wave.
+  /// Fetches tile after tile, by one wave.
   class Fetcher {
    public:
-    TILEWAVE_DEVICE Fetcher(const Args& args, const MqaLogitsPlace& at, const Seen& seen_keys, Ring& to, int team)
-        : a(args),
-          seen(seen_keys),
-          ring(to),
-          table(args.call.block_tables + at.sequence * args.call.table_stride),
-          tile(team) {
+    TILEWAVE_DEVICE Fetcher(const Args& args, const MqaLogitsPlace& at, const Seen& seen_keys, Ring& to)
+        : a(args), seen(seen_keys), ring(to), table(args.call.block_tables + at.sequence * args.call.table_stride) {
       if (seen.tiles > 0) next_pages = pages_from(0);
     }
     TILEWAVE_DEVICE void fetch() {
       constexpr int lanes = B::facts.wave_lanes;
       if (tile >= seen.tiles) return;
       const MqaLogitsArgs& call = a.call;
-      if (count % lanes == 0) {
+      if (tile % lanes == 0) {
         pages = next_pages;
         next_pages = pages_from(lanes);
       }
-      const std::int32_t page = paged ? B::shuffle(pages, count % lanes) : 0, first = seen.begin + tile * keys;
+      const std::int32_t page = paged ? B::shuffle(pages, tile % lanes) : 0, first = seen.begin + tile * keys;
       const std::int32_t row = paged ? call.block_size.remainder(first) : first;
       // Scales of ranges end with the tensor, a multiple of 16 bytes.
       const std::int32_t scales = paged ? keys : min_of(std::int32_t{keys}, call.columns - first);
@@ -118,15 +110,14 @@ struct MqaStagedLogits {
         B::copy_bulk(ring.scales[place.slot], from, scales * sizeof(float), &ring.full[place.slot]);
       }
       place.advance();
-      tile += P.teams;
-      ++count;
+      ++tile;
     }
 
    private:
-    /// The page of the team's tile that comes this many and `lane` later.
+    /// The page of the tile that comes this many and `lane` later.
     TILEWAVE_DEVICE std::int32_t pages_from(std::int32_t later) const {
       if constexpr (!paged) return 0;
-      const std::int32_t of = min_of(tile + (later + B::lane_id()) * P.teams, seen.tiles - 1);
+      const std::int32_t of = min_of(tile + later + B::lane_id(), seen.tiles - 1);
       return B::load(table + a.call.block_size.quotient(seen.begin + of * keys));
     }
 
@@ -134,11 +125,11 @@ struct MqaStagedLogits {
     const Seen& seen;
     Ring& ring;
     const std::int32_t* table;
-    std::int32_t tile, count = 0, pages = 0, next_pages = 0;
+    std::int32_t tile = 0, pages = 0, next_pages = 0;
     Place place;
   };
 
-  /// Takes tile after tile of a team to registers: its keys as an operand, and the scale of the key that a lane writes.
+  /// Takes tile after tile to registers: its keys as an operand, and the scale of the key that a lane writes.
   struct Reader {
     Ring& ring;
     Chunk operand[steps] = {};
@@ -165,7 +156,7 @@ struct MqaStagedLogits {
     float other;
     std::int32_t end;  // of what is written
   };
-  TILEWAVE_DEVICE static int wave() { return B::block_lane_id() / B::facts.wave_lanes % waves; }
+  TILEWAVE_DEVICE static int wave() { return B::block_lane_id() / B::facts.wave_lanes; }
   TILEWAVE_DEVICE static bool second_key() { return B::lane_id() % 2 == 1; }
   TILEWAVE_DEVICE static bool second_query() { return B::lane_id() / 2 % 2 == 1; }
   TILEWAVE_DEVICE static int written_key() { return 16 * wave() + B::lane_id() / 4 + (second_key() ? 8 : 0); }
@@ -189,8 +180,8 @@ struct MqaStagedLogits {
     }
   }
 
-  TILEWAVE_DEVICE static void multiply(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen, int team,
-                                       bool fetches, Fetcher& fetcher, Shared& shared) {
+  TILEWAVE_DEVICE static void multiply(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen, bool fetches,
+                                       Fetcher& fetcher, Shared& shared) {
     Weights weights;
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
@@ -201,53 +192,33 @@ struct MqaStagedLogits {
     Row rows[pairs];
     TILEWAVE_UNROLL
     for (int p = 0; p < pairs; ++p) rows[p] = row_of(a, at, seen, p);
-    Reader reader(shared.rings[team]);
+    Reader reader(shared.ring);
     B::mbarrier_wait(&shared.queries, 0);
-    if (team < seen.tiles) reader.read();
+    reader.read();
     // Tile n has been read; another is fetched where the one before lay.
     const auto next = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
-      if (fetches && n >= P.teams) fetcher.fetch();
-      if (n + P.teams < seen.tiles) reader.read();
+      if (fetches && n > 0) fetcher.fetch();
+      if (n + 1 < seen.tiles) reader.read();
     };
-    if constexpr (P.queries == 1 || P.teams > 1) {
-      multiply_in_turn(seen, team, next, weights, rows, reader, shared);
+    if constexpr (P.queries == 1) {
+      multiply_one(seen, next, weights, rows[0], reader, shared);
     } else {
       multiply_ahead(seen, next, weights, rows, reader, shared);
     }
   }
 
-  /// Teams that begin products at the same time all end with them at the same time, and then let the tensor unit pause
-  /// while they add up: so a team waits until the one before is half done with its own.
   template <class Next>
-  TILEWAVE_DEVICE static void multiply_in_turn(const Seen& seen, int team, const Next& next, const Weights& weights,
-                                               const Row (&rows)[pairs], Reader& reader, Shared& shared) {
-    const int after = team + 1 == P.teams ? 0 : team + 1;
-    int turn = team == 0 ? 1 : 0;
-    for (std::int32_t n = team; n < seen.tiles + team; n += P.teams) {  // as many for each team
+  TILEWAVE_DEVICE static void multiply_one(const Seen& seen, const Next& next, const Weights& weights, const Row& row,
+                                           Reader& reader, Shared& shared) {
+    for (std::int32_t n = 0; n < seen.tiles; ++n) {
       const float scale = reader.scale;
-      TILEWAVE_UNROLL
-      for (int p = 0; p < pairs; ++p) {
-        if constexpr (P.teams > 1) B::mbarrier_wait(&shared.rings[team].turn[wave()], turn);
-        turn ^= 1;
-        Sums<pair> sums = {};
-        B::group_mma_hold(sums);
-        products<pair, 0, steps / 2>(reader, shared.q[pair * p], sums);
-        products<pair, steps / 2, steps>(reader, shared.q[pair * p], sums);
-        if constexpr (P.teams > 1) {
-          B::template group_mma_wait<1>();
-          B::mbarrier_arrive(&shared.rings[after].turn[wave()]);
-        }
-        B::template group_mma_wait<0>();
-        B::group_mma_hold(sums);
-        if (p == pairs - 1) next(n);
-        const float first = exchanged(weighed(weights[pair * p], sums, 0));
-        if constexpr (pair == 2) {
-          const float second = exchanged(weighed(weights[pair * p + 1], sums, S.heads / 2));
-          write(rows[p], n, both(first, second), scale);
-        } else {
-          write(rows[p], n, first + B::shuffle_xor(first, 2), scale);
-        }
-      }
+      Sums sums;
+      begin(reader, shared.q[0], sums);
+      B::template group_mma_wait<0>();
+      B::group_mma_hold(sums);
+      next(n);
+      const float sum = exchanged(weighed(weights[0], sums));
+      write(row, n, sum + B::shuffle_xor(sum, 2), scale);
     }
   }
 
@@ -257,44 +228,40 @@ struct MqaStagedLogits {
   template <class Next>
   TILEWAVE_DEVICE static void multiply_ahead(const Seen& seen, const Next& next, const Weights& weights,
                                              const Row (&rows)[pairs], Reader& reader, Shared& shared) {
-    const auto begin = [&](int query, Sums<1>& sums) TILEWAVE_INLINE_LAMBDA {
-      sums = {};
-      B::group_mma_hold(sums);
-      products<1, 0, steps>(reader, shared.q[query], sums);
-    };
-    Sums<1> even, odd;
-    begin(0, even);
+    Sums even, odd;
+    begin(reader, shared.q[0], even);
     B::template group_mma_wait<0>();
     B::group_mma_hold(even);
     for (std::int32_t n = 0; n < seen.tiles; ++n) {
       const float scale = reader.scale;
       TILEWAVE_UNROLL
       for (int i = 0; i < P.queries; i += 2) {
-        begin(i + 1, odd);
+        begin(reader, shared.q[i + 1], odd);
         B::template group_mma_wait<1>();
         B::group_mma_hold(even);
-        const float first = exchanged(weighed(weights[i], even, 0));
+        const float first = exchanged(weighed(weights[i], even));
         if (i + 2 == P.queries) {
           B::template group_mma_wait<0>();
           next(n);
         }
-        begin((i + 2) % P.queries, even);
+        begin(reader, shared.q[(i + 2) % P.queries], even);
         B::template group_mma_wait<1>();
         B::group_mma_hold(odd);
-        write(rows[i / 2], n, both(first, exchanged(weighed(weights[i + 1], odd, 0))), scale);
+        write(rows[i / 2], n, both(first, exchanged(weighed(weights[i + 1], odd))), scale);
       }
       B::template group_mma_wait<0>();
       B::group_mma_hold(even);
     }
   }
 
-  /// The tile's products with the heads of so many queries, steps [from, to) of k, as a batch.
-  template <int queries, int from, int to>
-  TILEWAVE_DEVICE static void products(const Reader& reader, const Chunk* q, Sums<queries>& sums) {
+  /// Begins the tile's products with the heads of a query.
+  TILEWAVE_DEVICE static void begin(const Reader& reader, const Chunk* q, Sums& sums) {
+    sums = {};
+    B::group_mma_hold(sums);
     B::group_mma_begin();
     TILEWAVE_UNROLL
-    for (int s = from; s < to; ++s)
-      B::template group_multiply<S.type, queries * S.heads>(reader.operand[s], SwizzledOperand{q, 0, s}, sums);
+    for (int s = 0; s < steps; ++s)
+      B::template group_multiply<S.type, S.heads>(reader.operand[s], SwizzledOperand{q, 0, s}, sums);
     B::group_mma_end();
   }
 
@@ -311,17 +278,15 @@ struct MqaStagedLogits {
             reach.other, writes ? end - key : 0};
   }
 
-  /// Of both keys, the sum over this lane's heads of weight times positive part; `from`: the query's first sum.
-  template <int count>
-  TILEWAVE_DEVICE static Vec<float, 2> weighed(const Vec<float, 2> (&weights)[lane_heads / 2],
-                                               const Vec<float, count>& sums, int from) {
+  /// Of both keys, the sum over this lane's heads of weight times positive part.
+  TILEWAVE_DEVICE static Vec<float, 2> weighed(const Vec<float, 2> (&weights)[lane_heads / 2], const Sums& sums) {
     Vec<float, 2> of = {};
     TILEWAVE_UNROLL
     for (int j = 0; j < lane_heads / 2; ++j) {
       TILEWAVE_UNROLL
       for (int i = 0; i < 2; ++i) {
         TILEWAVE_UNROLL
-        for (int e = 0; e < 2; ++e) of[i] = fused(weights[j][e], positive(sums[from + 4 * j + 2 * i + e]), of[i]);
+        for (int e = 0; e < 2; ++e) of[i] = fused(weights[j][e], positive(sums[4 * j + 2 * i + e]), of[i]);
       }
     }
     return of;
