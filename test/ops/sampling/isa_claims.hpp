@@ -28,7 +28,7 @@ ordered_json row_claims(const SamplingSpec&, const RowPolicy& p) {
           {"dpp", steps * reductions},
           {"exchanges", exchanges},
           {"barriers", alone ? 1 : 6},
-          {"lds_bytes", sizeof(SelectCounters) + (alone ? 0 : 2 * 16 * p.lanes / wave)}};
+          {"lds_bytes", sizeof(SelectCounters<RowPolicy{}>) + (alone ? 0 : 2 * 16 * p.lanes / wave)}};
 }
 
 }  // namespace tilewave::test
