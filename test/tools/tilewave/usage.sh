@@ -28,6 +28,7 @@ json() { python3 -c 'import json, sys; json.load(sys.stdin)' || failed "$1: no J
 expect 2 "subcommand"
 expect 2 "frobnicate" frobnicate
 expect 0 "Exit statuses" --help
+for words in isa campaign trace tune; do expect 0 "Example" "$words" --help; done
 
 # --- compare
 expect 0 "Example" compare --help
@@ -56,6 +57,12 @@ expect 2 "is measured, model_us modelled" compare base.csv keep.csv --time model
 printf 'm,us,err,model_us,model_chip\n1,nan,0,20,MI355X\n' >model.csv
 expect 11 "base model_us" compare model.csv model.csv --time=model_us
 expect 14 "was modelled" compare model.csv model.csv
+
+# --- a report that nobody got is no verdict
+for stdout in '>/dev/full' '>&-'; do
+  eval '"$tilewave" compare base.csv keep.csv 2>err '"$stdout"
+  [[ $? -eq 1 && $(<err) == "tilewave: cannot write to stdout"* ]] || failed "compare $stdout: $(<err)"
+done
 
 # --- isa
 expect 2 "subcommand" isa
@@ -93,6 +100,10 @@ expect 0 "Example" roofline --help
 expect 0 "bound: memory" roofline --arch gfx950 --op paged_attention --shape batch=64,context=8192,q_heads=32,kv_heads=8
 expect 0 "bound: compute" roofline --arch gfx950 --op gemm --shape m=8192,n=8192,k=8192
 expect 2 "either --op" roofline --arch gfx950
+expect 0 "bytes: 16392" roofline --arch gfx950 --op embedding --shape rows=1,columns=4096
+printf 'us,model_us,flops,bytes_ideal\nnan,10,0,1e7\n' >modelled.csv
+expect 2 "takes modelled ones" roofline --arch gfx950 --csv modelled.csv
+expect 0 "12.5 %" roofline --arch gfx950 --csv modelled.csv --time model_us
 expect 2 "needs k=" roofline --arch gfx950 --op gemm --shape m=1,n=1
 expect 2 "a roof of 0" roofline --arch gfx942 --peak fp4 --op gemm --shape m=1,n=1,k=1
 printf 'name,us,flops,bytes_ideal\na,10,1e9,1e7\n' >rows.csv
@@ -189,7 +200,9 @@ printf 'name,mtp,us,err,flops,bytes_ideal\na,1,10,0,1e9,1e7\nb,2,20,0,1e9,1e7\n'
 printf 'kernel,model,speedup\nsoftmax,llama,1.5\n' >ledger.csv
 expect 2 "nothing to show" report --out page.html
 expect 2 "cannot read" report --out page.html --csv nothing.csv
-expect 0 "" report --out page.html --csv timed.csv --arch H200 --compare base.csv keep.csv --ledger ledger.csv --table split.csv
+expect 0 "" report --out page.html --csv timed.csv --arch H200 --compare base.csv keep.csv --ledger ledger.csv --table split.csv --isa tables.json
+expect 0 "" report --out modelled.html --csv model.csv --compare model.csv model.csv --time model_us
+grep -q 'with modelled times, not measured' modelled.html || failed "a page takes modelled times for measured ones"
 python3 - <<'EOF' || failed "page.html"
 import html.parser, sys
 class Page(html.parser.HTMLParser):
