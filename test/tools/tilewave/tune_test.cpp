@@ -120,6 +120,19 @@ TEST_CASE("generated candidates are steps from the best that were tried, and non
   CHECK(status_of([] { with_program("bench_norm", "gemm", "x"); }) == Exit::usage);
 }
 
+TEST_CASE("a config ends when what follows its best is slower by more than noise") {
+  const auto ended = [](const std::string& rows, int patience) {
+    return has_ended(parse_csv("us,err,us_q1,us_q3,samples\n" + rows, "x.csv"), patience, "us");
+  };
+  CHECK(ended("10,0,10,10,9\n11,0,11,11,9\n12,0,12,12,9\n", 2));
+  CHECK_FALSE(ended("10,0,10,10,9\n11,0,11,11,9\n12,0,12,12,9\n", 3));
+  CHECK_FALSE(ended("10,0,10,10,9\n11,0,11,11,9\n9,0,9,9,9\n", 2));
+  CHECK_FALSE(ended("10,0,10,10,9\n11,0,9,13,4\n12,0,12,12,9\n", 2));  // its quartiles allow 10, too
+  CHECK(ended("10,0,10,10,9\n1,1,1,1,9\nnan,1,nan,nan,0\n", 2));       // wrong ones never win
+  CHECK_FALSE(ended("1,1,1,1,9\n11,0,11,11,9\n12,0,12,12,9\n", 2));
+  CHECK(status_of([&] { ended("10,0,10,10,9\nnan,0,nan,nan,0\n", 1); }) == Exit::usage);
+}
+
 TEST_CASE("a tuned table holds the best of each config, neighbours that agree as one") {
   const std::string columns =
       "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,group,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,"

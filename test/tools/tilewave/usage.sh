@@ -270,6 +270,30 @@ expect 14 "measured twice" tune merge shard1 shard1
 expect 1 "cannot list" tune run other --benchmark false
 [[ ! -e other ]] || failed "a run that could not begin left a folder"
 
+# --- tune --patience: of config c the third is best, what follows is slower, and its last chunk is left; d is another config
+cat >ordered <<'EOF'
+#!/bin/bash
+filter=.
+for argument; do
+  case $argument in
+    --benchmark_list_tests*) for row in c/{1..7} d/1; do echo $row; done; exit ;;
+    --benchmark_filter=*) filter=${argument#*=} ;;
+  esac
+done
+echo "name,batch_size,lanes,us,err,policy_columns"
+us=(0 9 8 7 9 9 1 1)
+for row in c/{1..7} d/1; do [[ $row =~ $filter ]] && echo "$row,${row%/*},${row#*/},${us[${row#*/}]},$((${row#*/} > 5)),lanes"; done
+exit 0
+EOF
+chmod +x ordered
+expect 0 "4 of 4 chunks measured, 1 rows left out" tune run patient --benchmark ./ordered --chunk 3 --patience 3
+expect 0 "4 of 4 chunks measured, 1 rows left out" tune run patient --benchmark ./ordered --chunk 3 --patience 3
+expect 31 "patience" tune run patient --benchmark ./ordered --chunk 3
+expect 0 "lanes=1" tune merge patient --out patient.csv
+[[ $(wc -l <patient.csv) -eq 8 ]] || failed "patient.csv has $(wc -l <patient.csv) lines"
+expect 2 "no column 'model_us'" tune run other --benchmark ./ordered --chunk 3 --patience 2 --metric model_us
+rm -r other
+
 # --- tune --generate and write, on a stand-in for bench_gemm, which its stand-in for cmake copies into the round's folder
 mkdir -p lib/bin lib/include/tilewave/ops/gemm lib/include/tilewave/tuned
 cat >lib/bench_gemm <<'EOF'
