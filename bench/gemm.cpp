@@ -23,7 +23,6 @@ using namespace tilewave::bench;
 
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
-  int every = 1;
   int splits = 0;
   MeasureOptions measure;
   ShapeOptions shapes;
@@ -38,8 +37,6 @@ void declare(CLI::App& app, Options& o) {
                     ->check(CLI::IsMember(sweeps));
   declare(app, o.shapes);
   for (const char* own : {"--shapes", "--config", "--model"}) sweep->excludes(app.get_option(own));
-  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
-      ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits,
                  "blocks that share K, where the policy lets as many, instead of the library's choice")
       ->check(CLI::Range(1, 64));

@@ -25,7 +25,6 @@ using namespace tilewave::bench;
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
   std::string inputs = "uniform";
-  int every = 1;
   int splits = 0;
   RunnerOptions runner;
   ShapeOptions shapes;
@@ -40,8 +39,6 @@ void declare(CLI::App& app, Options& o) {
                     ->check(CLI::IsMember(sweeps));
   declare(app, o.shapes);
   for (const char* own : {"--shapes", "--config", "--model"}) sweep->excludes(app.get_option(own));
-  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
-      ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
       ->check(CLI::Range(1, max_splits));
   app.add_option("--inputs", o.inputs, "uniform, or varied: a different magnitude for every token")

@@ -66,7 +66,7 @@ int row_op_main(const char* about, int argc, char** argv) {
   const ArchId arch = choose_arch(o.tool.arch, Op::entries());
   const auto wanted = row_filter(o.google.filter);
   std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o.tool, o.shapes);
-  std::erase_if(rows, [&](const RowOpPlan<Op>& row) { return !wanted(row.name); });
+  keep(rows, wanted, o.tool.every);
   if (rows.empty()) return fail("--benchmark_filter=" + o.google.filter + ": matches no row");
   RowLog log;
   RowOpRunner<Op> runner(o.measure, std::ref(log));

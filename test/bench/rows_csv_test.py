@@ -321,6 +321,10 @@ class Csv(contract.Contract):
         self.assertEqual({row["config_id"] for row in every}, {selected[0]["config_id"]})
         self.assertEqual(len({row["entry"] for row in every}), len(every))
 
+    def test_every_nth_row(self):
+        names = run("--benchmark_list_tests").stdout.split()
+        self.assertEqual(run("--benchmark_list_tests", "--every=3").stdout.split(), names[::3])
+
     def test_seeds(self):
         common = ["--benchmark_format=csv", f"--benchmark_filter={op().small}"]
         first, again, other = (rows_of(run(*common, f"--seed={seed}"))[1] for seed in (123, 123, 7))

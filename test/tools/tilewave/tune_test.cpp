@@ -167,6 +167,11 @@ TEST_CASE("a tuned table holds the best of each config, neighbours that agree as
     CHECK(text.find(line) != text.npos);
   for (const std::string& line : lines_of(text)) CHECK(line.size() <= 120);
   CHECK(text.find(".rows = 32") == text.npos);
+  // What was measured between two that agree and is left to the cost model stays its own.
+  const std::string parted = table(row("8", 16, 4, 5, "8") + row("16", 16, 4, 5, "16") + row("64", 16, 4, 5, "64"),
+                                   row("8", 32, 1, 9, "8") + row("16", 32, 1, 5.05, "16") + row("64", 32, 1, 9, "64"));
+  CHECK(parted.find(" 8, 8, 4096, 512, 1, 0,") != text.npos);
+  CHECK(parted.find(" 64, 64, 4096, 512, 1, 0,") != text.npos);
   // The library's own choice is as good: nothing to write.
   CHECK(status_of([&] { table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 5.05, "1")); }) == Exit::refused);
   CHECK(table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 6, "1")).find("1, 1, 4096") != text.npos);

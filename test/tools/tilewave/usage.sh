@@ -168,29 +168,34 @@ sh -n cap/capture.sh || failed "capture.sh is no script"
 mkdir -p benches
 cat >benches/bench_scale <<'EOF'
 #!/bin/bash
-filter=. trace=
+filter=. trace= time=2
 for argument; do
   case $argument in
     --benchmark_filter=*) filter=${argument#*=} ;;
     --model-trace=*) trace=${argument#*=} ;;
+    --model-time) time=nan ;;
   esac
 done
 echo "name,err,us,roof_us,model_us"
-for row in a/1,0,nan,5,10 b/2,0,nan,5,20; do [[ ${row%%,*} =~ $filter ]] && echo "$row"; done
+for row in a/1,0,$time,5,10 b/2,0,${time/2/4},5,20; do [[ ${row%%,*} =~ $filter ]] && echo "$row"; done
 [[ -z $trace ]] || printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp\nKERNEL_DISPATCH,"scale (modelled on x, not measured)",0,%s\n' "${#filter}000" >"$trace/model_kernel_trace.csv"
 exit 0
 EOF
 printf '#!/bin/sh\nexit 2\n' >benches/bench_other
 chmod +x benches/bench_*
 ln -s bench_scale benches/bench_alias
-expect 0 "(vec_add|paged)/': other" trace library made --benches benches --out pages
+expect 0 "(vec_add|paged)/': other" trace library made --benches benches --out pages --note 'of a stand-in'
+grep -q '^of a stand-in$' pages/README.md pages/scale/REPORT.md || failed "no note on the pages"
 grep -q '| \[scale\](scale/REPORT.md) | 64.6 % | 35.4 % |.*| a model |' pages/README.md || failed "the index: $(<pages/README.md)"
 grep -q 'modelled, not measured' pages/scale/REPORT.md || failed "the report takes a model for rocprofv3"
 grep -q 'benchmark_filter=.*b/2' made/scale/capture.sh || failed "not the row that takes longest is traced"
 [[ ! -e pages/alias && ! -e pages/other ]] || failed "an op that is none"
 expect 0 "*/capture.sh" trace library gpu_made --benches benches --profiler ncu --out pages
 grep -q 'ncu --set full .*--kernel-name-base demangled .*--launch-count .* -o [^ ]*gpu_made/scale[^ ]*/out ' gpu_made/scale/capture.sh || failed "no command of ncu"
+grep -q 'clock-control none.*benchmark_filter=.*b/2' gpu_made/scale/capture.sh || failed "ncu records other clocks, or not the row that takes longest"
 "$tilewave" trace library gpu_made --benches benches --profiler ncu --out pages --json | json trace_library
+mkdir -p none && cp benches/bench_other none
+expect 2 "no benchmark of none ran a row" trace library none_made --benches none --out pages
 expect 2 "holds no bench_OP" trace library made --benches nothing --out pages
 expect 2 "cannot read" trace library made --benches nowhere --out pages
 
