@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/harness/gemm_runner.hpp"
+#include "bench/harness/ranked.hpp"
 #include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 #include "bench/shapes/gemm.hpp"
@@ -22,7 +23,6 @@ using namespace tilewave::bench;
 
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
-  int every = 1;
   int splits = 0;
   MeasureOptions measure;
   ShapeOptions shapes;
@@ -37,8 +37,6 @@ void declare(CLI::App& app, Options& o) {
                     ->check(CLI::IsMember(sweeps));
   declare(app, o.shapes);
   for (const char* own : {"--shapes", "--config", "--model"}) sweep->excludes(app.get_option(own));
-  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
-      ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits,
                  "blocks that share K, where the policy lets as many, instead of the library's choice")
       ->check(CLI::Range(1, 64));
@@ -61,20 +59,21 @@ std::span<const GemmEntry* const> every_entry() {
   return entries;
 }
 
-/// Every plan of an entry that --policies and --splits ask for; `chosen`: what the library would do.
+/// Every plan of an entry that --policies and --splits ask for; `chosen`: what the library would do, which comes first.
 std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, const Options& o) {
   const GemmPolicy& policy = chosen.entry->policy;
   if (o.splits > 0) return {{chosen.entry, std::min(o.splits, policy.splits)}};
   if (o.policies != "all") return {chosen};
-  std::vector<GemmPlan> plans;
+  std::vector<GemmPlan> plans{chosen};
   const int steps = ceil_div(bytes_of(p.spec.a, p.k), policy.depth);
   for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
+    if (splits == chosen.splits) continue;
     if (splits == 1 || (splits <= policy.splits && 2 * splits <= steps)) plans.push_back({chosen.entry, splits});
   }
   return plans;
 }
 
-/// The rows of configs, in their order, then that of the entries.
+/// The rows of configs, in their order, then most wanted entries first.
 std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id, ArchId arch, const Options& o) {
   const std::span<const GemmEntry* const> entries = every_entry();
   std::vector<GemmRow> rows;
@@ -83,22 +82,17 @@ std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id
     std::uintptr_t place = 0;
     const GemmProblem p = problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
     c = launched(c);
-    std::vector<GemmPlan> plans;
     std::string refusal;
     const auto select = [&](std::span<const GemmEntry* const> candidates) {
       GemmPlan plan;
       const Status status = gemm_select(p, candidates, facts_of(arch), plan);
-      if (!status.ok()) {
-        refusal = std::string(name_of(status.code)) + ": " + status.reason;
-        return;
-      }
-      for (const GemmPlan& each : plans_of(p, plan, o)) plans.push_back(each);
+      if (!status.ok()) refusal = std::string(name_of(status.code)) + ": " + status.reason;
+      return plan;
     };
-    if (o.policies == "all") {
-      for (std::size_t i = 0; i < entries.size(); ++i) select(entries.subspan(i, 1));
-    } else {
-      select(entries);
-    }
+    std::vector<GemmPlan> plans;
+    for (const GemmPlan& plan : o.policies == "all" ? ranked<GemmEntry>(entries, select) : std::vector{select(entries)})
+      for (const GemmPlan& each : plan.entry != nullptr ? plans_of(p, plan, o) : std::vector<GemmPlan>{})
+        plans.push_back(each);
     if (plans.empty()) plans.push_back({});
     for (const GemmPlan& plan : plans) {
       rows.push_back({c, plan, config_id, name_of(c) + "/" + name_of(plan), plan.entry != nullptr ? "" : refusal});

@@ -12,6 +12,7 @@
 
 #include "bench/harness/bundle.hpp"
 #include "bench/harness/paged_attention_runner.hpp"
+#include "bench/harness/ranked.hpp"
 #include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 #include "bench/shapes/paged_attention.hpp"
@@ -24,7 +25,6 @@ using namespace tilewave::bench;
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
   std::string inputs = "uniform";
-  int every = 1;
   int splits = 0;
   RunnerOptions runner;
   ShapeOptions shapes;
@@ -39,8 +39,6 @@ void declare(CLI::App& app, Options& o) {
                     ->check(CLI::IsMember(sweeps));
   declare(app, o.shapes);
   for (const char* own : {"--shapes", "--config", "--model"}) sweep->excludes(app.get_option(own));
-  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
-      ->check(CLI::Range(1, 9999));
   app.add_option("--splits", o.splits, "split the context this many ways instead of the library's choice")
       ->check(CLI::Range(1, max_splits));
   app.add_option("--inputs", o.inputs, "uniform, or varied: a different magnitude for every token")
@@ -88,23 +86,19 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
     if (c.sinks) p.sinks = p.k_scale;
     if (c.alibi) p.alibi_slopes = p.k_scale;
     if (c.stage_starts) p.stage_starts = p.block_table;
-    std::vector<PagedAttentionPlan> plans;
     std::string refusal;
     const auto select = [&](std::span<const PagedAttentionEntry* const> candidates) {
       PagedAttentionPlan plan;
       const Status status = paged_attention_select(p, candidates, facts_of(arch), plan);
       if (!status.ok()) {
         refusal = std::string(name_of(status.code)) + ": " + status.reason;
-        return;
+        return PagedAttentionPlan{};
       }
       if (o.splits > 0 && !plan.entry->policy.balanced()) plan.num_splits = o.splits;
-      plans.push_back(plan);
+      return plan;
     };
-    if (o.policies == "all") {
-      for (std::size_t i = 0; i < entries.size(); ++i) select(entries.subspan(i, 1));
-    } else {
-      select(entries);
-    }
+    std::vector<PagedAttentionPlan> plans =
+        o.policies == "all" ? ranked<PagedAttentionEntry>(entries, select) : std::vector{select(entries)};
     if (plans.empty()) plans.push_back({});
     for (const PagedAttentionPlan& plan : plans) {
       const std::string policy = plan.entry != nullptr ? name_of(plan) : "none";

@@ -56,7 +56,7 @@ int run(int argc, char** argv) {
   const ArchId arch = choose_arch(o.tool.arch, all_traffic_entries());
   const auto wanted = row_filter(o.google.filter);
   std::vector<CeilingPlan> rows = plans_of(arch, o.tool, o.shapes);
-  std::erase_if(rows, [&](const CeilingPlan& row) { return !wanted(row.name); });
+  keep(rows, wanted, o.tool.every);
   if (rows.empty()) return fail("--benchmark_filter=" + o.google.filter + ": matches no row");
   RowLog log;
   CeilingRunner runner(o.measure, std::ref(log));

@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "bench/harness/ranked.hpp"
 #include "bench/harness/row_op.hpp"
 #include "bench/harness/shapes.hpp"
 #include "bench/harness/tool.hpp"
 
 namespace tilewave::bench {
 
-/// The rows of the default sweep, or of a user's configs, in the order of its configs, then of the entries.
+/// The rows of the default sweep, or of a user's configs, in the order of its configs, then most wanted first.
 template <class Op>
 std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const ShapeOptions& shapes) {
   using Entry = typename Op::Entry;
@@ -35,24 +36,20 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
     std::uintptr_t place = 0;
     const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
     c.rows = launched_rows(c.config_rows, row_elements(c));
-    std::vector<const Entry*> chosen;
+    struct Choice {
+      const Entry* entry = nullptr;
+    };
     std::string refusal;
     const auto select = [&](std::span<const Entry* const> candidates) {
-      const Entry* entry = nullptr;
-      const Status status = Op::select(problem, candidates, facts_of(arch), entry);
-      if (status.ok()) {
-        chosen.push_back(entry);
-      } else {
-        refusal = std::string(name_of(status.code)) + ": " + status.reason;
-      }
+      Choice choice;
+      const Status status = Op::select(problem, candidates, facts_of(arch), choice.entry);
+      if (!status.ok()) refusal = std::string(name_of(status.code)) + ": " + status.reason;
+      return status.ok() ? choice : Choice{};
     };
-    if (o.policies == "all") {
-      for (std::size_t i = 0; i < entries.size(); ++i) select(entries.subspan(i, 1));
-    } else {
-      select(entries);
-    }
-    if (chosen.empty()) chosen.push_back(nullptr);
-    for (const Entry* entry : chosen) {
+    std::vector<Choice> chosen =
+        o.policies == "all" ? ranked<Entry>(entries, select) : std::vector<Choice>{select(entries)};
+    if (chosen.empty()) chosen.emplace_back();
+    for (const auto& [entry] : chosen) {
       const std::string policy = entry != nullptr ? name_of(entry->policy) : "none";
       plans.push_back({c, entry, config_id, name_of(c) + "/" + policy, entry != nullptr ? "" : refusal});
     }
@@ -69,7 +66,7 @@ int row_op_main(const char* about, int argc, char** argv) {
   const ArchId arch = choose_arch(o.tool.arch, Op::entries());
   const auto wanted = row_filter(o.google.filter);
   std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o.tool, o.shapes);
-  std::erase_if(rows, [&](const RowOpPlan<Op>& row) { return !wanted(row.name); });
+  keep(rows, wanted, o.tool.every);
   if (rows.empty()) return fail("--benchmark_filter=" + o.google.filter + ": matches no row");
   RowLog log;
   RowOpRunner<Op> runner(o.measure, std::ref(log));

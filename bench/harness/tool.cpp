@@ -47,6 +47,8 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
       ->check(CLI::IsMember({"gfx942", "gfx950", "sm90"}));
   app.add_option("--policies", o.policies, "selected: the library's choice; all: every entry that serves the config")
       ->check(CLI::IsMember({"selected", "all"}));
+  app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
+      ->check(CLI::Range(1, 9999));
   app.add_option("--seed", o.seed, "of the inputs (default: 123)")->check(CLI::Range(0, 999999));
   app.add_option("--max-seconds", measure.max_seconds, "time cap of a row's cold samples (default: 0.3)")
       ->check(is_a_number)

@@ -35,8 +35,16 @@ struct ToolOptions {
   std::string arch;
   std::string policies = "selected";
   std::uint64_t seed = 123;
+  int every = 1;
 };
 void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure);
+
+/// Every Nth of the rows whose names are wanted, from the first on.
+template <class Row, class Wanted>
+void keep(std::vector<Row>& rows, const Wanted& wanted, int every) {
+  int seen = 0;
+  std::erase_if(rows, [&](const Row& row) { return !wanted(row.name) || seen++ % every != 0; });
+}
 
 /// Parse what was declared; the rest stays in app.remaining(). An exit status if that was all there is to do.
 std::optional<int> parse(CLI::App& app, int argc, char** argv);

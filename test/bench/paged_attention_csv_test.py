@@ -146,6 +146,8 @@ class Csv(contract.Contract):
         self.assertEqual(len(selected), 1)
         self.assertGreater(len(every), 1)
         self.assertEqual({row["config_id"] for row in every}, {"0"})
+        most_wanted, first = (row["entry"].rsplit(".", 1)[0] for row in (selected[0], every[0]))  # but for splits
+        self.assertEqual(most_wanted, first)
         balanced = [row for row in every if row["balanced"] == "1"]  # cut by themselves
         self.assertEqual({row["num_splits"] for row in balanced}, {"1"})
         self.assertEqual({row["num_splits"] for row in every if row not in balanced}, {"5"})

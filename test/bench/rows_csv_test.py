@@ -317,9 +317,13 @@ class Csv(contract.Contract):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(selected), 1)
         self.assertGreater(len(every), 1)
-        self.assertIn(selected[0]["name"], [row["name"] for row in every])
+        self.assertEqual(selected[0]["name"], every[0]["name"])  # most wanted first
         self.assertEqual({row["config_id"] for row in every}, {selected[0]["config_id"]})
         self.assertEqual(len({row["entry"] for row in every}), len(every))
+
+    def test_every_nth_row(self):
+        names = run("--benchmark_list_tests").stdout.split()
+        self.assertEqual(run("--benchmark_list_tests", "--every=3").stdout.split(), names[::3])
 
     def test_seeds(self):
         common = ["--benchmark_format=csv", f"--benchmark_filter={op().small}"]

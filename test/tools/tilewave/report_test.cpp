@@ -26,12 +26,22 @@ TEST_CASE("classes are summed up by geometric means of the rows that have a numb
   CHECK_FALSE(classes[1].us.has_value());
 }
 
+TEST_CASE("modelled times are summed up as such, rates from them") {
+  const Csv csv = parse_csv("us,err,model_us,bytes_ideal,flops,roof_us\nnan,0,10,1e6,2e6,5\n", "x.csv");
+  const ClassSummary c = summarise(csv, {}, "model_us").front();
+  CHECK(*c.gbps == Approx(100));
+  CHECK(*c.tflops == Approx(0.2));
+  CHECK(*c.roof_pct == Approx(50));
+  CHECK(has(summary_html(csv, {}, nullptr, "model_us"), "1 of them with modelled times, not measured"));
+}
+
 TEST_CASE("a ledger is a table of kernels by models") {
   const std::string html =
       ledger_html(parse_csv("kernel,model,us,baseline_us\nsoftmax,A<B,1,2\nsoftmax,A<B,1,8\nnorm,C,2,1\n", "l.csv"));
   CHECK(has(html, "<th>A&lt;B</th>"));
   CHECK(has(html, "4.00 (2)"));
   CHECK(has(html, "0.50 (1)"));
+  CHECK(has(ledger_html(parse_csv("kernel,model,shape,speedup\nnorm,C,r<8,2\n", "l.csv")), "<td>r&lt;8</td>"));
   CHECK(status_of([] { ledger_html(parse_csv("kernel,model,speedup\na,b,0\n", "l.csv")); }) == Exit::usage);
   CHECK(status_of([] { ledger_html(parse_csv("kernel,model\na,b\n", "l.csv")); }) == Exit::usage);
 }
@@ -48,6 +58,13 @@ TEST_CASE("a campaign shows its history by class") {
   CHECK(has(html, "round 2, keep: mtp=1, 8.000 us"));
   CHECK(has(html, "&lt;script&gt;"));
   CHECK_FALSE(has(html, "<script>"));
+}
+
+TEST_CASE("tables of compiled kernels are on the page") {
+  const std::string html = isa_html({"clang <22>", true, {{"Hot", {"arch", "kernel"}, {{"gfx950", "a<b>"}}}}});
+  CHECK(has(html, "<h3>Hot</h3>"));
+  CHECK(has(html, "<td>a&lt;b&gt;</td>"));
+  CHECK(has(html, "clang &lt;22&gt;"));
 }
 
 TEST_CASE("any bytes make the page or an error") {

@@ -104,6 +104,10 @@ TEST_CASE("work of an op by its definition") {
   is("topk_gating", "rows=1024,experts=128,topk=6", 131072, 335872);
   is("sampling", "rows=1,columns=32000,x=bf16", 128000, 64008);
   is("moe_reduce", "rows=1,columns=7168,topk=8", 114688, 129088);
+  is("embedding", "rows=1,columns=4096", 0, 16392);
+  is("moe_sort", "rows=4096,topk=8,experts=256", 65536, 725996);
+  is("kv_cache_write", "rows=1,q_heads=32,kv_heads=8,table=f32", 15360, 25100);
+  is("kv_cache_write", "rows=1,kv_heads=8,kv=fp8", 2048, 2048 * 3 + 8);
   is("gemm", "m=1,n=512,k=768,b=i4,group=128", 786432, 205312);
   is("mqa_logits", "batch=1,context=570", 9448320, 87824 - 4 * (1024 - 570));  // that has room for 1024 logits
   CHECK(status_of([] { work_of("rope", "rows=1,q_heads=1,kv_heads=1,head_size=64,rotary=65"); }) == Exit::usage);
@@ -137,7 +141,13 @@ TEST_CASE("rows of a CSV become points, and a picture that names them") {
   const std::string svg = roofline_svg(roof_of(parse_chip(sample, "X1.md"), "bf16"), points);
   CHECK(svg.find("a&lt;b: 2 us, 50.0 % of the roof") != std::string::npos);
   CHECK(svg.find("nan") == std::string::npos);
-  CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\n1,0,5\n", "x.csv"), {}, untimed); }) == Exit::usage);
+  const Csv modelled = parse_csv("us,model_us,flops,bytes_ideal\nnan,4,0,8e6\n", "x.csv");
+  CHECK(status_of([&] { points_of(modelled, {}, untimed); }) == Exit::usage);
+  const auto copy =
+      points_of(modelled, {}, untimed, "model_us");  // no operation: bytes alone, and no place in a picture
+  CHECK(copy.front().us == 4);
+  CHECK(roofline_svg(roof_of(parse_chip(sample, "X1.md"), "bf16"), copy).find("<circle") == std::string::npos);
+  CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\n1,5,0\n", "x.csv"), {}, untimed); }) == Exit::usage);
   CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\nnan,1,5\n", "x.csv"), {}, untimed); }) ==
         Exit::usage);
 }

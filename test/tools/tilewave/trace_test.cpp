@@ -59,7 +59,7 @@ const std::string ncu_source = "\"Kernel Name\",\"sort(Args)\",\n" + ncu_columns
                                "\"0x20\",\"      IADD3 R2, R2\",\"4\",\"4\",\"512\",\"4\",\"0\",\"4\"\n";
 const std::string ncu_lines =
     "\"File Path\",\"/usr/include/crt.hpp\"\n\"Function Name\",\"sort(Args)\"\n\"Line No\",\"Source\",\"Address\",\"Source\",\"Samples\"\n"
-    "\"9\",\"load(\"\"x\"\", 1);\",\"-\",\"-\",\"9\"\n\"\",\"\",\"0x20\",\"IADD3 R2, R2\",\"9\"\n"
+    "\"9\",\"load(\"x\" : \"=f\"(y), 1);\",\"-\",\"-\",\"9\"\n\"\",\"\",\"0x20\",\"IADD3 R2, R2\",\"9\"\n"
     "\"File Path\",\"/a/include/tilewave/ops/sort/kernel.hpp\"\n\"Function Name\",\"sort(Args)\"\n"
     "\"Line No\",\"Source\",\"Address\",\"Source\",\"Samples\"\n"
     "\"58\",\"a += b;\",\"-\",\"-\",\"9\"\n\"\",\"\",\"0x20\",\"IADD3 R2, R2\",\"9\"\n\"\",\"\",\"...\",\"...\",\"-\"\n";
@@ -130,6 +130,19 @@ TEST_CASE("counters are summed by kernel") {
   const Counters c = parse_counters(counters, "c.csv");
   CHECK(c.sums.at("decode").at("TCC_HIT_sum") == 40);
   CHECK(c.dispatches.at("decode") == 2);
+}
+
+TEST_CASE("hot spots are told apart by prologue, loop and what follows") {
+  ThreadTrace t = parse_code(code, "code.json");
+  for (std::size_t i = 0; i < 4; ++i) t.code[i].hits = i == 1 || i == 2 ? 8 : 4;
+  const auto parts = parts_of(t);
+  REQUIRE(parts.size() == 3);
+  CHECK((parts[1].begin == 1 && parts[1].end == 3 && parts[2].end == 4));
+  Profile p;
+  p.traces = {t};
+  CHECK(report_md(p, nullptr, "T", 5).find("### 2b. loop\n2 instructions") != std::string::npos);
+  for (Instruction& i : t.code) i.hits = 4;
+  CHECK(parts_of(t).size() == 1);
 }
 
 TEST_CASE("pages of ncu give times, occupancy, rules and hot spots by source line") {
@@ -297,7 +310,8 @@ TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
                                   "E\nexit " + std::to_string(status) + "\n");
     fs::permissions(program, fs::perms::owner_all);
   };
-  const std::string rows = "banner\nname,model_us\na/iterations:1,3\nb(x)/iterations:1,7\nc/iterations:1,nan\n";
+  const std::string rows =
+      "banner\nname,model_us,us\na/iterations:1,3,4\nb(x)/iterations:1,7,3\nc/iterations:1,nan,nan\n";
   bench("norm", rows, 0);
   bench("gemm", "", 2);  // knows no such configuration
   LibraryOptions o{.from = (root / "in").string(), .out = ""};
@@ -310,8 +324,10 @@ TEST_CASE("a library is prepared of what benchmarks print, whatever that is") {
   CHECK(called.find("--benchmark_filter=^(b\\(x\\))") != called.npos);
   CHECK(read_file((root / "in/norm/capture.sh").string()).find("--model-trace=") != std::string::npos);
   o.profiler = "ncu";
-  CHECK(prepare_library(o).empty());  // nothing is run, the script is written
-  CHECK(read_file((root / "in/gemm/capture.sh").string()).find("ncu --import") != std::string::npos);
+  CHECK(prepare_library(o) ==
+        std::vector<std::string>{"gemm"});  // what is recorded is the row that takes longest there
+  const std::string script = read_file((root / "in/norm/capture.sh").string());
+  CHECK((script.find("^(a)") != std::string::npos && script.find("ncu --import") != std::string::npos));
   o.profiler = "model";
   // The first configuration that has rows is run, and an op without any is left out.
   write_atomically(root / "bin/bench_gemm", "#!/bin/sh\necho \"$@\" >>'" + (root / "gemm").string() +

@@ -120,6 +120,19 @@ TEST_CASE("generated candidates are steps from the best that were tried, and non
   CHECK(status_of([] { with_program("bench_norm", "gemm", "x"); }) == Exit::usage);
 }
 
+TEST_CASE("a config ends when what follows its best is slower by more than noise") {
+  const auto ended = [](const std::string& rows, int patience) {
+    return has_ended(parse_csv("us,err,us_q1,us_q3,samples\n" + rows, "x.csv"), patience, "us");
+  };
+  CHECK(ended("10,0,10,10,9\n11,0,11,11,9\n12,0,12,12,9\n", 2));
+  CHECK_FALSE(ended("10,0,10,10,9\n11,0,11,11,9\n12,0,12,12,9\n", 3));
+  CHECK_FALSE(ended("10,0,10,10,9\n11,0,11,11,9\n9,0,9,9,9\n", 2));
+  CHECK_FALSE(ended("10,0,10,10,9\n11,0,9,13,4\n12,0,12,12,9\n", 2));  // its quartiles allow 10, too
+  CHECK(ended("10,0,10,10,9\n1,1,1,1,9\nnan,1,nan,nan,0\n", 2));       // wrong ones never win
+  CHECK_FALSE(ended("1,1,1,1,9\n11,0,11,11,9\n12,0,12,12,9\n", 2));
+  CHECK(status_of([&] { ended("10,0,10,10,9\nnan,0,nan,nan,0\n", 1); }) == Exit::usage);
+}
+
 TEST_CASE("a tuned table holds the best of each config, neighbours that agree as one") {
   const std::string columns =
       "name,kind,arch,a_dtype,b_dtype,out_dtype,scale,group,layout,weights,activation,gated,out_scale,group_kind,batch,groups,m,n,k,config_m,"
@@ -154,6 +167,11 @@ TEST_CASE("a tuned table holds the best of each config, neighbours that agree as
     CHECK(text.find(line) != text.npos);
   for (const std::string& line : lines_of(text)) CHECK(line.size() <= 120);
   CHECK(text.find(".rows = 32") == text.npos);
+  // What was measured between two that agree and is left to the cost model stays its own.
+  const std::string parted = table(row("8", 16, 4, 5, "8") + row("16", 16, 4, 5, "16") + row("64", 16, 4, 5, "64"),
+                                   row("8", 32, 1, 9, "8") + row("16", 32, 1, 5.05, "16") + row("64", 32, 1, 9, "64"));
+  CHECK(parted.find(" 8, 8, 4096, 512, 1, 0,") != text.npos);
+  CHECK(parted.find(" 64, 64, 4096, 512, 1, 0,") != text.npos);
   // The library's own choice is as good: nothing to write.
   CHECK(status_of([&] { table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 5.05, "1")); }) == Exit::refused);
   CHECK(table(row("1", 16, 4, 5, "1"), row("1", 32, 1, 6, "1")).find("1, 1, 4096") != text.npos);

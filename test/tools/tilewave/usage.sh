@@ -28,6 +28,7 @@ json() { python3 -c 'import json, sys; json.load(sys.stdin)' || failed "$1: no J
 expect 2 "subcommand"
 expect 2 "frobnicate" frobnicate
 expect 0 "Exit statuses" --help
+for words in isa campaign trace tune; do expect 0 "Example" "$words" --help; done
 
 # --- compare
 expect 0 "Example" compare --help
@@ -56,6 +57,12 @@ expect 2 "is measured, model_us modelled" compare base.csv keep.csv --time model
 printf 'm,us,err,model_us,model_chip\n1,nan,0,20,MI355X\n' >model.csv
 expect 11 "base model_us" compare model.csv model.csv --time=model_us
 expect 14 "was modelled" compare model.csv model.csv
+
+# --- a report that nobody got is no verdict
+for stdout in '>/dev/full' '>&-'; do
+  eval '"$tilewave" compare base.csv keep.csv 2>err '"$stdout"
+  [[ $? -eq 1 && $(<err) == "tilewave: cannot write to stdout"* ]] || failed "compare $stdout: $(<err)"
+done
 
 # --- isa
 expect 2 "subcommand" isa
@@ -93,6 +100,10 @@ expect 0 "Example" roofline --help
 expect 0 "bound: memory" roofline --arch gfx950 --op paged_attention --shape batch=64,context=8192,q_heads=32,kv_heads=8
 expect 0 "bound: compute" roofline --arch gfx950 --op gemm --shape m=8192,n=8192,k=8192
 expect 2 "either --op" roofline --arch gfx950
+expect 0 "bytes: 16392" roofline --arch gfx950 --op embedding --shape rows=1,columns=4096
+printf 'us,model_us,flops,bytes_ideal\nnan,10,0,1e7\n' >modelled.csv
+expect 2 "takes modelled ones" roofline --arch gfx950 --csv modelled.csv
+expect 0 "12.5 %" roofline --arch gfx950 --csv modelled.csv --time model_us
 expect 2 "needs k=" roofline --arch gfx950 --op gemm --shape m=1,n=1
 expect 2 "a roof of 0" roofline --arch gfx942 --peak fp4 --op gemm --shape m=1,n=1,k=1
 printf 'name,us,flops,bytes_ideal\na,10,1e9,1e7\n' >rows.csv
@@ -157,29 +168,34 @@ sh -n cap/capture.sh || failed "capture.sh is no script"
 mkdir -p benches
 cat >benches/bench_scale <<'EOF'
 #!/bin/bash
-filter=. trace=
+filter=. trace= time=2
 for argument; do
   case $argument in
     --benchmark_filter=*) filter=${argument#*=} ;;
     --model-trace=*) trace=${argument#*=} ;;
+    --model-time) time=nan ;;
   esac
 done
 echo "name,err,us,roof_us,model_us"
-for row in a/1,0,nan,5,10 b/2,0,nan,5,20; do [[ ${row%%,*} =~ $filter ]] && echo "$row"; done
+for row in a/1,0,$time,5,10 b/2,0,${time/2/4},5,20; do [[ ${row%%,*} =~ $filter ]] && echo "$row"; done
 [[ -z $trace ]] || printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp\nKERNEL_DISPATCH,"scale (modelled on x, not measured)",0,%s\n' "${#filter}000" >"$trace/model_kernel_trace.csv"
 exit 0
 EOF
 printf '#!/bin/sh\nexit 2\n' >benches/bench_other
 chmod +x benches/bench_*
 ln -s bench_scale benches/bench_alias
-expect 0 "(vec_add|paged)/': other" trace library made --benches benches --out pages
+expect 0 "(vec_add|paged)/': other" trace library made --benches benches --out pages --note 'of a stand-in'
+grep -q '^of a stand-in$' pages/README.md pages/scale/REPORT.md || failed "no note on the pages"
 grep -q '| \[scale\](scale/REPORT.md) | 64.6 % | 35.4 % |.*| a model |' pages/README.md || failed "the index: $(<pages/README.md)"
 grep -q 'modelled, not measured' pages/scale/REPORT.md || failed "the report takes a model for rocprofv3"
 grep -q 'benchmark_filter=.*b/2' made/scale/capture.sh || failed "not the row that takes longest is traced"
 [[ ! -e pages/alias && ! -e pages/other ]] || failed "an op that is none"
 expect 0 "*/capture.sh" trace library gpu_made --benches benches --profiler ncu --out pages
 grep -q 'ncu --set full .*--kernel-name-base demangled .*--launch-count .* -o [^ ]*gpu_made/scale[^ ]*/out ' gpu_made/scale/capture.sh || failed "no command of ncu"
+grep -q 'clock-control none.*benchmark_filter=.*b/2' gpu_made/scale/capture.sh || failed "ncu records other clocks, or not the row that takes longest"
 "$tilewave" trace library gpu_made --benches benches --profiler ncu --out pages --json | json trace_library
+mkdir -p none && cp benches/bench_other none
+expect 2 "no benchmark of none ran a row" trace library none_made --benches none --out pages
 expect 2 "holds no bench_OP" trace library made --benches nothing --out pages
 expect 2 "cannot read" trace library made --benches nowhere --out pages
 
@@ -189,7 +205,9 @@ printf 'name,mtp,us,err,flops,bytes_ideal\na,1,10,0,1e9,1e7\nb,2,20,0,1e9,1e7\n'
 printf 'kernel,model,speedup\nsoftmax,llama,1.5\n' >ledger.csv
 expect 2 "nothing to show" report --out page.html
 expect 2 "cannot read" report --out page.html --csv nothing.csv
-expect 0 "" report --out page.html --csv timed.csv --arch H200 --compare base.csv keep.csv --ledger ledger.csv --table split.csv
+expect 0 "" report --out page.html --csv timed.csv --arch H200 --compare base.csv keep.csv --ledger ledger.csv --table split.csv --isa tables.json
+expect 0 "" report --out modelled.html --csv model.csv --compare model.csv model.csv --time model_us
+grep -q 'with modelled times, not measured' modelled.html || failed "a page takes modelled times for measured ones"
 python3 - <<'EOF' || failed "page.html"
 import html.parser, sys
 class Page(html.parser.HTMLParser):
@@ -256,6 +274,30 @@ expect 14 "measured twice" tune merge shard1 shard1
 "$tilewave" tune merge tuning --json | json tune
 expect 1 "cannot list" tune run other --benchmark false
 [[ ! -e other ]] || failed "a run that could not begin left a folder"
+
+# --- tune --patience: of config c the third is best, what follows is slower, and its last chunk is left; d is another config
+cat >ordered <<'EOF'
+#!/bin/bash
+filter=.
+for argument; do
+  case $argument in
+    --benchmark_list_tests*) for row in c/{1..7} d/1; do echo $row; done; exit ;;
+    --benchmark_filter=*) filter=${argument#*=} ;;
+  esac
+done
+echo "name,batch_size,lanes,us,err,policy_columns"
+us=(0 9 8 7 9 9 1 1)
+for row in c/{1..7} d/1; do [[ $row =~ $filter ]] && echo "$row,${row%/*},${row#*/},${us[${row#*/}]},$((${row#*/} > 5)),lanes"; done
+exit 0
+EOF
+chmod +x ordered
+expect 0 "4 of 4 chunks measured, 1 rows left out" tune run patient --benchmark ./ordered --chunk 3 --patience 3
+expect 0 "4 of 4 chunks measured, 1 rows left out" tune run patient --benchmark ./ordered --chunk 3 --patience 3
+expect 31 "patience" tune run patient --benchmark ./ordered --chunk 3
+expect 0 "lanes=1" tune merge patient --out patient.csv
+[[ $(wc -l <patient.csv) -eq 8 ]] || failed "patient.csv has $(wc -l <patient.csv) lines"
+expect 2 "no column 'model_us'" tune run other --benchmark ./ordered --chunk 3 --patience 2 --metric model_us
+rm -r other
 
 # --- tune --generate and write, on a stand-in for bench_gemm, which its stand-in for cmake copies into the round's folder
 mkdir -p lib/bin lib/include/tilewave/ops/gemm lib/include/tilewave/tuned

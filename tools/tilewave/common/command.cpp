@@ -5,7 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -102,6 +105,10 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
   } catch (const std::exception& error) {
     return fail(error.what(), static_cast<int>(Exit::failed));
   }
+  // What was to be read and could not be written is no success, whatever the verdict.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    return fail(fmt::format("cannot write to stdout: {}", std::strerror(errno)).c_str(),
+                static_cast<int>(Exit::failed));
   return exit_status;
 }
 

@@ -10,6 +10,17 @@
 
 namespace tilewave::tool {
 
+double noise_of(const Csv& csv, std::size_t row, double us, bool modelled) {
+  const auto value = [&](const char* column) {
+    const auto at = csv.find(column);
+    const auto v = at ? number(csv.rows[row][*at]) : std::nullopt;
+    return v && std::isfinite(*v) ? *v : 0.0;
+  };
+  if (modelled) return value("model_error_pct") / 100;
+  const double spread = (value("us_q3") - value("us_q1")) / 1.349, samples = value("samples");
+  return samples >= 2 && spread > 0 ? 1.25 * spread / us / std::sqrt(samples) : 0;
+}
+
 namespace {
 
 [[noreturn]] void not_comparable(const std::string& why) { throw Error(Exit::refused, "not comparable: " + why); }
@@ -71,18 +82,6 @@ std::string wrong(const Csv& csv, std::size_t row, const ColumnMap& map) {
   const double err = csv.need_number(row, csv.need(map.err));
   if (std::isfinite(err) && err >= 0 && err <= map.max_err) return "";
   return fmt::format("{} = {}", map.err, err);
-}
-
-/// From the quartiles and the number of samples: a median's standard error is 1.25 sigma / sqrt(n). A model says itself.
-double noise_of(const Csv& csv, std::size_t row, double us, bool modelled) {
-  const auto value = [&](const char* column) {
-    const auto at = csv.find(column);
-    const auto v = at ? number(csv.rows[row][*at]) : std::nullopt;
-    return v && std::isfinite(*v) ? *v : 0.0;
-  };
-  if (modelled) return value("model_error_pct") / 100;
-  const double spread = (value("us_q3") - value("us_q1")) / 1.349, samples = value("samples");
-  return samples >= 2 && spread > 0 ? 1.25 * spread / us / std::sqrt(samples) : 0;
 }
 
 /// What a row's times were modelled for.

@@ -61,6 +61,10 @@ struct Comparison {
   std::size_t extra_rows = 0;      // the candidate's, which no baseline row has
 };
 
+/// Relative standard error of a row's time, from the quartiles and the number of samples: a median's is 1.25 sigma / sqrt(n). A
+/// model says itself. 0 where the CSV says nothing.
+double noise_of(const Csv& csv, std::size_t row, double us, bool modelled);
+
 /// Refuses (Exit::refused) what cannot be compared: rows that only the baseline has, other devices, inputs or work,
 /// wrong or untimed rows of the baseline. A wrong candidate is a verdict, before any time is looked at.
 Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& options);

@@ -64,6 +64,7 @@ void add_isa(Command& tilewave) {
   Command isa = tilewave.add(
       "isa", "Compiled kernels: what they reserve, what limits their waves, their steady loops, the gate of a build");
   isa.needs_subcommand();
+  isa.example("  tilewave isa show build/host/code_objects --kernel 'decode.*h128' --loop");
   Command show = isa.add("show", "Resources, limits and the steady loop of every kernel of files and folders");
   show.option("files", o->paths, "code objects, cubins, offload bundles, programs, or folders of them").required();
   declare(show, *o);

@@ -15,8 +15,8 @@ namespace tilewave::tool {
 namespace {
 
 struct Options {
-  std::vector<std::string> csvs, compares, campaigns, tables, ledgers;
-  std::string out, title = "Kernel performance", arch, peak = "bf16", by, hardware;
+  std::vector<std::string> csvs, compares, campaigns, tables, ledgers, isa;
+  std::string out, title = "Kernel performance", arch, peak = "bf16", by, hardware, time = "us";
 };
 
 int run(const Options& o) {
@@ -26,14 +26,14 @@ int run(const Options& o) {
   std::optional<Roof> roof;
   if (!o.arch.empty()) chips = all_chips(o.hardware), roof = roof_of(chip_of(chips, o.arch), o.peak);
   for (const std::string& file : o.csvs)
-    sections.push_back(summary_html(read_csv(file, "us"), by, roof ? &*roof : nullptr));
+    sections.push_back(summary_html(read_csv(file, o.time), by, roof ? &*roof : nullptr, o.time));
   if (o.compares.size() % 2 != 0) refuse("--compare takes a baseline and a candidate");
   for (std::size_t i = 0; i < o.compares.size(); i += 2) {
     CompareOptions options;
-    options.by = by;
+    options.by = by, options.map.us = o.time;
     sections.push_back(
         comparison_html(o.compares[i], o.compares[i + 1],
-                        compare(read_csv(o.compares[i], "us"), read_csv(o.compares[i + 1], "us"), options)));
+                        compare(read_csv(o.compares[i], o.time), read_csv(o.compares[i + 1], o.time), options)));
   }
   for (const std::string& folder : o.campaigns) {
     const auto file = (std::filesystem::path(folder) / "state.json").string();
@@ -41,8 +41,9 @@ int run(const Options& o) {
         campaign_html(std::filesystem::path(folder).filename().string(), parse_state(read_file(file), file)));
   }
   for (const std::string& file : o.ledgers) sections.push_back(ledger_html(read_csv(file, "kernel")));
+  for (const std::string& file : o.isa) sections.push_back(isa_html(parse_tables(read_file(file), file)));
   for (const std::string& file : o.tables) sections.push_back(table_html(read_csv(file)));
-  if (sections.empty()) refuse("report has nothing to show: --csv, --compare, --campaign, --ledger or --table");
+  if (sections.empty()) refuse("report has nothing to show: --csv, --compare, --campaign, --ledger, --isa or --table");
   write_atomically(o.out, page_html(o.title, sections));
   return 0;
 }
@@ -57,8 +58,11 @@ void add_report(Command& tilewave) {
   sub.option("--csv", o->csvs, "benchmark CSVs: a table by class, and a roofline if --arch is given");
   sub.option("--compare", o->compares, "BASE CANDIDATE [BASE CANDIDATE ...]: speedup by class");
   sub.option("--campaign", o->campaigns, "folders of campaigns: history by class");
-  sub.option("--ledger", o->ledgers, "CSVs with kernel, model, and speedup or us and baseline_us: kernel x model");
+  sub.option("--ledger", o->ledgers,
+             "CSVs with kernel, model, and speedup or us and baseline_us: kernel x model, and of each shape");
+  sub.option("--isa", o->isa, "what `isa gate --tables` or `isa table --json` wrote: compiled kernels");
   sub.option("--table", o->tables, "any CSVs, as they are");
+  sub.option("--time", o->time, "column of the times of --csv and --compare (default: us); model_us: modelled ones");
   sub.option("--arch", o->arch, "chip for rooflines");
   sub.option("--peak", o->peak, "bf16 (default), fp8 or fp4").one_of({"bf16", "fp8", "fp4"});
   sub.option("--by", o->by, "columns that make a class");

@@ -40,12 +40,16 @@ std::string table(const Cells& head, const std::vector<Cells>& rows) {
     out += "<tr>";
     for (const std::string& cell : row) {
       const bool figure = !cell.empty() && number(split(cell, ' ').front()).has_value();
-      out += (figure ? "<td class=n>" : "<td>") + cell + "</td>";
+      // What is long gets room, or a phone makes a column of single words of it.
+      out += (figure ? "<td class=n>" : cell.size() > 60 ? "<td class=t>" : "<td>") + cell + "</td>";
     }
     out += "</tr>\n";
   }
   return out + "</tbody></table></div>\n";
 }
+
+/// At its full size: a phone scrolls it, too.
+std::string picture(const std::string& svg) { return "<div class=scroll>" + svg + "</div>\n"; }
 
 std::string shown(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
@@ -104,8 +108,8 @@ std::string history_svg(const State& state) {
 
 }  // namespace
 
-std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::string>& by) {
-  const std::size_t us = csv.need("us"), err = csv.need("err");
+std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::string>& by, const std::string& metric) {
+  const std::size_t us = csv.need(metric), err = csv.need("err");
   std::vector<std::size_t> columns;
   for (const std::string& c : by.empty() ? class_columns() : by) {
     if (!by.empty()) csv.need(c);
@@ -130,7 +134,15 @@ std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::strin
     const auto add = [&](Mean& mean, const char* column) {
       if (const auto i = csv.find(column)) mean.add(csv.need_number(r, *i));
     };
-    m.us.add(time), add(m.gbps, "gbps"), add(m.tflops, "tflops"), add(m.roof, "roof_pct");
+    m.us.add(time);
+    if (!is_modelled(metric)) {
+      add(m.gbps, "gbps"), add(m.tflops, "tflops"), add(m.roof, "roof_pct");
+      continue;
+    }
+    const auto over_time = [&](Mean& mean, const char* column, double times) {
+      if (const auto i = csv.find(column)) mean.add(times * csv.need_number(r, *i) / time);
+    };
+    over_time(m.gbps, "bytes_ideal", 1e-3), over_time(m.tflops, "flops", 1e-6), over_time(m.roof, "roof_us", 100);
   }
   for (std::size_t i = 0; i < classes.size(); ++i) {
     classes[i].us = means[i].us.get(), classes[i].gbps = means[i].gbps.get();
@@ -139,21 +151,23 @@ std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::strin
   return classes;
 }
 
-std::string summary_html(const Csv& csv, const std::vector<std::string>& by, const Roof* roof) {
+std::string summary_html(const Csv& csv, const std::vector<std::string>& by, const Roof* roof,
+                         const std::string& metric) {
   std::vector<Cells> rows;
   std::size_t timed = 0;
-  for (const ClassSummary& c : summarise(csv, by)) {
+  for (const ClassSummary& c : summarise(csv, by, metric)) {
     timed += c.rows - c.untimed;
     rows.push_back({escaped(c.name), std::to_string(c.rows),
                     c.wrong > 0 ? fmt::format("<b class=bad>{}</b>", c.wrong) : "0", shown(c.us, 3), shown(c.gbps, 1),
                     shown(c.tflops, 2), shown(c.roof_pct, 1)});
   }
-  std::string out = fmt::format("<h2>{}</h2>\n<p>{} rows, {} of them timed; geometric means by class.</p>\n",
-                                escaped(csv.source), csv.rows.size(), timed);
-  out += table({"class", "rows", "wrong", "us", "GB/s", "TFLOP/s", "% of roof"}, rows);
+  std::string out =
+      fmt::format("<h2>{}</h2>\n<p>{} rows, {} of them {}; geometric means by class.</p>\n", escaped(csv.source),
+                  csv.rows.size(), timed, is_modelled(metric) ? "with modelled times, not measured" : "timed");
+  out += table({"class", "rows", "wrong", escaped(metric), "GB/s", "TFLOP/s", "% of roof"}, rows);
   if (roof != nullptr && timed > 0) {
     std::size_t untimed = 0;
-    out += roofline_svg(*roof, points_of(csv, by, untimed));
+    out += picture(roofline_svg(*roof, points_of(csv, by, untimed, metric)));
   }
   return out;
 }
@@ -167,7 +181,8 @@ std::string comparison_html(const std::string& base, const std::string& cand, co
                     fmt::format("{:.3f}", r.cand_us), fmt::format("{:.3f}", 1 / r.ratio),
                     fmt::format("{:.2f} %", r.noise * 100), fmt::format("{:.3f}", 1 / r.worst)});
   }
-  return rows.empty() ? out : out + table({"class", "rows", "base us", "us", "speedup", "noise", "worst row"}, rows);
+  return rows.empty() ? out
+                      : out + table({"class", "rows", "base", "candidate", "speedup", "noise", "worst row"}, rows);
 }
 
 std::string campaign_html(const std::string& name, const State& s) {
@@ -179,7 +194,7 @@ std::string campaign_html(const std::string& name, const State& s) {
                     r.us > 0 ? fmt::format("{:.3f}", r.us) : "-", fmt::format("{:.4f}", r.total),
                     escaped(r.proposal.hypothesis), escaped(r.reason)});
   }
-  return out + history_svg(s) +
+  return out + picture(history_svg(s)) +
          table({"round", "date", "status", "us", "over the baseline", "hypothesis", "why"}, rows);
 }
 
@@ -195,14 +210,33 @@ std::string table_html(const Csv& csv) {
   return fmt::format("<h2>{}</h2>\n", escaped(csv.source)) + table(head, rows);
 }
 
+std::string isa_html(const IsaTables& tables) {
+  std::string out = fmt::format("<h2>Compiled kernels</h2>\n<p>By {}{}</p>\n", escaped(tables.compiler),
+                                tables.full ? "." : "; of row operations not all specs.");
+  const auto cells = [](const std::vector<std::string>& words) {
+    Cells all;
+    for (const std::string& word : words) all.push_back(escaped(word));
+    return all;
+  };
+  for (const Table& t : tables.tables) {
+    std::vector<Cells> rows;
+    for (const auto& row : t.rows) rows.push_back(cells(row));
+    out += "<h3>" + escaped(t.title) + "</h3>\n" + table(cells(t.columns), rows);
+  }
+  return out;
+}
+
 std::string ledger_html(const Csv& csv) {
   const std::size_t kernel = csv.need("kernel"), model = csv.need("model");
   const auto speedup = csv.find("speedup");
   const std::size_t us = speedup ? 0 : csv.need("us"), base = speedup ? 0 : csv.need("baseline_us");
   std::map<std::string, std::map<std::string, Mean>> cells;
   std::map<std::string, int> models;
+  const auto speedup_of = [&](std::size_t r) {
+    return speedup ? csv.need_number(r, *speedup) : csv.need_number(r, base) / csv.need_number(r, us);
+  };
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
-    const double value = speedup ? csv.need_number(r, *speedup) : csv.need_number(r, base) / csv.need_number(r, us);
+    const double value = speedup_of(r);
     if (!std::isfinite(value) || value <= 0) refuse(csv.where(r) + ": a speedup that is not above 0");
     cells[csv.rows[r][kernel]][csv.rows[r][model]].add(value);
     ++models[csv.rows[r][model]];
@@ -219,8 +253,19 @@ std::string ledger_html(const Csv& csv) {
     }
     rows.push_back(row);
   }
-  return "<h2>Kernel x model</h2>\n<p>Speedup over the baseline, geometric mean, and the number of shapes.</p>\n" +
-         table(head, rows);
+  std::string out =
+      "<h2>Kernel x model</h2>\n<p>Speedup over the baseline, geometric mean, and the number of shapes.</p>\n" +
+      table(head, rows);
+  if (const auto shape = csv.find("shape")) {
+    std::vector<Cells> shapes;
+    for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+      const auto& row = csv.rows[r];
+      shapes.push_back(
+          {escaped(row[kernel]), escaped(row[model]), escaped(row[*shape]), fmt::format("{:.2f}", speedup_of(r))});
+    }
+    out += table({"kernel", "model", "shape", "speedup"}, shapes);
+  }
+  return out;
 }
 
 std::string page_html(const std::string& title, const std::vector<std::string>& sections) {
@@ -229,7 +274,7 @@ std::string page_html(const std::string& title, const std::vector<std::string>& 
       "body{{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1100px;padding:0 1rem;color:#222;background:#fff}}\n"
       ".scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-size:.85rem;margin:.5rem 0 1.5rem}}\n"
       "th,td{{border-bottom:1px solid #ddd;padding:.25rem .6rem;text-align:left;vertical-align:top}}th{{background:#f4f4f4;white-space:nowrap}}td.n{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}\n"
-      "svg{{width:100%;height:auto;font:12px sans-serif}}.bad{{color:#b00}}\n</style></head><body>\n<h1>{0}</h1>\n{1}</body></html>\n",
+      "td.t{{min-width:16rem}}svg{{width:100%;min-width:720px;height:auto;font:12px sans-serif}}.bad{{color:#b00}}\n</style></head><body>\n<h1>{0}</h1>\n{1}</body></html>\n",
       escaped(title), fmt::join(sections, "\n"));
 }
 

@@ -15,7 +15,7 @@ namespace tilewave::tool {
 namespace {
 
 struct Options {
-  std::string op, shape, arch, peak = "bf16", csv, by, svg, folder;
+  std::string op, shape, arch, peak = "bf16", csv, by, svg, folder, time = "us";
   bool json = false;
 };
 
@@ -74,8 +74,8 @@ int of_op(const Options& o, const Roof& roof) {
 int of_csv(const Options& o, const Roof& roof) {
   std::size_t untimed = 0;
   const auto points =
-      points_of(read_csv(o.csv, "us"), o.by.empty() ? std::vector<std::string>{} : split(o.by, ','), untimed);
-  std::vector<std::vector<std::string>> table{{"row", "FLOP/B", "bound", "us", "floor us", "of roof"}};
+      points_of(read_csv(o.csv, o.time), o.by.empty() ? std::vector<std::string>{} : split(o.by, ','), untimed, o.time);
+  std::vector<std::vector<std::string>> table{{"row", "FLOP/B", "bound", o.time, "floor us", "of roof"}};
   Json list = Json::array();
   std::size_t reached = 0;
   for (const Point& p : points) {
@@ -95,6 +95,7 @@ int of_csv(const Options& o, const Roof& roof) {
   if (!o.svg.empty()) write_atomically(o.svg, roofline_svg(roof, points));
   fmt::print("{}", o.json ? dump({{"schema", "tilewave.roofline/1"},
                                   {"roof", json_of(roof)},
+                                  {"time", o.time},
                                   {"untimed_rows", untimed},
                                   {"target", target},
                                   {"rows", list}})
@@ -115,6 +116,7 @@ void add_roofline(Command& tilewave) {
   sub.option("--op", o->op, known_ops(false));
   sub.option("--shape", o->shape, "of the op, key=value,...: the keys are below");
   sub.option("--csv", o->csv, "a benchmark's CSV instead of an op: rows with flops, bytes_ideal and us");
+  sub.option("--time", o->time, "column of the times (default: us); model_us: modelled ones");
   sub.option("--peak", o->peak, "which matrix peak: bf16 (default), fp8 or fp4").one_of({"bf16", "fp8", "fp4"});
   sub.option("--by", o->by, "columns whose values share a colour");
   sub.option("--svg", o->svg, "draw it into this file");

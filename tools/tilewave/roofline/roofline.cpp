@@ -15,11 +15,11 @@ namespace tilewave::tool {
 namespace {
 
 double bytes_of_type(const std::string& type) {
-  static const std::map<std::string, double> types{{"f32", 4}, {"bf16", 2}, {"f16", 2}, {"fp8", 1},
-                                                   {"i8", 1},  {"fp4", .5}, {"i4", .5}, {"i32", 4}};
+  static const std::map<std::string, double> types{{"f32", 4},  {"bf16", 2}, {"f16", 2}, {"fp8", 1}, {"i8", 1},
+                                                   {"fp4", .5}, {"i4", .5},  {"i32", 4}, {"i64", 8}};
   const auto found = types.find(type);
   if (found == types.end())
-    refuse(fmt::format("'{}' is no type: f32, bf16, f16, fp8, i8, fp4, i4 or i32", printable(type)));
+    refuse(fmt::format("'{}' is no type: f32, bf16, f16, fp8, i8, fp4, i4, i32 or i64", printable(type)));
   return found->second;
 }
 
@@ -156,6 +156,30 @@ Work mqa_logits(Shape& s) {
           "keys and queries with scales, weights, block table, lengths and logits once"};
 }
 
+Work embedding(Shape& s) {
+  const double r = s.count("rows"), c = s.count("columns"), x = s.type("x", "bf16"), id = s.type("id", "i64");
+  return {s.flag("scaled", false) ? r * c : 0, r * (2 * c * x + id), "a row of the table in and out, and its id"};
+}
+
+Work moe_sort(Shape& s) {
+  const double choices = s.count("rows") * s.count("topk"), experts = s.count("experts"), unit = s.count("unit", 32);
+  const double capacity = choices + experts * (unit - 1);
+  return {2 * choices, 12 * choices + 8 * capacity + 4 * std::ceil(capacity / unit) + 8 * experts + 12,
+          "ids and weights once, every output once: sorted ones with room for whole units, counts and places"};
+}
+
+Work kv_cache_write(Shape& s) {
+  const double r = s.count("rows"), heads = s.count("kv_heads"), d = s.count("head_size", 128);
+  const double x = s.type("x", "bf16"), kv = s.type("kv", "bf16"), cached = 2 * heads * d;
+  if (!s.has("q_heads"))
+    return {kv < 2 ? r * cached : 0, r * (cached * (x + kv) + 8), "k and v of a token in, its slot, and the cache out"};
+  const double q = s.count("q_heads") * d, rotary = s.count("rotary", d), table = s.type("table", "bf16");
+  if (rotary > d) refuse("--shape: rotary is larger than head_size");
+  return {r * (3 * (q + heads * d) / d * rotary + (kv < 2 ? cached : 0)),
+          r * ((q + cached) * x + q * x + cached * kv + 12 + rotary * table),
+          "q, k and v of a token in, its slot, position and a row of both tables, q and the cache out"};
+}
+
 Work norm(Shape& s) { return rows(s, 4, "x and out once; weights are nothing beside them"); }
 Work softmax(Shape& s) { return rows(s, 6, "x and out once"); }
 Work quant(Shape& s) { return rows(s, 2, "x and out once; scales are nothing beside them"); }
@@ -178,6 +202,9 @@ constexpr Op op_table[] = {
     {"rope", "rows,q_heads,kv_heads[,head_size,rotary,x,table]", rope},
     {"topk_gating", "rows,experts,topk[,x]", topk_gating},
     {"moe_reduce", "rows,columns,topk[,x]", moe_reduce},
+    {"moe_sort", "rows,topk,experts[,unit]", moe_sort},
+    {"embedding", "rows,columns[,x,id,scaled]", embedding},
+    {"kv_cache_write", "rows,kv_heads[,head_size,x,kv][,q_heads,rotary,table]", kv_cache_write},
     {"sampling", "rows,columns[,x]", sampling},
     {"mqa_logits", "batch,context[,heads,head_size,mtp,kv]", mqa_logits},
     {"attention_combine", "rows,columns,partials[,x,out]", attention_combine},
@@ -222,8 +249,9 @@ Roof roof_of(const Chip& chip, std::string_view peak) {
   return roof;
 }
 
-std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed) {
-  const std::size_t flops = csv.need("flops"), bytes = csv.need("bytes_ideal"), us = csv.need("us");
+std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed,
+                             const std::string& metric) {
+  const std::size_t flops = csv.need("flops"), bytes = csv.need("bytes_ideal"), us = csv.need(metric);
   const auto name = csv.find("name");
   std::vector<std::size_t> columns;
   for (const std::string& c : by.empty() ? class_columns() : by) {
@@ -238,7 +266,7 @@ std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by,
       ++untimed;
       continue;
     }
-    if (!(p.work.flops > 0) || !(p.work.bytes > 0) || !std::isfinite(p.work.flops) || !std::isfinite(p.work.bytes)) {
+    if (!(p.work.flops >= 0) || !(p.work.bytes > 0) || !std::isfinite(p.work.flops) || !std::isfinite(p.work.bytes)) {
       refuse(csv.where(r) + ": a timed row without flops and bytes_ideal has no place in a roofline");
     }
     p.name = name ? csv.rows[r][*name] : csv.where(r);
@@ -246,7 +274,9 @@ std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by,
       p.group += fmt::format("{}{}={}", p.group.empty() ? "" : " ", csv.columns[c], csv.rows[r][c]);
     points.push_back(p);
   }
-  if (points.empty()) refuse(csv.source + " has no timed row");
+  if (points.empty())
+    refuse(fmt::format("{} has no row with a time in {}{}", csv.source, metric,
+                       metric == "us" && csv.find("model_us") ? "; --time=model_us takes modelled ones" : ""));
   return points;
 }
 

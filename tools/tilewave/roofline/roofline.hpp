@@ -42,10 +42,12 @@ struct Point {
   double us = 0;
 };
 
-/// Rows that have flops, bytes_ideal and us; refuses a CSV without any such row. Untimed rows (emulated) are counted.
-std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed);
+/// Rows that have flops, bytes_ideal and a time in column `metric`; refuses a CSV without any such row. Untimed rows
+/// (emulated) are counted.
+std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed,
+                             const std::string& metric = "us");
 
-/// A log-log picture of the roofs and the points, each with its name on hovering.
+/// A log-log picture of the roofs and the points, each with its name on hovering; copies, of no operation, have no place.
 std::string roofline_svg(const Roof& roof, const std::vector<Point>& points);
 
 }  // namespace tilewave::tool

@@ -47,7 +47,9 @@ std::string grid(const Axis& x, const Axis& y) {
 
 }  // namespace
 
-std::string roofline_svg(const Roof& roof, const std::vector<Point>& points) {
+std::string roofline_svg(const Roof& roof, const std::vector<Point>& all) {
+  std::vector<Point> points = all;
+  std::erase_if(points, [](const Point& p) { return p.work.flops == 0; });
   double least_x = roof.ridge() / 100, most_x = roof.ridge() * 10, least_y = roof.flops_per_s * 1e-12 / 100;
   for (const Point& p : points) {
     const double intensity = p.work.flops / p.work.bytes;

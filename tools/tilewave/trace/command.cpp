@@ -16,7 +16,7 @@ namespace tilewave::tool {
 namespace {
 
 struct Options {
-  std::string folder, arch, out, title = "Profile", benches, config, kernel = ".*", what = "times",
+  std::string folder, arch, out, title = "Profile", benches, config, note, kernel = ".*", what = "times",
                                  profiler = "rocprofv3", hardware;
   std::vector<std::string> command, counters{"SQ_INSTS_VALU", "SQ_INSTS_MFMA", "SQ_INSTS_VMEM", "SQ_WAVES"};
   int top = 15;
@@ -46,7 +46,7 @@ int library(const Options& o) {
   LibraryOptions options;
   options.from = o.folder, options.out = o.out;
   options.capture = o.captures, options.top = static_cast<std::size_t>(o.top);
-  options.benches = o.benches;
+  options.benches = o.benches, options.note = o.note;
   if (!o.config.empty()) options.configs = {o.config};
   options.arch = o.model_arch;
   options.profiler = o.library_profiler;
@@ -162,6 +162,7 @@ void add_trace(Command& tilewave) {
   all.option("--arch", o->arch, "chip or architecture, for occupancy");
   all.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
   all.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  all.option("--note", o->note, "on every page: device, date and commit");
   all.flag("--capture", o->captures, "run each capture.sh first");
   all.option("--benches", o->benches, "folder of our benchmarks: make FOLDER from all of them first");
   all.flag("--json", o->json, "the ranking as JSON, too");
@@ -174,8 +175,8 @@ void add_trace(Command& tilewave) {
       "with --benches: what they run (default: --model=llama3-70b --tp=8 --batch=64; where that has no call of an op "
       "gpt-oss-120b's, or the op's own sweep)");
   all.example(
-      "  tilewave trace library profiles --benches build/host/bench --arch MI355X --out docs/profiles\n"
-      "  tilewave trace library profiles --benches build/sm90/bench --profiler ncu --capture --out docs/profiles");
+      "  tilewave trace library profiles --benches build/host/bench --arch MI355X --out docs/profiles/gfx950\n"
+      "  tilewave trace library profiles --benches build/sm90/bench --profiler ncu --capture --out docs/profiles/h200");
   all.run([o] { return library(*o); });
   Command write =
       trace.add("capture", "write capture.sh, which records a command, and what it needs, and print its line");

@@ -103,7 +103,7 @@ KernelTimes from_ncu_details(std::string_view text, const std::string& source) {
     KernelTime& kernel = collector.add(launch.kernel, launch.us, 1, source);
     if (auto use = launch.use(); !use.empty()) kernel.launch = std::move(use);
   }
-  return collector.take("ncu details");
+  return collector.take("page details of ncu");
 }
 
 KernelTimes from_ncu_raw(const Csv& csv) {
@@ -113,7 +113,7 @@ KernelTimes from_ncu_raw(const Csv& csv) {
   for (std::size_t r = 1; r < csv.rows.size(); ++r) {
     collector.add(csv.rows[r][name], ncu_number(csv.rows[r][time], csv.where(r)) * scale, 1, csv.where(r));
   }
-  return collector.take("ncu raw");
+  return collector.take("page raw of ncu");
 }
 
 }  // namespace

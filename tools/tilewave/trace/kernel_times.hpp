@@ -21,7 +21,7 @@ struct KernelTime {
 };
 
 struct KernelTimes {
-  std::string format;               // "rocprofv3 kernel trace", "rocprofv3 kernel stats", "ncu details", "ncu raw"
+  std::string format;  // "rocprofv3 kernel trace", "rocprofv3 kernel stats", "page details of ncu", "page raw of ncu"
   std::vector<KernelTime> kernels;  // most total time first
 };
 

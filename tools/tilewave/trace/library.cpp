@@ -18,11 +18,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Of the rows that have a time and a roof: the geometric mean of roof over time.
-void add_roof(const std::string& file, LibraryPage& page) {
+/// The rows that have a time and a roof, and the geometric mean of roof over time.
+void add_rows(const std::string& file, LibraryPage& page) {
   const Csv csv = read_csv(file, "name");
   const bool modelled = !csv.find("us") || csv.find("model_us");
   const std::size_t err = csv.need("err"), roof = csv.need("roof_us");
+  const auto name = csv.find("name"), flops = csv.find("flops"), bytes = csv.find("bytes_ideal");
   double logs = 0;
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
     if (csv.need_number(r, err) != 0) refuse(csv.where(r) + ": a wrong row is no profile of anything");
@@ -33,6 +34,12 @@ void add_roof(const std::string& file, LibraryPage& page) {
     if (!std::isfinite(us) || us <= 0 || !std::isfinite(least) || least <= 0) continue;
     page.modelled = page.modelled || !timed;
     logs += std::log(least / us), ++page.rows;
+    const auto rate = [&](std::optional<std::size_t> column, double of) {
+      return column ? fmt::format("{:.4g}", csv.need_number(r, *column) / us / of) : std::string("-");
+    };
+    page.table += fmt::format("| {} | {:.2f} | {} | {} | {:.1f} % |\n",
+                              name ? csv.rows[r][*name].substr(0, csv.rows[r][*name].find("/iterations:")) : "-", us,
+                              rate(bytes, 1e3), rate(flops, 1e6), 100 * least / us);
   }
   if (page.rows > 0) page.of_roof = std::exp(logs / static_cast<double>(page.rows));
 }
@@ -47,7 +54,7 @@ LibraryPage library_page(const fs::path& folder, const Chip* chip, std::size_t t
   LibraryPage page;
   page.op = folder.filename().string();
   const Profile profile = read_profile(folder.string());
-  if (fs::exists(folder / "bench.csv")) add_roof((folder / "bench.csv").string(), page);
+  if (fs::exists(folder / "bench.csv")) add_rows((folder / "bench.csv").string(), page);
   std::int64_t latency = 0, stall = 0;
   for (const ThreadTrace& t : profile.traces) {
     latency += t.latency, stall += t.stall;
@@ -57,21 +64,28 @@ LibraryPage library_page(const fs::path& folder, const Chip* chip, std::size_t t
   if (latency > 0) page.stalled = static_cast<double>(stall) / static_cast<double>(latency);
   const auto hints = hints_of(profile, chip);
   if (!hints.empty()) page.hint = hints.front().text;
-  page.ran = fs::exists(folder / "capture.sh")
-                 ? std::string(trim(lines_of(read_file((folder / "capture.sh").string())).back()))
-                 : "";
+  if (fs::exists(folder / "capture.sh")) {
+    const auto lines = lines_of(read_file((folder / "capture.sh").string()));
+    const auto ran = std::find_if(lines.begin(), lines.end(), [](const std::string& line) {
+      return !trim(line).empty() && line.front() != '#' && trim(line) != "set -e";
+    });
+    if (ran != lines.end()) page.ran = trim(*ran);
+  }
   page.report = report_md(profile, chip, page.op, top);
   page.report += fmt::format("\n## 6. What ran\n{}\n",
                              page.ran.empty() ? "Not in the trace: no capture.sh." : "`" + page.ran + "`");
   if (page.of_roof)
-    page.report += fmt::format("\n{} rows of bench.csv are at {:.1f} % of their roof on average, {}.\n", page.rows,
-                               100 * *page.of_roof, page.modelled ? "by modelled time" : "as measured");
+    page.report += fmt::format(
+        "\n{} rows of bench.csv are at {:.1f} % of their roof on average, {}.\n\n"
+        "| row | us | GB/s | TFLOP/s | of roof |\n|---|---|---|---|---|\n{}",
+        page.rows, 100 * *page.of_roof, page.modelled ? "by modelled time" : "as measured", page.table);
   return page;
 }
 
-std::string library_index(const std::vector<LibraryPage>& pages) {
+std::string library_index(const std::vector<LibraryPage>& pages, const std::string& note) {
   std::string text =
-      "# Profiles\n\nWritten by `tilewave trace library`; most headroom first. Headroom is what is left to the roof, over all rows of the "
+      "# Profiles\n\n" + (note.empty() ? "" : note + "\n\n") +
+      "Written by `tilewave trace library`; most headroom first. Headroom is what is left to the roof, over all rows of the "
       "op's bench.csv; stalled is the share of the traced instructions' latency. Modelled is what the simulator's clock says of a chip "
       "that was not there.\n\n| op | headroom | of roof | stalled | from | first recommendation |\n|---|---|---|---|---|---|\n";
   for (const LibraryPage& p : pages) {
@@ -119,6 +133,7 @@ std::vector<LibraryPage> write_library(const LibraryOptions& o, const Chip* chip
                     fmt::format("{}/capture.sh ends with {}; capture.log says why", folder.string(), status));
     }
     pages.push_back(library_page(folder, chip, o.top));
+    if (!o.note.empty()) pages.back().report += "\n" + o.note + "\n";
   }
   // Only when all could be read: no page of half a library.
   for (const LibraryPage& page : pages) {
@@ -130,7 +145,7 @@ std::vector<LibraryPage> write_library(const LibraryOptions& o, const Chip* chip
     if (a.of_roof.has_value() != b.of_roof.has_value()) return a.of_roof.has_value();
     return a.of_roof ? *a.of_roof < *b.of_roof : a.stalled.value_or(-1) > b.stalled.value_or(-1);
   });
-  write_atomically(fs::path(o.out) / "README.md", library_index(pages));
+  write_atomically(fs::path(o.out) / "README.md", library_index(pages, o.note));
   return pages;
 }
 

@@ -207,19 +207,21 @@ std::vector<ThreadTrace> parse_ncu_source(std::string_view text, const std::stri
 void add_ncu_lines(std::string_view text, const std::string& source, std::vector<ThreadTrace>& traces) {
   std::map<std::string, std::pair<int, std::string>> lines;  // by address
   for (const Block& block : blocks_of(text, "File Path", source)) {
-    // Two columns have one name: the source's line and the instruction.
-    std::string table(block.table);
-    const std::size_t twice = table.find("\"Source\",\"Address\"");
-    if (twice == table.npos) continue;
-    table.replace(twice, 8, "\"Line\"");
-    const Csv csv = parse_csv(table, place_of(block, source), "Line No", true);  // names of functions between
-    const std::size_t number = csv.need("Line No"), address = csv.need("Address");
-    std::string line;
-    for (const auto& row : csv.rows) {
-      if (!row[number].empty()) line = row[number];
-      if (!row[number].empty() || !row[address].starts_with("0x")) continue;
-      auto& known = lines[row[address]];
-      if (known.second.empty() || rank_of(block.of) > known.first) known = {rank_of(block.of), shown(block.of, line)};
+    // Quotes within a line of the source are not doubled, and two columns have one name: no CSV. A line of the source begins
+    // with its number, one of its instructions with two empty fields.
+    if (block.table.find("\"Line No\",\"Source\",\"Address\",\"Source\"") == block.table.npos) continue;
+    std::string number;
+    for (const std::string& line : lines_of(block.table)) {
+      constexpr std::string_view instruction = "\"\",\"\",\"0x";
+      const std::size_t begin = line.starts_with(instruction) ? instruction.size() - 2 : 1, end = line.find('"', begin);
+      if (line.empty() || line.front() != '"' || end == line.npos) continue;
+      const std::string word = line.substr(begin, end - begin);
+      if (begin == 1) {
+        if (integer(word)) number = word;
+        continue;
+      }
+      auto& known = lines[word];
+      if (known.second.empty() || rank_of(block.of) > known.first) known = {rank_of(block.of), shown(block.of, number)};
     }
   }
   for (ThreadTrace& trace : traces) {
@@ -234,9 +236,9 @@ void add_ncu_lines(std::string_view text, const std::string& source, std::vector
 
 std::string ncu_script(const std::string& kernels, const std::string& options, const std::string& command,
                        const std::string& folder) {
-  // By default a kernel's name is its function's, which all of ours share.
+  // By default a kernel's name is its function's, which all of ours share, and clocks are other ones than a benchmark's.
   std::string script = fmt::format(
-      "ncu --set full --import-source yes --kernel-name-base demangled --kernel-name {} {}-f -o {}/out {} >{}/out.log\n",
+      "ncu --set full --import-source yes --clock-control none --kernel-name-base demangled --kernel-name {} {}-f -o {}/out {} >{}/out.log\n",
       shell_word("regex:" + kernels), options, folder, command, folder);
   for (const auto& [page, file] :
        {std::pair("details", "out_ncu"), std::pair("source --print-source sass", "out_ncu_source"),

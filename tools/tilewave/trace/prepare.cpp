@@ -60,12 +60,13 @@ std::string slowest_row(const Csv& csv, const std::string& metric) {
 /// Kernels of the ops, not those that flush caches (Traffic), of which a benchmark launches hundreds, and each is run forty
 /// times.
 constexpr const char* kernels_of_ops = "entry<tilewave::([A-SU-Z]|Top)";
-/// Launches: a row's are two or three.
-constexpr int recorded_launches = 6;
+/// Launches: a row's are two or three, each a few times.
+constexpr int recorded_launches = 4;
 
 std::vector<std::string> prepare_library(const LibraryOptions& o) {
   std::vector<std::string> left_out;
-  for (const auto& [op, program] : benches_of(o.benches)) {
+  const auto benches = benches_of(o.benches);
+  for (const auto& [op, program] : benches) {
     const fs::path folder = fs::path(o.from) / op, csv = folder / "bench.csv", script = folder / "capture.sh";
     const bool modelled = o.profiler == "model";
     const auto with = [&](const std::string& config) {
@@ -76,38 +77,38 @@ std::vector<std::string> prepare_library(const LibraryOptions& o) {
     std::string rows;
     for (const std::string& config : o.configs) {
       rows = with(config);
-      // What a profiler records is run later: only a choice is to be made now.
-      if (modelled ? runs(rows, csv, o) : o.configs.size() == 1 || runs(rows + " --benchmark_list_tests", csv, o))
-        break;
+      if (runs(rows, csv, o)) break;
       rows.clear();
     }
     if (rows.empty()) {
       left_out.push_back(op), fs::remove_all(folder);
       continue;
     }
+    // Of the row that takes longest. A second filter would replace the first, which it is narrower than.
+    const std::string row =
+        fmt::format("{} --benchmark_filter={}", rows,
+                    shell_word(filter_of({slowest_row(read_csv(csv.string(), "name"), modelled ? "model_us" : "us")})));
+    const std::string in = shell_word(folder.string());
     if (!modelled) {
-      const std::string in = shell_word(folder.string());
-      const std::string recorded = rows + " --max-seconds=0";
+      const std::string recorded = row + " --max-seconds=0";
       const std::string profiler =
           o.profiler == "ncu"
               ? ncu_script(kernels_of_ops, fmt::format("--launch-count {} ", recorded_launches), recorded, in)
               : fmt::format("rocprofv3 --kernel-trace --stats -f csv -d {} -o out -- {} >{}/out.log\n", in, recorded,
                             in);
       write_atomically(script, fmt::format("#!/bin/sh\n# Needs the GPU to itself: tilewave gpu wait -- sh capture.sh\n"
-                                           "set -e\n{} >{}/bench.csv\n{}",
-                                           rows, in, profiler));
+                                           "set -e\n{}",
+                                           profiler));
       continue;
     }
-    // Of the row that takes longest.
-    const std::string traced =
-        fmt::format("{} --benchmark_filter={} --model-trace={}", rows,
-                    shell_word(filter_of({slowest_row(read_csv(csv.string(), "name"), "model_us")})),
-                    shell_word((folder / "trace").string()));
+    const std::string traced = row + " --model-trace=" + shell_word((folder / "trace").string());
     fs::remove_all(folder / "trace");
     fs::create_directories(folder / "trace");
     if (!runs(traced, folder / "trace" / "row.csv", o)) throw Error(Exit::failed, traced + ": exit status 2");
     write_atomically(script, "#!/bin/sh\n" + traced + "\n");
   }
+  if (left_out.size() == benches.size())
+    refuse(fmt::format("no benchmark of {} ran a row of {}: each ends with 2", o.benches, join(o.configs, ", ")));
   return left_out;
 }
 

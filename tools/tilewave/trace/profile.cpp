@@ -195,10 +195,12 @@ std::vector<Hint> hints_of(const Profile& profile, const Chip* chip) {
                                       trace.unit == "cycles" ? "-g" : "-lineinfo")});
   }
   if (!profile.ncu.empty()) {  // of the kernel that takes longest
-    for (const NcuRule& rule : profile.ncu.front().rules)
+    for (const NcuRule& rule : profile.ncu.front().rules) {
+      if (rule.name == "MemoryL2Compression") continue;  // of how the caller allocates, whatever the kernel does
       hints.push_back({rule.gain.value_or(0) / 100, fmt::format("{} (a rule of ncu{}): {}", rule.name,
                                                                 rule.gain ? fmt::format(", {:.1f} %", *rule.gain) : "",
                                                                 rule.text.substr(0, rule.text.find(". ")))});
+    }
   }
   if (profile.times && chip != nullptr) {
     const KernelTime& hot = profile.times->kernels.front();

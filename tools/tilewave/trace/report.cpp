@@ -55,6 +55,23 @@ std::string waves_of(const ThreadTrace& trace) {
   return out;
 }
 
+/// Part by part: outside of the loop a third of the rows says enough.
+std::string hot_spots(const ThreadTrace& trace, std::size_t top) {
+  std::string out;
+  const auto parts = parts_of(trace);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    const auto& [name, begin, end] = parts[p];
+    const bool loop = parts.size() == 1 || p == 1;
+    std::int64_t latency = 0, stall = 0;
+    for (std::size_t i = begin; i < end; ++i) latency += trace.code[i].latency, stall += trace.code[i].stall;
+    const std::string number = parts.size() == 1 ? "" : fmt::format("2{}. ", static_cast<char>('a' + p));
+    out += fmt::format("### {}{}\n{} instructions, {:.1f} % of all {}, {:.1f} % of them stalled.\n\n{}\n", number, name,
+                       end - begin, share(latency, trace.latency), trace.unit, share(stall, latency),
+                       spots(by_instruction(trace, loop ? top : (top + 2) / 3, begin, end), trace, "instruction"));
+  }
+  return out;
+}
+
 std::string times_of(const KernelTimes& times, const Chip* chip, std::size_t top) {
   double all = 0;
   for (const KernelTime& k : times.kernels) all += k.total_us;
@@ -170,7 +187,7 @@ std::string report_md(const Profile& p, const Chip* chip, const std::string& tit
   if (!p.counters && p.ncu.empty()) out += "Not in the trace: no counter_collection CSV.\n";
   out += "\n## 2. Hot spots\n";
   if (p.traces.empty()) out += "Not in the trace.\n";
-  for (const ThreadTrace& t : p.traces) out += spots(by_instruction(t, top), t, "instruction") + "\n";
+  for (const ThreadTrace& t : p.traces) out += hot_spots(t, top);
   out += "\n## 3. Source lines\n";
   if (p.traces.empty()) out += "Not in the trace.\n";
   for (const ThreadTrace& t : p.traces)
@@ -206,6 +223,9 @@ std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
   for (const ThreadTrace& t : p.traces) {
     Json states = Json::object();
     for (std::size_t s = 0; s < t.states.size(); ++s) states[wave_states[s]] = t.states[s];
+    Json parts = Json::array();
+    for (const Part& part : parts_of(t))
+      parts.push_back({{"name", part.name}, {"begin", part.begin}, {"end", part.end}});
     traces.push_back({{"kernel", t.kernel},
                       {"waves", t.waves.size()},
                       {"states", states},
@@ -214,6 +234,7 @@ std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
                       {"unit", t.unit},
                       {"mapped", t.mapped},
                       {"instructions", t.code.size()},
+                      {"parts", parts},
                       {"stalls", stalls_by_class(t)},
                       {"by_instruction", json_of(by_instruction(t, top))},
                       {"by_source", json_of(by_source(t, top))}});

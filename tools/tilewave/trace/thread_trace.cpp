@@ -116,9 +116,23 @@ std::vector<HotSpot> hottest(std::vector<HotSpot> spots, std::size_t most) {
 
 std::string kind_of(const Instruction& i) { return i.kind.empty() ? stall_class(i.text) : i.kind; }
 
-std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most) {
+std::vector<Part> parts_of(const ThreadTrace& trace) {
+  const auto& code = trace.code;
+  const auto repeats = [&](const Instruction& i) { return i.hits >= 2 * std::max<std::int64_t>(1, code.front().hits); };
+  const auto first = std::find_if(code.begin(), code.end(), repeats);
+  if (first == code.end()) return {{"whole kernel, no loop", 0, code.size()}};
+  const auto last = std::find_if(code.rbegin(), code.rend(), repeats).base();
+  const auto begin = static_cast<std::size_t>(first - code.begin()),
+             end = static_cast<std::size_t>(last - code.begin());
+  return {{"prologue", 0, begin}, {"loop", begin, end}, {"post-process", end, code.size()}};
+}
+
+std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most, std::size_t begin, std::size_t end) {
   std::vector<HotSpot> spots;
-  for (const Instruction& i : trace.code) spots.push_back({i.text, kind_of(i), i.line, i.hits, i.latency, i.stall});
+  for (std::size_t n = begin; n < std::min(end, trace.code.size()); ++n) {
+    const Instruction& i = trace.code[n];
+    spots.push_back({i.text, kind_of(i), i.line, i.hits, i.latency, i.stall});
+  }
   return hottest(std::move(spots), most);
 }
 

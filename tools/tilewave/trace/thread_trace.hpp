@@ -58,8 +58,18 @@ struct HotSpot {
   std::int64_t line = 0, hits = 0, latency = 0, stall = 0;
 };
 
+/// Instructions [begin, end) that are a kernel's prologue, its loop or what follows it.
+struct Part {
+  const char* name;
+  std::size_t begin, end;
+};
+/// The loop is from the first to the last instruction that ran twice as often as the kernel's first, or more; a kernel
+/// without such is one part.
+std::vector<Part> parts_of(const ThreadTrace& trace);
+
 /// Most stall cycles first.
-std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most);
+std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most, std::size_t begin = 0,
+                                    std::size_t end = SIZE_MAX);
 std::vector<HotSpot> by_source(const ThreadTrace& trace, std::size_t most);
 std::map<std::string, std::int64_t> stalls_by_class(const ThreadTrace& trace);
 

@@ -61,8 +61,10 @@ int run(Options& o) {
     refuse("--generate needs --op and --arch, and all chunks: no --shard");
   if (o.generate.rounds > 0) with_program(o.run.benchmark, o.generate.op, "refused before any work");
   if (o.gpus == "all") o.run.workers = static_cast<int>(ask_gpus().gpus.size());
+  o.run.metric = o.metric;
   const TuneProgress p = run_tune(o.run);
-  fmt::print("{} of {} chunks measured\n", p.done, p.chunks);
+  fmt::print("{} of {} chunks measured{}\n", p.done, p.chunks,
+             p.left > 0 ? fmt::format(", {} rows left out: those before them were no faster", p.left) : "");
   if (p.failed > 0) return static_cast<int>(Exit::failed);
   return o.generate.rounds > 0 ? run_generated(o) : 0;
 }
@@ -171,6 +173,11 @@ void add_tune(Command& tilewave) {
   sub.option("FOLDER", o->folder, "for the plan and the chunks").required();
   sub.option("--benchmark", o->run.benchmark, "shell command, with --policies=all and what else it needs").required();
   sub.option("--chunk", o->run.chunk_rows, "rows of one process (default: 16)").range(1, 10000);
+  sub.option(
+         "--patience", o->run.patience,
+         "a config ends after so many candidates in a row that are slower than its best by more than noise; candidates "
+         "come in the order of the cost model (default: 0, all are measured)")
+      .range(0, 10000);
   sub.option("--shard", o->shard, "i/n: every n-th chunk from the i-th on, for n jobs of any scheduler (default: 1/1)");
   sub.option("--workers", o->run.workers, "processes at a time (default: 1)").range(1, 1024);
   sub.option("--use-gpu", o->gpus, "none (default); one: an idle GPU for each worker; all: a worker for each GPU")
@@ -189,7 +196,8 @@ void add_tune(Command& tilewave) {
   sub.option("--preset", o->generate.preset, "with --generate: CMake preset to build with (default: host)");
   sub.option("--sources", o->generate.sources, "with --generate: the library's checkout (default: this folder)");
   sub.option("--jobs", o->generate.jobs, "with --generate: of the build (default: 2)").range(1, 1024);
-  sub.option("--metric", o->metric, "with --generate: column of the time (default: us); model_us: modelled");
+  sub.option("--metric", o->metric,
+             "with --patience or --generate: column of the time (default: us); model_us: modelled");
   sub.example(
       "  tilewave tune run DIR --benchmark 'bench_pa --policies=all --sweep=decode' --use-gpu all --shard $SLURM_ARRAY_TASK_ID/8");
   sub.run([o] { return run(*o); });

@@ -89,6 +89,8 @@ Csv gather(const std::vector<std::string>& folders, bool partial) {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(fs::path(folder) / "chunks", error)) {
       if (entry.path().extension() == ".csv") files.push_back(entry.path());
+      if (entry.path().extension() != ".left") continue;
+      for (const std::string& name : lines_of(read_file(entry.path().string()))) planned.erase(name);
     }
     if (error) refuse(fmt::format("cannot read {}/chunks: {}", folder, error.message()));
     std::sort(files.begin(), files.end());

@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <set>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/process.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/compare.hpp"
 #include "tools/tilewave/gpu/wait.hpp"
 #include "tools/tilewave/tune/tune.hpp"
 
@@ -37,11 +39,12 @@ std::vector<std::string> plan_of(const TuneRun& o) {
     refuse("the benchmark lists a row twice");
   fs::create_directories(o.folder / "chunks");  // not before: a run that cannot begin leaves nothing
   const fs::path file = o.folder / "plan.txt";
-  const std::string text = fmt::format("{} rows a chunk\n{}\n", o.chunk_rows, join(names, "\n"));
+  const std::string patience = o.patience > 0 ? fmt::format(", patience {}", o.patience) : "";
+  const std::string text = fmt::format("{} rows a chunk{}\n{}\n", o.chunk_rows, patience, join(names, "\n"));
   if (!fs::exists(file)) write_atomically(file, text);
   if (read_file(file.string()) != text) {
-    throw Error(Exit::conflict,
-                fmt::format("{} is of other rows or another chunk size than this benchmark's", file.string()));
+    throw Error(Exit::conflict, fmt::format("{} is of other rows, another chunk size or patience than this benchmark's",
+                                            file.string()));
   }
   return names;
 }
@@ -57,35 +60,68 @@ bool complete(const std::string& csv, const std::string& source, std::vector<std
   return found == names;
 }
 
+struct Chunk {
+  std::size_t number = 0;
+  std::vector<std::string> names;
+};
+/// What one worker takes at a time: a chunk, or with patience those of a config, in their order.
+using Share = std::vector<Chunk>;
+
+std::vector<Share> shares_of(const std::vector<std::string>& names, const TuneRun& o) {
+  std::vector<Share> shares;
+  std::size_t chunks = 0;
+  std::string config;
+  for (const std::string& name : names) {
+    const std::string its = name.substr(0, name.rfind('/'));
+    const bool same = o.patience > 0 && !shares.empty() && its == config;
+    const bool full = shares.empty() || shares.back().back().names.size() == static_cast<std::size_t>(o.chunk_rows);
+    if (o.patience > 0 ? !same : full) {
+      shares.push_back({{chunks++, {}}});
+    } else if (full) {
+      shares.back().push_back({chunks++, {}});
+    }
+    shares.back().back().names.push_back(name);
+    config = its;
+  }
+  return shares;
+}
+
+fs::path file_of(const TuneRun& o, const Chunk& chunk, const char* extension) {
+  return o.folder / "chunks" / fmt::format("{:06}{}", chunk.number, extension);
+}
+bool is_done(const TuneRun& o, const Chunk& chunk) {
+  return fs::exists(file_of(o, chunk, ".csv")) || fs::exists(file_of(o, chunk, ".left"));
+}
+
 class Worker {
  public:
-  Worker(const TuneRun& o, const std::vector<std::string>& names) : o_(o), names_(names) {}
+  Worker(const TuneRun& o, const std::vector<Share>& shares) : o_(o), shares_(shares) {}
 
-  /// Takes chunks that nobody has, until none is left.
+  /// Takes shares that nobody has, until none is left.
   int run() {
     int failures = 0;
-    const std::size_t rows = static_cast<std::size_t>(o_.chunk_rows), chunks = (names_.size() + rows - 1) / rows;
     const auto begin = std::chrono::steady_clock::now();
     std::size_t measured = 0;
-    for (std::size_t c = static_cast<std::size_t>(o_.shard) - 1; c < chunks; c += static_cast<std::size_t>(o_.shards)) {
-      const fs::path file = o_.folder / "chunks" / fmt::format("{:06}.csv", c);
-      if (fs::exists(file)) continue;
-      const int lock = ::open((file.string() + ".lock").c_str(), O_RDWR | O_CREAT, 0644);
-      if (lock < 0) throw Error(Exit::failed, "cannot write " + file.string());
-      if (::flock(lock, LOCK_EX | LOCK_NB) == 0 && !fs::exists(file)) {
-        const std::size_t end = std::min((c + 1) * rows, names_.size());
-        const std::string why = measure(
-            {names_.begin() + static_cast<std::ptrdiff_t>(c * rows), names_.begin() + static_cast<std::ptrdiff_t>(end)},
-            file);
-        if (!why.empty()) fmt::print(stderr, "tilewave: chunk {}: {}\n", c, why), ++failures;
+    const auto step = static_cast<std::size_t>(o_.shards);
+    for (std::size_t s = static_cast<std::size_t>(o_.shard) - 1; s < shares_.size(); s += step) {
+      const Share& share = shares_[s];
+      const auto done = [&] {
+        return std::all_of(share.begin(), share.end(), [&](const Chunk& c) { return is_done(o_, c); });
+      };
+      if (done()) continue;
+      const fs::path lock_file = file_of(o_, share.front(), ".csv.lock");
+      const int lock = ::open(lock_file.c_str(), O_RDWR | O_CREAT, 0644);
+      if (lock < 0) throw Error(Exit::failed, "cannot write " + lock_file.string());
+      if (::flock(lock, LOCK_EX | LOCK_NB) == 0 && !done()) {
+        failures += take(share);
         ++measured;
         if (::isatty(STDERR_FILENO)) {
           const double each = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
                               static_cast<double>(measured);
-          fmt::print(stderr, "tilewave: chunk {} of {}, at most {:.0f} s left\n", c + 1, chunks,
-                     each * static_cast<double>((chunks - c - 1) / static_cast<std::size_t>(o_.shards)));
+          fmt::print(stderr, "tilewave: {} {} of {}, at most {:.0f} s left\n", o_.patience > 0 ? "config" : "chunk",
+                     s + 1, shares_.size(), each * static_cast<double>((shares_.size() - s - 1) / step));
         }
-        fs::remove(file.string() + ".lock");
+        fs::remove(lock_file);
       }
       ::close(lock);
     }
@@ -93,6 +129,29 @@ class Worker {
   }
 
  private:
+  int take(const Share& share) {
+    int failures = 0;
+    Csv rows;
+    for (const Chunk& chunk : share) {
+      const fs::path file = file_of(o_, chunk, ".csv");
+      if (o_.patience > 0 && !is_done(o_, chunk) && has_ended(rows, o_.patience, o_.metric)) {
+        write_atomically(file_of(o_, chunk, ".left"), join(chunk.names, "\n") + "\n");
+        continue;
+      }
+      if (!is_done(o_, chunk)) {
+        const std::string why = measure(chunk.names, file);
+        if (!why.empty()) fmt::print(stderr, "tilewave: chunk {}: {}\n", chunk.number, why), ++failures;
+      }
+      if (o_.patience == 0 || !fs::exists(file)) continue;
+      Csv more = read_csv(file.string(), "name");
+      if (rows.columns.empty()) rows.columns = more.columns, rows.source = more.source;
+      if (more.columns != rows.columns) refuse(file.string() + " has other columns than the chunks before it");
+      for (std::size_t r = 0; r < more.rows.size(); ++r)
+        rows.rows.push_back(std::move(more.rows[r])), rows.lines.push_back(more.lines[r]);
+    }
+    return failures;
+  }
+
   std::string measure(const std::vector<std::string>& names, const fs::path& file) {
     ProcessOptions p;
     p.timeout_s = o_.timeout_s, p.quiet = true;
@@ -112,11 +171,33 @@ class Worker {
   }
 
   const TuneRun& o_;
-  const std::vector<std::string>& names_;
+  const std::vector<Share>& shares_;
   BoundGpu gpu_;
 };
 
 }  // namespace
+
+bool has_ended(const Csv& rows, int patience, const std::string& metric) {
+  const std::size_t last = static_cast<std::size_t>(patience);
+  if (rows.rows.size() <= last) return false;
+  const std::size_t us = rows.need(metric), err = rows.need("err");
+  struct Time {
+    double us = HUGE_VAL, noise = 0;
+  };
+  const auto time_of = [&](std::size_t r) -> Time {
+    if (rows.need_number(r, err) != 0) return {};
+    const double time = rows.need_number(r, us);
+    if (!std::isfinite(time) || time <= 0)
+      refuse(rows.where(r) + ": " + metric + " is no time; --metric names another");
+    return {time, noise_of(rows, r, time, is_modelled(metric))};
+  };
+  Time best;
+  for (std::size_t r = 0; r < rows.rows.size() - last; ++r)
+    if (const Time time = time_of(r); time.us < best.us) best = time;
+  for (std::size_t r = rows.rows.size() - last; r < rows.rows.size(); ++r)
+    if (const Time time = time_of(r); time.us <= best.us * (1 + 2 * std::hypot(time.noise, best.noise))) return false;
+  return true;
+}
 
 std::pair<int, int> parse_shard(const std::string& text) {
   const auto words = split(text, '/');
@@ -141,7 +222,7 @@ std::string filter_of(const std::vector<std::string>& names) {
 }
 
 TuneProgress run_tune(const TuneRun& o) {
-  const auto names = plan_of(o);
+  const auto shares = shares_of(plan_of(o), o);
   std::vector<pid_t> children;
   for (int w = 1; w < o.workers; ++w) {
     const pid_t child = ::fork();
@@ -149,7 +230,7 @@ TuneProgress run_tune(const TuneRun& o) {
     if (child == 0) {
       int status = static_cast<int>(Exit::failed);
       try {
-        status = Worker(o, names).run() > 0;
+        status = Worker(o, shares).run() > 0;
       } catch (const std::exception& error) {
         fmt::print(stderr, "tilewave: a worker ended: {}\n", error.what());
       }
@@ -157,16 +238,19 @@ TuneProgress run_tune(const TuneRun& o) {
     }
     children.push_back(child);
   }
-  Worker(o, names).run();
+  Worker(o, shares).run();
   for (const pid_t child : children) {
     while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }
   }
   TuneProgress progress;
-  const std::size_t rows = static_cast<std::size_t>(o.chunk_rows), chunks = (names.size() + rows - 1) / rows;
-  for (std::size_t c = static_cast<std::size_t>(o.shard) - 1; c < chunks; c += static_cast<std::size_t>(o.shards)) {
-    ++progress.chunks;
-    progress.done += fs::exists(o.folder / "chunks" / fmt::format("{:06}.csv", c));
+  for (std::size_t i = static_cast<std::size_t>(o.shard) - 1; i < shares.size();
+       i += static_cast<std::size_t>(o.shards)) {
+    for (const Chunk& chunk : shares[i]) {
+      ++progress.chunks;
+      progress.done += is_done(o, chunk);
+      if (fs::exists(file_of(o, chunk, ".left"))) progress.left += chunk.names.size();
+    }
   }
   progress.failed = progress.chunks - progress.done;
   return progress;

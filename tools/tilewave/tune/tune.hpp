@@ -16,6 +16,8 @@ struct TuneRun {
   std::filesystem::path folder;
   std::string benchmark;      // shell command; gets --benchmark_list_tests, --benchmark_filter and --benchmark_format
   int chunk_rows = 16;        // of one process
+  int patience = 0;           // so many candidates in a row that are slower end a config; 0: none does
+  std::string metric = "us";  // by which they are
   int shard = 1, shards = 1;  // this takes every shards-th chunk, from the shard-th on
   int workers = 1;            // processes at a time, each on a GPU of its own if gpus is set
   bool gpus = false;
@@ -24,11 +26,17 @@ struct TuneRun {
 
 struct TuneProgress {
   std::size_t chunks = 0, done = 0, failed = 0;  // of the shard
+  std::size_t left = 0;                          // of those that are done: not measured, since their config had ended
 };
 
 /// Measures what is not there yet. The plan, written by the first run, is the list of rows; a benchmark that lists others
-/// is refused. A chunk is there when its CSV is, which has exactly its rows.
+/// is refused. A chunk is there when its CSV is, which has exactly its rows, or a .left, which says that its config had ended.
+/// With patience no chunk has rows of two configs (names without what follows the last '/'), of which a benchmark lists
+/// candidates in the order of its cost model.
 TuneProgress run_tune(const TuneRun& options);
+
+/// Whether the last `patience` rows are all slower than the fastest before them by more than both times' noise, or wrong.
+bool has_ended(const Csv& rows, int patience, const std::string& metric);
 
 /// "i/n" with 1 <= i <= n.
 std::pair<int, int> parse_shard(const std::string& text);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -18,6 +19,7 @@ namespace {
 struct Line {
   std::string spec, before, after, policy;  // as written; the run stands between before and after
   std::int64_t splits, order, from, to;     // order: of lines of one class that are no run
+  bool left = false;                        // to the cost model, which is as good: no row, but the end of a run
 
   auto config() const { return std::tie(spec, before, after); }
   bool same_choice(const Line& o) const { return config() == o.config() && policy == o.policy && splits == o.splits; }
@@ -82,18 +84,24 @@ std::string tuned_header(const Csv& tried, const Tuned& tuned, const TunedSource
   std::vector<Line> lines;
   for (const TunedConfig& c : tuned.configs) {
     const Tried& best = c.tried.front();
-    if (!best.right || (c.selected_us && best.us * (1 + source.least_gain) > *c.selected_us)) continue;
     if (tried.rows[best.row][tried.need("arch")] != source.arch)
       refuse(tried.where(best.row) + ": its arch is not " + source.arch);
     lines.push_back(op.line(tried, best.row));
+    lines.back().left = !best.right || (c.selected_us && best.us * (1 + source.least_gain) > *c.selected_us);
   }
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
     return std::make_tuple(a.config(), a.from) < std::make_tuple(b.config(), b.from);
   });
   // Between two neighbours that were measured and chose the same, so does what lies between.
   std::vector<Line> merged;
+  bool broken = false;
   for (const Line& line : lines) {
-    if (!merged.empty() && merged.back().same_choice(line)) {
+    if (line.left) {
+      broken = true;
+      continue;
+    }
+    const bool run = !std::exchange(broken, false);
+    if (run && !merged.empty() && merged.back().same_choice(line)) {
       merged.back().to = line.to;
     } else {
       merged.push_back(line);

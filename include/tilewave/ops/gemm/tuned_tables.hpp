@@ -5,9 +5,13 @@
 #include <span>
 
 #include "tilewave/ops/gemm/tuned.hpp"
+#include "tilewave/tuned/gemm_gfx950.hpp"
 
 namespace tilewave {
 
-constexpr std::span<const TunedGemm> tuned_gemm(ArchId) { return {}; }
+constexpr std::span<const TunedGemm> tuned_gemm(ArchId arch) {
+  if (arch == ArchId::gfx950) return tuned_gemm_gfx950;
+  return {};
+}
 
 }  // namespace tilewave
