@@ -101,15 +101,51 @@ TEST_CASE("a bad launch is one clear error") {
     const char* said;
   };
   for (const Broken& b :
-       {Broken{"kernel", "no_such", "has no kernel no_such"}, Broken{"file", "none.co", "cannot read"},
+       {Broken{"kernel", "no_such", "has no kernel no_such"},
+        Broken{"file", "none.co", "cannot read"},
         Broken{"args", json::array({1, 2, 3, 4, 5}), "more arguments"},
-        Broken{"args", json::array({1, 2}), "has 4 arguments, given 2"}, Broken{"args", {{"zz", 1}}, "no argument zz"},
+        Broken{"args", json::array({1, 2}), "has 4 arguments, given 2"},
+        Broken{"args", {{"zz", 1}}, "no argument zz"},
         Broken{"args", json::array({{{"bytes", 8}, {"fill", "prime"}}, 1, 1, 1}), "unknown fill prime"},
         Broken{"args", json::array({{{"f31", 8}}, 1, 1, 1}), "unknown kind f31"},
-        Broken{"grid", json::array({1, 1, 1, 1}), "one to three"}, Broken{"arch", "gfx950", "another chip"}}) {
+        Broken{"grid", json::array({1, 1, 1, 1}), "one to three"},
+        Broken{"arch", "gfx950", "another chip"},
+        Broken{"grid", -1, "no whole number in range: -1"},
+        Broken{"grid", 0, "grid has a 0"},
+        Broken{"grid", 1.5, "no whole number in range: 1.5"},
+        Broken{"grid", "4", "no whole number"},
+        Broken{"grid", 4294967295u, "2^32 work-items"},
+        Broken{"block", json::array({64, 64}), "1 to 1024"},
+        Broken{"dynamic_lds", 4294967295u, "more LDS"},
+        Broken{"arg", 1, "unknown key arg"},
+        Broken{"args", json::array(), "has 4 arguments, given 0"},
+        Broken{"args", json::array({{{"bytes", -1}}, 1, 1, 1}), "bytes of buffer argument 1 is no whole number"},
+        Broken{"args", json::array({1, 1, 1, 1ull << 32}), "too few for 4294967296"},
+        Broken{"args", json::array({1, 1, 1, {{"u32", -1}}}), "no whole number in range: -1"},
+        Broken{"args", json::array({1, 1, 1, {{"hex", "0102030405"}}}), "has 4 bytes, given 5"},
+        Broken{"args", json::array({1, 1, 1, nullptr}), "a number or an object is expected"},
+        Broken{"args", {{"@-8", 1}}, "offset of an argument is no number in range"},
+        Broken{"args", json::array({{{"bytes", 8}, {"fill", "byte:256"}}, 1, 1, 1}), "byte of a fill"},
+        Broken{"buffers", {{"a", {{"size", 8}}}}, "buffer a has an unknown key size"}}) {
     json description = vector_add();
     description[b.field] = b.value;
     INFO(b.said << ": " << error_of(description));
     CHECK(error_of(description).find(b.said) != std::string::npos);
   }
+}
+
+TEST_CASE("a bad argument of the command line is one clear error") {
+  for (const char* text : {"", "foo", "f32:", "f32:x", "u32:1.5x", "buffer:-5", "buffer:99999999999999999999"}) {
+    INFO(text);
+    CHECK_THROWS_AS(argument_from_text(text), Error);
+  }
+  CHECK(argument_from_text("0x10") == json(16));
+  CHECK(argument_from_text("f32:-inf") == json{{"f32", "-inf"}});
+}
+
+TEST_CASE("a truncated bundle is an error") {
+  std::vector<std::uint8_t> bundle(40, 0);
+  std::memcpy(bundle.data(), "__CLANG_OFFLOAD_BUNDLE__", 24);
+  bundle[24] = 1;
+  CHECK_THROWS_AS(images_of_bundle(bundle.data(), bundle.size()), Error);
 }

@@ -156,6 +156,51 @@ double worst_error(Arch arch, const Tile& t, Patterns& random) {
   return worst;
 }
 
+/// A sparse product against the sum over A's values, each at the k that its two index bits say.
+template <class T>
+double worst_sparse_error(Arch arch, const Tile& t, int set, Patterns& random) {
+  const int of_b = t.k * t.m / 64, of_a = of_b / 2, results = t.m * t.m / 64;
+  const int bits = bits_of[static_cast<int>(t.a)];
+  Lanes64 a(of_a, bits), b(of_b, bits);
+  std::vector<T> c(static_cast<std::size_t>(64 * results)), d(c.size());
+  std::vector<std::uint32_t> index(64);
+  for (T& x : c) x = static_cast<T>(random.unit() * 50);
+  for (std::uint32_t& x : index) x = random.next();
+  const auto fill = [&](Lanes64& lanes, int count, Type type) {
+    for (int l = 0; l < 64; ++l)
+      for (int e = 0; e < count; ++e) {
+        const std::uint64_t x = random_bits(arch, type, random);
+        std::memcpy(lanes.at(l, e, bits), &x, static_cast<std::size_t>(bits / 8));
+      }
+  };
+  fill(a, of_a, t.a);
+  fill(b, of_b, t.b);
+  const std::string kernel = "sparse_" + std::string(t.kernel) + "_" + std::to_string(set);
+  Toy(arch, "matrix").in(a.bytes).in(b.bytes).in(c).out(d).in(index).run(kernel);
+  const auto value = [&](Lanes64& lanes, Type type, int lane, int e) {
+    std::uint64_t x = 0;
+    std::memcpy(&x, lanes.at(lane, e, bits), static_cast<std::size_t>(bits / 8));
+    return value_of(arch, type, x);
+  };
+  double worst = 0;
+  for (int row = 0; row < t.m; ++row)
+    for (int column = 0; column < t.m; ++column) {
+      const Where at = result_at(t, 0, row, column);
+      const auto i = static_cast<std::size_t>(at.lane * results + at.place);
+      double sum = static_cast<double>(c[i]), size = std::fabs(sum);
+      for (int group = 0; group < t.k / 4; ++group)  // of four k, of which a lane's neighbours have two each
+        for (const int which : {0, 1}) {
+          const int lane = t.m * (4 * group / of_b), e = 4 * group % of_b / 2 + which;
+          const auto word = index[static_cast<std::size_t>(lane + row)] >> 2 * of_a * set;
+          const int k = static_cast<int>(word >> 2 * e & 3);
+          const double product = value(a, t.a, lane + row, e) * value(b, t.b, lane + column, 4 * group % of_b + k);
+          sum += product, size += std::fabs(product);
+        }
+      worst = std::max(worst, std::fabs(sum - static_cast<double>(d[i])) / size);
+    }
+  return worst;
+}
+
 constexpr MicroFormat8 mx_formats[] = {{4, 3}, {5, 2}, {2, 3}, {3, 2}, {2, 1}};
 
 /// D of a scaled tile against the sum by blocks of 32; `scales` false: the instruction without.
@@ -220,6 +265,30 @@ TEST_CASE("every dense matrix instruction sums over k") {
                            : tile.a == Type::i8 ? worst_error<std::int32_t>(arch, tile, random)
                                                 : worst_error<float>(arch, tile, random);
       CHECK(worst <= (tile.a == Type::f64 ? 1e-15 : tile.a == Type::i8 ? 0 : 2e-6));
+    }
+  }
+}
+
+TEST_CASE("sparse matrix instructions sum over what their indices name") {
+  struct Case {
+    Tile tile;
+    int set;
+  };
+  for (const Arch arch : {Arch::gfx942, Arch::gfx950}) {
+    Patterns random(13);
+    for (const auto& [tile, set] : {Case{{"f32_16x16x32_f16", 16, 32, 1, Type::f16, Type::f16}, 0},
+                                    Case{{"f32_16x16x32_f16", 16, 32, 1, Type::f16, Type::f16}, 3},
+                                    Case{{"f32_32x32x16_f16", 32, 16, 1, Type::f16, Type::f16}, 1},
+                                    Case{{"f32_16x16x32_bf16", 16, 32, 1, Type::bf16, Type::bf16}, 2},
+                                    Case{{"f32_32x32x16_bf16", 32, 16, 1, Type::bf16, Type::bf16}, 0},
+                                    Case{{"i32_16x16x64_i8", 16, 64, 1, Type::i8, Type::i8}, 1},
+                                    Case{{"i32_32x32x32_i8", 32, 32, 1, Type::i8, Type::i8}, 0},
+                                    Case{{"f32_16x16x64_fp8_bf8", 16, 64, 1, Type::fp8, Type::bf8}, 1},
+                                    Case{{"f32_32x32x32_bf8_bf8", 32, 32, 1, Type::bf8, Type::bf8}, 0}}) {
+      INFO(tile.kernel << (arch == Arch::gfx942 ? " gfx942" : " gfx950"));
+      const double worst = tile.a == Type::i8 ? worst_sparse_error<std::int32_t>(arch, tile, set, random)
+                                              : worst_sparse_error<float>(arch, tile, set, random);
+      CHECK(worst <= (tile.a == Type::i8 ? 0 : 2e-6));
     }
   }
 }

@@ -40,6 +40,7 @@ void for_each_atomic(Visit visit) {
   using u32 = std::uint32_t;
   using i32 = std::int32_t;
   using u64 = std::uint64_t;
+  using i64 = std::int64_t;
   visit("add", [](u32 a, u32 b) { return a + b; });
   visit("sub", [](u32 a, u32 b) { return a - b; });
   visit("umin", [](u32 a, u32 b) { return std::min(a, b); });
@@ -56,9 +57,20 @@ void for_each_atomic(Visit visit) {
   visit("add_f64", [](double a, double b) { return a + b; });
   visit("pk_add_f16", [](u32 a, u32 b) { return HalfPair::add(a, b); });
   visit("pk_add_bf16", [](u32 a, u32 b) { return Bf16Pair::add(a, b); });
+  visit("min_f64", [](double a, double b) { return std::fmin(a, b); });
+  visit("max_f64", [](double a, double b) { return std::fmax(a, b); });
   visit("add_x2", [](u64 a, u64 b) { return a + b; });
+  visit("sub_x2", [](u64 a, u64 b) { return a - b; });
+  visit("umin_x2", [](u64 a, u64 b) { return std::min(a, b); });
   visit("umax_x2", [](u64 a, u64 b) { return std::max(a, b); });
+  visit("smin_x2", [](i64 a, i64 b) { return std::min(a, b); });
+  visit("smax_x2", [](i64 a, i64 b) { return std::max(a, b); });
+  visit("and_x2", [](u64 a, u64 b) { return a & b; });
+  visit("or_x2", [](u64 a, u64 b) { return a | b; });
+  visit("xor_x2", [](u64 a, u64 b) { return a ^ b; });
   visit("swap_x2", [](u64, u64 b) { return b; });
+  visit("inc_x2", [](u64 a, u64 b) { return a >= b ? u64{0} : a + 1; });
+  visit("dec_x2", [](u64 a, u64 b) { return a == 0 || a > b ? b : a - 1; });
 }
 
 template <class T>

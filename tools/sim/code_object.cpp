@@ -38,7 +38,7 @@ struct Elf {
 
 std::vector<std::uint8_t> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error("cannot read " + path);
+  if (!in || std::filesystem::is_directory(path)) throw Error("cannot read " + path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -84,12 +84,17 @@ void read_metadata(const std::vector<std::uint8_t>& file, std::uint64_t at, std:
     const std::uint64_t content = at + 12 + padded(name);
     if (content + size > end) break;
     if (load_bytes<std::uint32_t>(&file[at + 8]) == amdgpu_metadata) {
-      const auto note = nlohmann::json::from_msgpack(file.begin() + content, file.begin() + content + size);
-      for (const auto& kernel : note.at("amdhsa.kernels")) {
-        auto& arguments = object.arguments[kernel.at(".symbol")];
-        for (const auto& argument : kernel.value(".args", nlohmann::json::array()))
-          arguments.push_back(
-              {argument.value(".name", ""), argument.at(".value_kind"), argument.at(".offset"), argument.at(".size")});
+      const auto first = file.begin() + static_cast<std::ptrdiff_t>(content);
+      try {
+        const auto note = nlohmann::json::from_msgpack(first, first + static_cast<std::ptrdiff_t>(size));
+        for (const auto& kernel : note.at("amdhsa.kernels")) {
+          auto& arguments = object.arguments[kernel.at(".symbol")];
+          for (const auto& argument : kernel.value(".args", nlohmann::json::array()))
+            arguments.push_back({argument.value(".name", ""), argument.at(".value_kind"), argument.at(".offset"),
+                                 argument.at(".size")});
+        }
+      } catch (const nlohmann::json::exception&) {
+        throw Error("the metadata of its kernels is damaged");
       }
     }
     at = content + padded(size);
@@ -134,7 +139,10 @@ void read_elf(const std::string& path, CodeObject& object) {
     constexpr std::uint32_t pt_load = 1, pt_note = 4;
     if (type == pt_note) read_metadata(file, offset, offset + in_file, object);
     if (type != pt_load) continue;
-    if (in_file > in_memory || offset + in_file > file.size()) throw Error(path + ": bad segment");
+    constexpr std::uint64_t most = std::uint64_t{1} << 30;  // of any program
+    if (in_file > in_memory || offset > file.size() || file.size() - offset < in_file || in_memory > most ||
+        address > most)
+      throw Error(path + ": bad segment");
     if (object.image.size() < address + in_memory) object.image.resize(address + in_memory);
     std::copy_n(file.begin() + offset, in_file, object.image.begin() + address);
   }
@@ -197,7 +205,7 @@ void decode_line(const char* line, const InstructionTable& table, Program& progr
 
 void disassemble(const std::string& path, const std::string& objdump, CodeObject& object) {
   if (path.find('\'') != std::string::npos) throw Error("a path may not contain a quote: " + path);
-  const std::string command = objdump + " -d '" + path + "'";
+  const std::string command = objdump + " -d '" + path + "' 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), [](FILE*) { return 0; });
   if (!pipe) throw Error("cannot run " + command);
   const InstructionTable& table = instruction_table(object.arch);
@@ -224,19 +232,27 @@ std::size_t Program::at(std::uint64_t address) const {
 }
 
 namespace {
-constexpr std::string_view bundle_magic = "__CLANG_OFFLOAD_BUNDLE__";
+constexpr std::string_view bundle_magic = "__CLANG_OFFLOAD_BUNDLE__", compressed_magic = "CCOB";
 }
 
 /// Magic, count, then {offset, size, id} each.
-std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle) {
+std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle, std::size_t bytes) {
+  const auto within = [bytes](std::uint64_t offset, std::uint64_t size) {
+    if (offset > bytes || bytes - offset < size) throw Error("truncated offload bundle");
+  };
+  within(0, 32);
   if (std::memcmp(bundle, bundle_magic.data(), bundle_magic.size()) != 0)
     throw Error("the program's code objects are compressed: compile with --no-offload-compress");
   std::vector<DeviceImage> images;
   const auto count = load_bytes<std::uint64_t>(bundle + 24);
   const std::uint8_t* at = bundle + 32;
   for (std::uint64_t i = 0; i < count; ++i) {
+    const auto entry = static_cast<std::uint64_t>(at - bundle);
+    within(entry, 24);
     const auto offset = load_bytes<std::uint64_t>(at), size = load_bytes<std::uint64_t>(at + 8);
     const auto length = load_bytes<std::uint64_t>(at + 16);
+    within(entry + 24, length);
+    within(offset, size);
     const std::string id(reinterpret_cast<const char*>(at + 24), length);
     at += 24 + length;
     for (const char* arch : {"gfx942", "gfx950"})
@@ -270,10 +286,12 @@ CodeObject load_any_object(const std::string& path, const std::string& arch, con
   for (std::size_t at = text.find(bundle_magic); at != text.npos; at = text.find(bundle_magic, at + 1)) {
     if (at + 40 > file.size() || load_bytes<std::uint64_t>(&file[at + 24]) > 64)
       continue;  // the words in a program's text
-    for (const DeviceImage& image : images_of_bundle(&file[at]))
+    for (const DeviceImage& image : images_of_bundle(&file[at], file.size() - at))
       if (arch.empty() || image.arch == arch) return load_image(image, objdump);
   }
-  throw Error(path + " holds no uncompressed code for " + (arch.empty() ? "gfx942 or gfx950" : arch));
+  const bool compressed = text.find(compressed_magic) != text.npos;
+  throw Error(path + " holds no code for " + (arch.empty() ? "gfx942 or gfx950" : arch) +
+              (compressed ? " that is not compressed: compile with --no-offload-compress" : ""));
 }
 
 CodeObject load_code_object(const std::string& path, const std::string& objdump) {

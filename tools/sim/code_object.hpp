@@ -72,7 +72,7 @@ struct DeviceImage {
   std::string arch;
   std::vector<std::uint8_t> bytes;
 };
-std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle);
+std::vector<DeviceImage> images_of_bundle(const std::uint8_t* bundle, std::size_t bytes = ~std::size_t{0});
 CodeObject load_image(const DeviceImage& image, const std::string& objdump);
 
 /// Of a code object, a fat binary or an executable: the first code object for `arch`, or with "" the first of all.

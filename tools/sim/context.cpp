@@ -117,7 +117,15 @@ Context::Context(const CodeObject& code, const Launch& what, Memory& where, cons
       options(how),
       mapped_(where),
       regions_(where.count()) {
-  if (threads() == 0 || threads() > 1024) throw Error("a block has 1 to 1024 work-items");
+  std::uint64_t work_items = 1, all_blocks = 1;
+  for (int i = 0; i < 3; ++i) {
+    work_items = std::min<std::uint64_t>(work_items * launch.block[i], 2048);
+    if (std::uint64_t{launch.block[i]} * launch.grid_blocks[i] >> 32)
+      throw Error("the grid has more than 2^32 work-items");
+    all_blocks = std::min(all_blocks * launch.grid_blocks[i], std::uint64_t{1} << 32);
+  }
+  if (work_items == 0 || work_items > 1024) throw Error("a block has 1 to 1024 work-items");
+  if (all_blocks == 0 || all_blocks >> 32) throw Error("a grid has 1 to 2^32 - 1 blocks");
   if (launch.kernarg.size() < kernel.kernarg_bytes)
     throw Error("the kernel reads " + std::to_string(kernel.kernarg_bytes) + " bytes of arguments, the launch has " +
                 std::to_string(launch.kernarg.size()));
@@ -144,7 +152,7 @@ void Context::start(Block& block, std::uint64_t n) const {
   block.lds.assign(lds_bytes(), memory_poison);
   block.shadow.assign((lds_bytes() + 3) / 4, LdsShadow{});
   block.arch = object.arch;
-  block.checks = options.checks;
+  block.checks = options.checks && options.races;
   block.program = &object.program;
   block.load_base = load_base;
   block.epoch = 1;
@@ -171,10 +179,14 @@ void Context::step(Wave& w) const {
     if (w.vm.outstanding() > 63) w.wait(63, ~0u);
     if (++w.executed > options.max_wave_instructions) throw Error("the wave does not end");
   } catch (const Error& error) {
-    const auto& id = w.block->id;
-    throw Error("block (" + std::to_string(id[0]) + ", " + std::to_string(id[1]) + ", " + std::to_string(id[2]) +
-                ") wave " + std::to_string(w.id) + " at " + hex(op.address) + ": " + op.text + ": " + error.what());
+    throw Error(where(w, op) + (op.undecodable ? "" : std::string(": ") + error.what()));
   }
+}
+
+std::string Context::where(const Wave& w, const Op& op) {
+  const auto& id = w.block->id;
+  return "block (" + std::to_string(id[0]) + ", " + std::to_string(id[1]) + ", " + std::to_string(id[2]) + ") wave " +
+         std::to_string(w.id) + " at " + hex(op.address) + ": " + op.text;
 }
 
 }  // namespace isa_sim

@@ -25,7 +25,7 @@ class Context {
   std::uint64_t blocks() const {
     return std::uint64_t{launch.grid_blocks[0]} * launch.grid_blocks[1] * launch.grid_blocks[2];
   }
-  std::size_t lds_bytes() const { return kernel.lds_bytes + launch.dynamic_lds_bytes; }
+  std::size_t lds_bytes() const { return std::size_t{kernel.lds_bytes} + launch.dynamic_lds_bytes; }
 
   std::uint32_t threads() const { return launch.block[0] * launch.block[1] * launch.block[2]; }
   std::uint32_t waves() const { return (threads() + wave_lanes - 1) / wave_lanes; }
@@ -34,8 +34,12 @@ class Context {
   void start(Block& block, std::uint64_t n) const;
   /// The wave's next instruction. An Error names it, with block and wave.
   void step(Wave& wave) const;
+  /// Block, wave, and the instruction that comes next.
+  std::string where(const Wave& wave) const { return where(wave, object.program.ops.at(wave.pc)); }
 
  private:
+  static std::string where(const Wave& wave, const Op& op);
+
   Memory& mapped_;
   std::vector<std::uint8_t> image_, kernarg_, packet_;
   std::size_t regions_;

@@ -84,7 +84,7 @@ void run_store(Wave& w, const Op& op) {  // vdata, vaddr, resource, soffset
 }
 
 /// With sc0 the old values replace the operands. Lanes out of range do nothing and receive 0.
-template <class F, class T>
+template <class F, class T, bool compares = false>
 void run_atomic(Wave& w, const Op& op) {  // vdata, vaddr, resource, soffset
   const Resource resource(w, op.arg[2]);
   ++w.vm.issued;
@@ -95,7 +95,12 @@ void run_atomic(Wave& w, const Op& op) {  // vdata, vaddr, resource, soffset
     if (in_range) {
       std::uint8_t* at = w.memory->access(address, sizeof(T), true, w.hint);
       old = load_bytes<T>(at);
-      const T made = F{}(old, register_value<T>(w, op.arg[0].reg, l));
+      const int data = op.arg[0].reg;  // compared: the new value first, then the expected one
+      T made = register_value<T>(w, data, l);
+      if constexpr (compares)
+        made = old == register_value<T>(w, data + static_cast<int>(sizeof(T)) / 4, l) ? made : old;
+      else
+        made = F{}(old, made);
       std::memcpy(at, &made, sizeof(T));
     }
     if (op.glc) load_lane(w, op.arg[0].reg, l, {sizeof(T)}, reinterpret_cast<const std::uint8_t*>(&old));
@@ -115,6 +120,8 @@ void add_buffer_instructions(InstructionTable& t) {
     using F = decltype(f);
     t[std::string("buffer_atomic_") + name] = {.run = run_atomic<F, decltype(f({}, {}))>, .cls = Class::vmem};
   });
+  t["buffer_atomic_cmpswap"] = {.run = run_atomic<void, u32, true>, .cls = Class::vmem};
+  t["buffer_atomic_cmpswap_x2"] = {.run = run_atomic<void, u64, true>, .cls = Class::vmem};
 }
 
 }  // namespace isa_sim

@@ -41,11 +41,11 @@ std::uint8_t* scratch_at(Wave& w, u32 address, u32 bytes, int lane) {
 
 /// Memory behind a global address, or behind a flat one, which may mean LDS or scratch.
 template <bool flat>
-std::uint8_t* memory_at(Wave& w, u64 address, u32 bytes, bool write, int lane) {
+std::uint8_t* memory_at(Wave& w, u64 address, u32 bytes, bool write, int lane, bool atomic = false) {
   if constexpr (flat) {
     const auto low = static_cast<u32>(address);
     if ((address ^ shared_aperture) >> 32 == 0)
-      return write ? w.block->lds_write(w, low, bytes) : w.block->lds_read(w, low, bytes);
+      return write ? w.block->lds_write(w, low, bytes, atomic) : w.block->lds_read(w, low, bytes);
     if ((address ^ private_aperture) >> 32 == 0) return scratch_at(w, low, bytes, lane);
   }
   return w.memory->access(address, bytes, write, w.hint);
@@ -113,17 +113,19 @@ void run_scratch_store(Wave& w, const Op& op) {
 }
 
 /// Without sc0: vaddr, vdata, saddr. With it: vdst first, which receives the old value.
-template <class F, class T, bool compares>
+template <bool flat, class F, class T, bool compares>
 void run_atomic(Wave& w, const Op& op) {
   const int first = op.glc ? 1 : 0;
   constexpr int words = sizeof(T) / 4;
   const Operand &vaddr = op.arg[first], &data = op.arg[first + 1], &saddr = op.arg[first + 2];
-  issue<false>(w);
+  issue<flat>(w);
   const std::lock_guard lock(atomic_mutex);
+  bool in_lds = false;
   for_active(w, [&](int l) {
     const u64 address = lane_address(w, vaddr, saddr, op.offset, l);
     if (address % sizeof(T)) throw Error("misaligned atomic at " + hex(address));
-    std::uint8_t* at = w.memory->access(address, sizeof(T), true, w.hint);
+    in_lds |= flat && (address ^ shared_aperture) >> 32 == 0;
+    std::uint8_t* at = memory_at<flat>(w, address, sizeof(T), true, l, true);
     const T old = load_bytes<T>(at);
     T made;
     if constexpr (compares)
@@ -134,17 +136,18 @@ void run_atomic(Wave& w, const Op& op) {
     std::memcpy(at, &made, sizeof(T));
     if (op.glc) load_lane(w, op.arg[0].reg, l, {sizeof(T)}, reinterpret_cast<const std::uint8_t*>(&old));
   });
-  if (op.glc) mark_pending(w, op.arg[0], true, false);
+  if (op.glc) mark_pending(w, op.arg[0], true, in_lds);
 }
 
-void add_atomics(InstructionTable& t) {
-  for_each_atomic([&t](const char* name, auto f) {
+template <bool flat>
+void add_atomics(InstructionTable& t, const std::string& prefix) {
+  for_each_atomic([&](const char* name, auto f) {
     using F = decltype(f);
-    t[std::string("global_atomic_") + name] = {.run = run_atomic<F, decltype(f({}, {})), false>, .cls = Class::vmem};
+    t[prefix + name] = {.run = run_atomic<flat, F, decltype(f({}, {})), false>, .cls = Class::vmem};
   });
   const auto never = [](auto a, auto) { return a; };
-  t["global_atomic_cmpswap"] = {.run = run_atomic<decltype(never), u32, true>, .cls = Class::vmem};
-  t["global_atomic_cmpswap_x2"] = {.run = run_atomic<decltype(never), u64, true>, .cls = Class::vmem};
+  t[prefix + "cmpswap"] = {.run = run_atomic<flat, decltype(never), u32, true>, .cls = Class::vmem};
+  t[prefix + "cmpswap_x2"] = {.run = run_atomic<flat, decltype(never), u64, true>, .cls = Class::vmem};
 }
 
 }  // namespace
@@ -168,7 +171,8 @@ void add_global_instructions(InstructionTable& t, Arch arch) {
     if (known || (wide && arch == Arch::gfx950))
       add(std::string("global_load_lds_") + name, run_load_lds, false, access.pack());
   }
-  add_atomics(t);
+  add_atomics<false>(t, "global_atomic_");
+  add_atomics<true>(t, "flat_atomic_");
   // Cache control: memory here is coherent. A write-back counts in vmcnt, an invalidation does not.
   add(
       "buffer_inv", [](Wave&, const Op&) {}, false, 0);

@@ -133,6 +133,17 @@ void add_short(InstructionTable& t) {
   t["v_subrev_u16"] = valu([](u16 a, u16 b) { return static_cast<u16>(b - a); });
   t["v_mul_lo_u16"] = valu([](u16 a, u16 b) { return static_cast<u16>(u32{a} * b); });
   t["v_mad_legacy_u16"] = t["v_mad_u16"] = valu([](u16 a, u16 b, u16 c) { return static_cast<u16>(u32{a} * b + c); });
+  t["v_add_i16"] = t["v_add_u16"];
+  t["v_sub_i16"] = t["v_sub_u16"];
+  t["v_mad_i16"] = t["v_mad_u16"];
+  t["v_mad_u32_u16"] = valu([](u16 a, u16 b, u32 c) { return u32{a} * b + c; });
+  t["v_mad_i32_i16"] = valu([](i16 a, i16 b, u32 c) { return static_cast<u32>(i32{a} * b) + c; });
+  t["v_min3_u16"] = valu([](u16 a, u16 b, u16 c) { return std::min({a, b, c}); });
+  t["v_max3_u16"] = valu([](u16 a, u16 b, u16 c) { return std::max({a, b, c}); });
+  t["v_min3_i16"] = valu([](i16 a, i16 b, i16 c) { return std::min({a, b, c}); });
+  t["v_max3_i16"] = valu([](i16 a, i16 b, i16 c) { return std::max({a, b, c}); });
+  t["v_med3_u16"] = valu([](u16 a, u16 b, u16 c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); });
+  t["v_med3_i16"] = valu([](i16 a, i16 b, i16 c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); });
   t["v_max_u16"] = valu([](u16 a, u16 b) { return std::max(a, b); });
   t["v_min_u16"] = valu([](u16 a, u16 b) { return std::min(a, b); });
   t["v_max_i16"] = valu([](i16 a, i16 b) { return std::max(a, b); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// LDS accesses, LDS atomics, and the lane exchanges that go through the LDS crossbar.
+// LDS accesses, and the lane exchanges that go through the LDS crossbar.
 #include <algorithm>
 #include <bit>
 
@@ -136,26 +136,6 @@ void run_swizzle(Wave& w, const Op& op) {  // vdst, vdata
   mark_pending(w, op.arg[0], false, true);
 }
 
-template <class F, class T, bool returns>
-void run_atomic(Wave& w, const Op& op) {  // (vdst,) vaddr, vdata
-  const Operand &vaddr = op.arg[returns], &data = op.arg[returns + 1];
-  ++w.lgkm.issued;
-  for_active(w, [&](int l) {
-    const u32 address = lane_base(w, vaddr, l) + static_cast<u32>(op.offset);
-    std::uint8_t* at = w.block->lds_write(w, address, 4, true);
-    const T old = load_bytes<T>(at), made = F{}(old, std::bit_cast<T>(w.v[data.reg][l]));
-    std::memcpy(at, &made, 4);
-    if (returns) w.v[op.arg[0].reg][l] = std::bit_cast<u32>(old);
-  });
-  if (returns) mark_pending(w, op.arg[0], false, true);
-  count(w, 4);
-}
-template <class T, class F>
-void add_atomic(InstructionTable& t, const std::string& name, const std::string& type, F) {
-  t["ds_" + name + "_" + type] = {.run = run_atomic<F, T, false>, .cls = Class::lds};
-  t["ds_" + name + "_rtn_" + type] = {.run = run_atomic<F, T, true>, .cls = Class::lds, .fills_first = true};
-}
-
 }  // namespace
 
 void add_lds_instructions(InstructionTable& t, Arch arch) {
@@ -195,16 +175,7 @@ void add_lds_instructions(InstructionTable& t, Arch arch) {
   add("ds_bpermute_b32", run_bpermute, true);
   add("ds_permute_b32", run_permute, true);
   add("ds_swizzle_b32", run_swizzle, true);
-  add_atomic<u32>(t, "sub", "u32", [](u32 a, u32 b) { return a - b; });
-  add_atomic<u32>(t, "xor", "b32", [](u32 a, u32 b) { return a ^ b; });
-  add_atomic<u32>(t, "add", "u32", [](u32 a, u32 b) { return a + b; });
-  add_atomic<u32>(t, "or", "b32", [](u32 a, u32 b) { return a | b; });
-  add_atomic<u32>(t, "and", "b32", [](u32 a, u32 b) { return a & b; });
-  add_atomic<u32>(t, "max", "u32", [](u32 a, u32 b) { return std::max(a, b); });
-  add_atomic<u32>(t, "min", "u32", [](u32 a, u32 b) { return std::min(a, b); });
-  add_atomic<i32>(t, "max", "i32", [](i32 a, i32 b) { return std::max(a, b); });
-  add_atomic<i32>(t, "min", "i32", [](i32 a, i32 b) { return std::min(a, b); });
-  add_atomic<float>(t, "add", "f32", [](float a, float b) { return a + b; });
+  add_lds_atomics(t);
 }
 
 }  // namespace isa_sim

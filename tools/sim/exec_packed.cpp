@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "lanes.hpp"
+#include "reals.hpp"
 
 namespace isa_sim {
 namespace {
@@ -169,12 +170,15 @@ void add_packed_instructions(InstructionTable& t) {
   t["v_pk_mul_f16"] = packed_16<Half>([](Half a, Half b, Half) { return Half(f32(a) * f32(b)); });
   t["v_pk_fma_f16"] = packed_16<Half>(
       [](Half a, Half b, Half c) { return Half(static_cast<float>(double{f32(a)} * f32(b) + f32(c))); }, true);
+  t["v_pk_min_f16"] = packed_16<Half>([](Half a, Half b, Half) { return Half(minimum(f32(a), f32(b))); });
+  t["v_pk_max_f16"] = packed_16<Half>([](Half a, Half b, Half) { return Half(maximum(f32(a), f32(b))); });
   t["v_pk_add_u16"] = packed_16<u16>([](u16 a, u16 b, u16) { return static_cast<u16>(a + b); });
   t["v_pk_sub_u16"] = packed_16<u16>([](u16 a, u16 b, u16) { return static_cast<u16>(a - b); });
   t["v_pk_add_i16"] = t["v_pk_add_u16"];
   t["v_pk_sub_i16"] = t["v_pk_sub_u16"];
   t["v_pk_mul_lo_u16"] = packed_16<u16>([](u16 a, u16 b, u16) { return static_cast<u16>(u32{a} * b); });
   t["v_pk_mad_u16"] = packed_16<u16>([](u16 a, u16 b, u16 c) { return static_cast<u16>(u32{a} * b + c); }, true);
+  t["v_pk_mad_i16"] = t["v_pk_mad_u16"];
   t["v_pk_lshlrev_b16"] = packed_16<u16>([](u16 n, u16 x, u16) { return static_cast<u16>(x << (n & 15)); });
   t["v_pk_lshrrev_b16"] = packed_16<u16>([](u16 n, u16 x, u16) { return static_cast<u16>(x >> (n & 15)); });
   t["v_pk_ashrrev_i16"] = packed_16<i16>([](i16 n, i16 x, i16) { return static_cast<i16>(x >> (n & 15)); });

@@ -194,6 +194,10 @@ void add_bits(InstructionTable& t) {
     const u32 x = a >> 31 ? ~a : a;
     return x ? std::countl_zero(x) : -1;
   });
+  t["s_flbit_i32_i64"] = salu([](u64 a) {
+    const u64 x = a >> 63 ? ~a : a;
+    return x ? std::countl_zero(x) : -1;
+  });
   t["s_sext_i32_i8"] = salu([](u32 a) { return static_cast<i32>(static_cast<std::int8_t>(a)); });
   t["s_sext_i32_i16"] = salu([](u32 a) { return static_cast<i32>(static_cast<std::int16_t>(a)); });
   for (const bool set : {false, true}) {

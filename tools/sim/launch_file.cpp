@@ -3,10 +3,13 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include "lanes.hpp"
 
@@ -22,6 +25,49 @@ Bytes bytes_of(T value) {
   Bytes out(sizeof value);
   std::memcpy(out.data(), &value, sizeof value);
   return out;
+}
+
+/// Whole numbers as the command line has them: decimal, or hexadecimal behind 0x.
+template <class T>
+T number_from(const std::string& text, const char* what) {
+  const bool hexadecimal = text.starts_with("0x");
+  const char* const first = text.data() + (hexadecimal ? 2 : 0);
+  T value{};
+  const auto [end, error] = std::from_chars(first, text.data() + text.size(), value, hexadecimal ? 16 : 10);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty())
+    throw Error(std::string(what) + " is no number in range: '" + text + "'");
+  return value;
+}
+
+/// A whole number of JSON that T holds.
+template <class T>
+T integer_of(const json& v, const std::string& what) {
+  const bool fits = v.is_number_unsigned() ? std::in_range<T>(v.get<std::uint64_t>())
+                                           : v.is_number_integer() && std::in_range<T>(v.get<std::int64_t>());
+  if (!fits) throw Error(what + " is no whole number in range: " + v.dump());
+  return v.is_number_unsigned() ? static_cast<T>(v.get<std::uint64_t>()) : static_cast<T>(v.get<std::int64_t>());
+}
+std::string text_of(const json& v, const std::string& what) {
+  if (!v.is_string()) throw Error(what + " is no text: " + v.dump());
+  return v.get<std::string>();
+}
+/// Also what JSON has no numbers for, as text: inf, -inf, nan.
+double real_of(const json& v, const std::string& what) {
+  if (v.is_number()) return v.get<double>();
+  if (v == "inf" || v == "-inf") return v == "inf" ? INFINITY : -INFINITY;
+  if (v == "nan") return NAN;
+  throw Error(what + " is no number: " + v.dump());
+}
+
+/// An object whose keys are among those known.
+void check_keys(const json& object, std::initializer_list<std::string_view> known, const std::string& what) {
+  if (!object.is_object()) throw Error(what + " is no JSON object: " + object.dump());
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end()) throw Error(what + " has an unknown key " + key);
+}
+const json& member(const json& object, const char* key, const std::string& what) {
+  if (!object.is_object() || !object.contains(key)) throw Error(what + " has no " + key);
+  return object.at(key);
 }
 
 Bytes from_hex(const std::string& text) {
@@ -63,7 +109,7 @@ void fill(Pages& pages, const std::string& pattern, const fs::path& directory, u
   } else if (pattern == "bits") {
     fill_with<std::uint32_t>(pages, [&](std::size_t) { return static_cast<std::uint32_t>(random()); });
   } else if (pattern.starts_with("byte:")) {
-    std::memset(pages.data(), std::stoi(pattern.substr(5), nullptr, 0), pages.size());
+    std::memset(pages.data(), number_from<std::uint8_t>(pattern.substr(5), "the byte of a fill"), pages.size());
   } else if (pattern.starts_with("file:")) {
     std::ifstream in(directory / pattern.substr(5), std::ios::binary);
     if (!in.read(reinterpret_cast<char*>(pages.data()), static_cast<std::streamsize>(pages.size())))
@@ -73,11 +119,13 @@ void fill(Pages& pages, const std::string& pattern, const fs::path& directory, u
   }
 }
 
-std::array<std::uint32_t, 3> three(const json& values, const char* what) {
-  auto list = values.is_array() ? values.get<std::vector<std::uint32_t>>() : std::vector{values.get<std::uint32_t>()};
-  if (list.empty() || list.size() > 3) throw Error(std::string(what) + " has one to three numbers");
-  list.resize(3, 1);
-  return {list[0], list[1], list[2]};
+std::array<std::uint32_t, 3> three(const json& values, const std::string& what) {
+  const json list = values.is_array() ? values : json::array({values});
+  if (list.empty() || list.size() > 3) throw Error(what + " has one to three numbers");
+  std::array<std::uint32_t, 3> out{1, 1, 1};
+  for (std::size_t i = 0; i < list.size(); ++i) out[i] = integer_of<std::uint32_t>(list[i], what);
+  if (!out[0] || !out[1] || !out[2]) throw Error(what + " has a 0");
+  return out;
 }
 
 /// Makes buffers on the way: {"buffer": NAME, "offset": N} names one, {"bytes": N, "fill": ...} is one of its own.
@@ -86,42 +134,64 @@ class Values {
   Values(FileLaunch& out, fs::path directory) : out_(out), directory_(std::move(directory)) {}
 
   void buffer(const std::string& name, const json& b) {
-    auto pages = std::make_unique<Pages>(b.at("bytes").get<std::size_t>());
-    fill(*pages, b.value("fill", "zero"), directory_, static_cast<unsigned>(out_.buffers.size()));
-    out_.memory.map(name, pages->data(), pages->size(), b.value("write", true));
+    const std::string what = "buffer " + name;
+    check_keys(b, {"bytes", "fill", "write"}, what);
+    auto pages = std::make_unique<Pages>(integer_of<std::uint64_t>(member(b, "bytes", what), "bytes of " + what));
+    const std::string pattern = b.contains("fill") ? text_of(b["fill"], "fill of " + what) : "zero";
+    fill(*pages, pattern, directory_, static_cast<unsigned>(out_.buffers.size()));
+    const json write = b.value("write", json(true));
+    if (!write.is_boolean()) throw Error("write of " + what + " is neither true nor false");
+    out_.memory.map(name, pages->data(), pages->size(), write.get<bool>());
     out_.buffers.emplace_back(name, std::move(pages));
   }
 
   Bytes bytes(const json& v, std::size_t size, const std::string& name) {
     if (v.is_number_float()) return size == 8 ? bytes_of(v.get<double>()) : bytes_of(v.get<float>());
-    if (v.is_number()) {
-      Bytes whole = bytes_of(v.get<std::int64_t>());
-      whole.resize(std::min<std::size_t>(size, 8));
-      return whole;
-    }
-    if (!v.is_object() || v.empty()) throw Error("argument " + name + ": a number or an object is expected");
+    if (v.is_number()) return whole(v, std::min<std::size_t>(size, 8), name);
+    if (!v.is_object() || v.empty()) throw Error(name + ": a number or an object is expected, not " + v.dump());
     if (v.contains("bytes")) {
       buffer(name, v);
       return bytes_of(out_.memory.address_of(name));
     }
-    if (v.contains("buffer"))
-      return bytes_of(out_.memory.address_of(v.at("buffer")) + v.value("offset", std::uint64_t{0}));
+    if (v.contains("buffer")) {
+      check_keys(v, {"buffer", "offset"}, name);
+      const auto offset = integer_of<std::int64_t>(v.value("offset", json(0)), "offset of " + name);
+      return bytes_of(out_.memory.address_of(text_of(v["buffer"], name)) + static_cast<std::uint64_t>(offset));
+    }
     const std::string kind = v.begin().key();
     const json& x = v.begin().value();
-    if (kind == "f32") return bytes_of(x.get<float>());
-    if (kind == "f64") return bytes_of(x.get<double>());
-    if (kind == "i32" || kind == "u32") return bytes_of(static_cast<std::uint32_t>(x.get<std::int64_t>()));
-    if (kind == "i64" || kind == "u64") return bytes_of(static_cast<std::uint64_t>(x.get<std::int64_t>()));
-    if (kind == "hex") return from_hex(x);
-    throw Error("argument " + name + ": unknown kind " + kind + " (bytes, buffer, f32, f64, i32, u32, i64, u64, hex)");
+    if (v.size() > 1) throw Error(name + " has an unknown key " + std::next(v.begin()).key());
+    if (kind == "f32") return bytes_of(static_cast<float>(real_of(x, name)));
+    if (kind == "f64") return bytes_of(real_of(x, name));
+    if (kind == "i32") return bytes_of(integer_of<std::int32_t>(x, name));
+    if (kind == "u32") return bytes_of(integer_of<std::uint32_t>(x, name));
+    if (kind == "i64") return bytes_of(integer_of<std::int64_t>(x, name));
+    if (kind == "u64") return bytes_of(integer_of<std::uint64_t>(x, name));
+    if (kind == "hex") return from_hex(text_of(x, name));
+    throw Error(name + ": unknown kind " + kind + " (bytes, buffer, f32, f64, i32, u32, i64, u64, hex)");
   }
 
  private:
+  /// A signed or an unsigned number of so many bytes.
+  static Bytes whole(const json& v, std::size_t size, const std::string& name) {
+    const std::uint64_t bits =
+        v.is_number_unsigned() ? v.get<std::uint64_t>() : static_cast<std::uint64_t>(v.get<std::int64_t>());
+    const std::uint64_t beyond = size < 8 ? bits >> (8 * size - 1) : 0, ones = ~std::uint64_t{0} >> (8 * size - 1);
+    const bool negative = !v.is_number_unsigned() && v.get<std::int64_t>() < 0;
+    if (size < 8 && (negative ? beyond != ones : beyond > 1))
+      throw Error(name + " has " + std::to_string(size) + " bytes, too few for " + v.dump());
+    Bytes out = bytes_of(bits);
+    out.resize(size);
+    return out;
+  }
+
   FileLaunch& out_;
   fs::path directory_;
 };
 
 void put(Bytes& segment, std::size_t offset, const Bytes& value) {
+  constexpr std::size_t most = 64 * 1024;
+  if (offset > most || value.size() > most) throw Error("arguments end at " + std::to_string(most) + " bytes");
   if (segment.size() < offset + value.size()) segment.resize(offset + value.size());
   std::copy(value.begin(), value.end(), segment.begin() + static_cast<std::ptrdiff_t>(offset));
 }
@@ -134,7 +204,8 @@ void set_arguments(const json& args, const std::vector<KernelArgument>& known, V
   std::size_t next = 0;
   const auto set = [&](const std::string& name, const json& value) {
     if (name.starts_with('@'))
-      return put(segment, std::stoul(name.substr(1), nullptr, 0), values.bytes(value, 4, name));
+      return put(segment, number_from<std::uint32_t>(name.substr(1), "the offset of an argument"),
+                 values.bytes(value, 4, name));
     const KernelArgument* to = nullptr;
     if (name.empty()) {
       if (next == visible.size()) throw Error("more arguments than the kernel's " + std::to_string(visible.size()));
@@ -146,19 +217,26 @@ void set_arguments(const json& args, const std::vector<KernelArgument>& known, V
     if (!to) throw Error("the kernel has no argument " + name);
     const Bytes bytes =
         values.bytes(value, to->bytes, to->name.empty() ? "argument " + std::to_string(next) : to->name);
-    if (bytes.size() > to->bytes) throw Error("argument " + to->name + " has " + std::to_string(to->bytes) + " bytes");
+    if (bytes.size() > to->bytes)
+      throw Error((to->name.empty() ? "argument " + std::to_string(next) : "argument " + to->name) + " has " +
+                  std::to_string(to->bytes) + " bytes, given " + std::to_string(bytes.size()));
     put(segment, to->offset, bytes);
   };
   if (args.is_object()) {
     for (const auto& [name, value] : args.items()) set(name, value);
-  } else {
-    for (const json& value : args) {
-      const std::string name = value.is_object() ? value.value("name", "") : "";
-      set(name, name.empty() ? value : value.at("value"));
-    }
-    if (next < visible.size() && next > 0)
-      throw Error("the kernel has " + std::to_string(visible.size()) + " arguments, given " + std::to_string(next));
+    return;
   }
+  if (!args.is_array()) throw Error("args is neither a list nor an object: " + args.dump());
+  bool named = false;
+  for (const json& value : args) {
+    const bool has_name = value.is_object() && value.contains("name");
+    if (has_name) check_keys(value, {"name", "value"}, "an argument");
+    set(has_name ? text_of(value["name"], "the name of an argument") : "",
+        has_name ? member(value, "value", "an argument") : value);
+    named |= has_name;
+  }
+  if (!named && next < visible.size())
+    throw Error("the kernel has " + std::to_string(visible.size()) + " arguments, given " + std::to_string(next));
 }
 
 }  // namespace
@@ -226,43 +304,63 @@ std::string list_kernels(const CodeObject& object) {
 }
 
 FileLaunch read_launch(const json& description, const std::string& directory, const std::string& objdump) {
+  const std::string what = "the launch";
+  check_keys(description, {"file", "kernel", "arch", "grid", "block", "dynamic_lds", "buffers", "args"}, what);
+  const auto text = [&](const char* key) {
+    return description.contains(key) ? text_of(description[key], key) : std::string();
+  };
   FileLaunch out;
-  const fs::path file = fs::path(directory) / description.at("file").get<std::string>();
-  out.object = load_any_object(file.string(), description.value("arch", ""), objdump);
-  std::string name = description.value("kernel", "");
+  const fs::path file = fs::path(directory) / text_of(member(description, "file", what), "file");
+  out.object = load_any_object(file.string(), text("arch"), objdump);
+  std::string name = text("kernel");
   if (name.empty() && out.object.kernels.size() == 1) name = out.object.kernels.begin()->first;
+  if (name.empty()) throw Error(file.string() + " has several kernels: name one");
   if (!name.ends_with(".kd")) name += ".kd";
   if (!out.object.kernels.contains(name))
     throw Error(file.string() + " has no kernel " + name.substr(0, name.size() - 3));
   out.launch.symbol = name;
-  out.launch.grid_blocks = three(description.at("grid"), "grid");
-  out.launch.block = three(description.at("block"), "block");
-  out.launch.dynamic_lds_bytes = description.value("dynamic_lds", 0u);
+  out.launch.grid_blocks = three(member(description, "grid", what), "grid");
+  out.launch.block = three(member(description, "block", what), "block");
+  out.launch.dynamic_lds_bytes = integer_of<std::uint32_t>(description.value("dynamic_lds", json(0)), "dynamic_lds");
   out.launch.kernarg = hidden_arguments(out.object, out.launch);
   Values values(out, directory);
-  if (description.contains("buffers"))
-    for (const auto& [buffer, how] : description.at("buffers").items()) values.buffer(buffer, how);
-  if (description.contains("args"))
-    set_arguments(description.at("args"), out.object.arguments[name], values, out.launch.kernarg);
+  const json buffers = description.value("buffers", json::object());
+  if (!buffers.is_object()) throw Error("buffers is no JSON object: " + buffers.dump());
+  for (const auto& [buffer, how] : buffers.items()) values.buffer(buffer, how);
+  set_arguments(description.value("args", json::array()), out.object.arguments[name], values, out.launch.kernarg);
   return out;
 }
 
+namespace {
+
+/// A number as JSON writes it, or a name of one: inf, -inf, nan.
+json number_from_text(const std::string& text, const std::string& argument) {
+  if (text == "inf" || text == "-inf" || text == "nan") return text;
+  if (text.starts_with("0x")) return number_from<std::uint64_t>(text, "an argument");
+  json out = json::parse(text, nullptr, false);
+  if (!out.is_number())
+    throw Error("--arg " + argument + ": a number, buffer:BYTES[:FILL], hex:DIGITS or KIND:NUMBER is expected");
+  return out;
+}
+
+}  // namespace
+
 json argument_from_text(const std::string& text) {
   const auto equals = text.find('=');
-  std::string value = equals == std::string::npos ? text : text.substr(equals + 1);
+  const std::string value = equals == std::string::npos ? text : text.substr(equals + 1);
   json out;
   const auto colon = value.find(':');
   const std::string kind = value.substr(0, colon), rest = colon == std::string::npos ? "" : value.substr(colon + 1);
   if (kind == "buffer") {
     const auto second = rest.find(':');
-    out["bytes"] = std::stoull(rest.substr(0, second), nullptr, 0);
+    out["bytes"] = number_from<std::uint64_t>(rest.substr(0, second), "the size of a buffer");
     if (second != std::string::npos) out["fill"] = rest.substr(second + 1);
   } else if (kind == "hex") {
     out["hex"] = rest;
   } else if (colon != std::string::npos) {
-    out[kind] = json::parse(rest);
+    out[kind] = number_from_text(rest, text);
   } else {
-    out = json::parse(value);
+    out = number_from_text(value, text);
   }
   return equals == std::string::npos ? out : json{{"name", text.substr(0, equals)}, {"value", out}};
 }

@@ -24,6 +24,7 @@ struct MachineOptions {
   int threads = 1;                                    // blocks run on this many
   bool reverse = false;                               // blocks, and waves between barriers, from last to first
   bool checks = true;                                 // waits, LDS races, registers beyond the allocation
+  bool races = true;                                  // of `checks`: LDS races, which know no order but barriers
   std::uint64_t max_wave_instructions = 200'000'000;  // per wave, so that an endless loop ends
 };
 

@@ -85,7 +85,8 @@ int run_any(const Command& c) {
   if (!c.launch_file.empty()) {
     std::ifstream in(c.launch_file);
     if (!in) throw isa_sim::Error("cannot read " + c.launch_file);
-    description = nlohmann::json::parse(in);
+    description = nlohmann::json::parse(in, nullptr, false);
+    if (description.is_discarded()) throw isa_sim::Error(c.launch_file + " is no JSON");
     directory = std::filesystem::path(c.launch_file).parent_path().string();
     if (!c.path.empty()) description["file"] = std::filesystem::absolute(c.path).string();
   } else {
@@ -145,7 +146,7 @@ int main(int argc, char** argv) {
   app.add_flag("--list", only_list, "run nothing: list the kernels of the file and their arguments");
   app.add_option("--launch", c.launch_file, "JSON with file, kernel, grid, block, dynamic_lds, buffers, args");
   auto* kernel = app.add_option("--kernel", c.kernel, "run this kernel of the file");
-  app.add_option("--arch", c.arch, "gfx942 or gfx950, of a file with code for both")->needs(kernel);
+  app.add_option("--arch", c.arch, "gfx942 or gfx950, of a file with code for both");
   app.add_option("--grid", c.grid, "blocks, one to three numbers")->delimiter(',')->needs(kernel);
   app.add_option("--block", c.block, "work-items, one to three numbers")->delimiter(',')->needs(kernel);
   app.add_option("--lds", c.dynamic_lds, "bytes of LDS beyond the kernel's own")->needs(kernel);
@@ -154,10 +155,11 @@ int main(int argc, char** argv) {
       ->needs(kernel);
   auto* time = app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/clock.md)");
   app.add_option("--chip", c.clock.chip, "MI300X, MI308X, MI325X, MI350X or MI355X")->needs(time);
-  app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->needs(time);
+  app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->check(CLI::Range(1.0, 1e5))->needs(time);
   app.add_flag("--warm", c.clock.warm, "inputs lie in the last-level cache")->needs(time);
   app.add_option("--timed-instructions", c.clock.instructions, "wave instructions to time before extrapolating")
       ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1000}, std::uint64_t{1} << 40))
       ->needs(time);
   app.add_option("--trace", c.trace, "folder for thread-trace files, as rocprofv3 decodes them, of some waves")
       ->needs(time);
@@ -171,10 +173,19 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
   app.add_flag("--reverse", machine.reverse, "run blocks, and waves between barriers, from last to first");
+  app.add_flag("!--no-lds-races", machine.races,
+               "report no LDS races: for waves that locks or flags order, not barriers");
   app.add_option("--max-wave-instructions", machine.max_wave_instructions, "give a wave up after this many")
       ->capture_default_str();
   app.add_option("--write-outputs", c.options.write_outputs, "directory for what the kernels wrote");
-  CLI11_PARSE(app, argc, argv);
+  app.failure_message([](const CLI::App*, const CLI::Error& error) {
+    return std::string("tilewave-sim: ") + error.what() + " (--help lists the options)\n";
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) ? 2 : 0;
+  }
   try {
     if (c.path.empty() && c.launch_file.empty()) throw isa_sim::Error("nothing to run: give a path or --launch");
     if (only_decode) return list_unknown(c.path, c.options.objdump);
@@ -184,6 +195,8 @@ int main(int argc, char** argv) {
       return 0;
     }
     if (!c.launch_file.empty() || !c.kernel.empty()) return run_any(c);
+    if (std::filesystem::is_regular_file(c.path))
+      throw isa_sim::Error(c.path + " is no repro bundle: give --kernel, or --list for what it holds");
     const isa_sim::BundleReport report = isa_sim::run_bundle(c.path, c.options);
     if (c.as_json)
       std::cout << report.to_json().dump(1) << "\n";

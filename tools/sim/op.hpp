@@ -141,9 +141,13 @@ void add_lane_instructions(InstructionTable& table);
 void add_packed_instructions(InstructionTable& table);
 void add_mfma_instructions(InstructionTable& table, Arch arch);
 void add_scaled_mfma_instructions(InstructionTable& table);
+void add_sparse_mfma_instructions(InstructionTable& table, Arch arch);
 void add_global_instructions(InstructionTable& table, Arch arch);
 void add_buffer_instructions(InstructionTable& table);
 void add_lds_instructions(InstructionTable& table, Arch arch);
+void add_lds_atomics(InstructionTable& table);
+void add_half_instructions(InstructionTable& table);
+void add_dot_instructions(InstructionTable& table);
 
 /// Decode one line of `llvm-objdump -d` into an Op; throws Error naming an instruction, operand or modifier it does
 /// not know. `branch target` stays unresolved.

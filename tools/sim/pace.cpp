@@ -51,10 +51,10 @@ void set_valu(const Op& op, string_view name, const ArchClock& clock, Pace& pace
 void set_lds(string_view name, Pace& pace) {
   pace.unit = Unit::lds;
   pace.store = starts_with_any(name, {"ds_write"});
-  pace.lds_bytes = name.find("b128") != string_view::npos                                           ? 16
-                   : name.find("b96") != string_view::npos                                          ? 12
-                   : name.find("b64") != string_view::npos || name.find("u64") != string_view::npos ? 8
-                                                                                                    : 4;
+  pace.lds_bytes = name.find("b128") != string_view::npos                          ? 16
+                   : name.find("b96") != string_view::npos                         ? 12
+                   : name.find("b64") != string_view::npos || name.ends_with("64") ? 8
+                                                                                   : 4;
   pace.lds_accesses = name.find("read2") != string_view::npos || name.find("write2") != string_view::npos ? 2 : 1;
 }
 

@@ -11,7 +11,9 @@ InstructionTable build(Arch arch) {
   add_mode_instructions(table);
   add_scalar_memory_instructions(table);
   add_float_instructions(table);
+  add_half_instructions(table);
   add_integer_instructions(table);
+  add_dot_instructions(table);
   add_convert_instructions(table, arch);
   add_micro_instructions(table, arch);
   add_compare_instructions(table);
@@ -19,6 +21,7 @@ InstructionTable build(Arch arch) {
   add_packed_instructions(table);
   add_mfma_instructions(table, arch);
   if (arch == Arch::gfx950) add_scaled_mfma_instructions(table);
+  add_sparse_mfma_instructions(table, arch);
   add_global_instructions(table, arch);
   add_buffer_instructions(table);
   add_lds_instructions(table, arch);

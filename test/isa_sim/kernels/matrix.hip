@@ -54,6 +54,25 @@ TILE(f32_16x16x32_fp8_bf8, long, Float4)
 TILE(f32_16x16x32_bf8_fp8, long, Float4)
 TILE(f32_32x32x16_fp8_fp8, long, Float16s)
 TILE(f32_32x32x16_bf8_bf8, long, Float16s)
+
+// Of every four values of a row A has two; `set` is the one of the index register's sets that counts.
+#define SPARSE(name, A, B, CD, set)                                                                     \
+  __global__ void sparse_##name##_##set(const A* a, const B* b, const CD* c, CD* d, const int* index) { \
+    const int l = lane();                                                                               \
+    d[l] = __builtin_amdgcn_smfmac_##name(a[l], b[l], c[l], index[l], 0, set);                          \
+  }
+using Int2 = Vector<int, 2>;
+using Short8 = Vector<short, 8>;
+SPARSE(f32_16x16x32_f16, Half4, Half8, Float4, 0)
+SPARSE(f32_16x16x32_f16, Half4, Half8, Float4, 3)
+SPARSE(f32_32x32x16_f16, Half4, Half8, Float16s, 1)
+SPARSE(f32_16x16x32_bf16, Short4, Short8, Float4, 2)
+SPARSE(f32_32x32x16_bf16, Short4, Short8, Float16s, 0)
+SPARSE(i32_16x16x64_i8, Int2, Int4, Int4, 1)
+SPARSE(i32_32x32x32_i8, Int2, Int4, Int16s, 0)
+SPARSE(f32_16x16x64_fp8_bf8, Int2, Int4, Float4, 1)
+SPARSE(f32_32x32x32_bf8_bf8, Int2, Int4, Float16s, 0)
+
 #if defined(__gfx950__)
 TILE(f32_16x16x32_bf16, Bf16x8, Float4)
 TILE(f32_32x32x16_bf16, Bf16x8, Float16s)
