@@ -211,7 +211,9 @@ exit "$e"
 EOF
 git -C repository commit -qam modelled
 init --metric model_us --target '< 130 us'
+expect 0 "no baseline yet" campaign status campaign
 expect 0 "1 rounds" campaign baseline campaign
+expect 0 "us (modelled)" campaign status campaign
 try "80 200 0" 0 "keep"
 holds campaign/logs/performance_trend.md "model_us, modelled; nothing was measured"
 holds campaign/logs/optimize.md "model_us, modelled; nothing was measured"

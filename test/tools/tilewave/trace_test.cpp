@@ -239,7 +239,16 @@ TEST_CASE("any bytes make the parsers of traces return or refuse") {
   CHECK(status_of([] { parse_code(R"({"code": [["s_nop", 0, 1, "", 1, 2, 1, 5, 6, 0]]})", "c"); }) == Exit::usage);
   CHECK(status_of([] { parse_wave(R"({"duration": 1, "num_insts": 1, "wave": {"timeline": [[5, 1]]}})", "w"); }) ==
         Exit::usage);
-  CHECK(fuzz(code, [](const std::string& text) { by_source(parse_code(text, "c"), 5); }) > 0);
+  CHECK(fuzz(code, [](const std::string& text) {
+          const ThreadTrace t = parse_code(text, "c");
+          by_source(t, 5);
+          std::size_t end = 0;
+          for (const Part& part : parts_of(t)) {
+            if (part.begin != end) throw std::logic_error("parts that do not follow each other");
+            end = part.end;
+          }
+          if (end != t.code.size()) throw std::logic_error("parts that are not all");
+        }) > 0);
   CHECK(fuzz(wave, [](const std::string& text) { parse_wave(text, "w"); }) > 0);
   CHECK(fuzz(counters, [](const std::string& text) {
           if (parse_counters(text, "c").sums.empty()) throw std::logic_error("no counter, no error");

@@ -131,6 +131,9 @@ TEST_CASE("a config ends when what follows its best is slower by more than noise
   CHECK(ended("10,0,10,10,9\n1,1,1,1,9\nnan,1,nan,nan,0\n", 2));       // wrong ones never win
   CHECK_FALSE(ended("1,1,1,1,9\n11,0,11,11,9\n12,0,12,12,9\n", 2));
   CHECK(status_of([&] { ended("10,0,10,10,9\nnan,0,nan,nan,0\n", 1); }) == Exit::usage);
+  CHECK(fuzz(
+            "us,err,us_q1,us_q3,samples\n10,0,10,10,9\n11,0,9,13,4\n12,0,12,12,9\n",
+            [](const std::string& text) { has_ended(parse_csv(text, "x"), 2, "us"); }, 300) > 0);
 }
 
 TEST_CASE("a tuned table holds the best of each config, neighbours that agree as one") {

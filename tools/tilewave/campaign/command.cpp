@@ -12,6 +12,7 @@
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/columns.hpp"
 
 namespace tilewave::tool {
 
@@ -53,7 +54,8 @@ int init(Options& o) {
 int status(const Options& o) {
   const Campaign campaign(o.folder, false);
   const State& s = campaign.state();
-  const char* stage = s.stage == Stage::idle        ? "between rounds"
+  const char* stage = s.rounds.empty()              ? "no baseline yet"
+                      : s.stage == Stage::idle      ? "between rounds"
                       : s.stage == Stage::proposing ? "being edited"
                       : s.stage == Stage::measuring ? "being measured"
                                                     : "being closed";
@@ -65,8 +67,8 @@ int status(const Options& o) {
              s.stage == Stage::idle ? stage : fmt::format("round {} {}", s.current.number, stage));
   if (s.best_round > 0) {
     const Round& best = s.rounds[static_cast<std::size_t>(s.best_round) - 1];
-    fmt::print("BEST_COMMIT {} (round {}): {:.3f} us, {:.4f} times the baseline\n", s.best_commit, s.best_round,
-               best.us, best.total);
+    fmt::print("BEST_COMMIT {} (round {}): {:.3f} us{}, {:.4f} times the baseline\n", s.best_commit, s.best_round,
+               best.us, is_modelled(campaign.manifest().primary_metric) ? " (modelled)" : "", best.total);
   }
   fmt::print("CONSECUTIVE_REGRESSIONS {} of {}\n", s.consecutive_regressions, max_regressions);
   if (const std::string hint = stagnation_hint(s); !hint.empty()) fmt::print("{}\n", hint);

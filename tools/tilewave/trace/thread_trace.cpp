@@ -119,7 +119,7 @@ std::string kind_of(const Instruction& i) { return i.kind.empty() ? stall_class(
 std::vector<Part> parts_of(const ThreadTrace& trace) {
   const auto& code = trace.code;
   const auto repeats = [&](const Instruction& i) { return i.hits >= 2 * std::max<std::int64_t>(1, code.front().hits); };
-  const auto first = std::find_if(code.begin(), code.end(), repeats);
+  const auto first = std::find_if(code.begin(), code.end(), repeats);  // asks for none of an empty code
   if (first == code.end()) return {{"whole kernel, no loop", 0, code.size()}};
   const auto last = std::find_if(code.rbegin(), code.rend(), repeats).base();
   const auto begin = static_cast<std::size_t>(first - code.begin()),
