@@ -174,8 +174,8 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
                matrix / 4 / active,
                lds / active,
                vmem / active,
-               l2 / xcds_timed / std::max(t, 1.0),
-               hbm / xcds_timed / std::max(t, 1.0)};
+               std::min(1.0, l2 / xcds_timed / std::max(t, 1.0)),  // some of it is still to come when the pass ends
+               std::min(1.0, hbm / xcds_timed / std::max(t, 1.0))};
   const double of_all = active / std::max(t, 1.0) / chip.cus / xcds_timed;
   pass.valu_duty = pass.busy[0] * of_all, pass.matrix_duty = pass.busy[1] * of_all;
   pass.touched = all[0]->memory.touched_bytes();

@@ -14,14 +14,15 @@ namespace tilewave {
 /// "Choices"; tiles below 128 x 128: docs/campaigns).
 struct GemmLdsCosts {
   double few, small, large;     // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
+  double small_area;            // the power of a smaller tile's area that its step takes
   double small_beside;          // more of it where two blocks share a unit,
   double large_beside;          // and where all units multiply, which lowers the clock
   double l2, l2_small, memory;  // bytes a us: operands by tiles, by those below 128 x 128; operands and output once
   double start, aside, aside_split, aside_memory;  // us; us of sums put aside, and of each; bytes a us
 };
 constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
-  if (arch == ArchId::gfx950) return {0.44, 0.55, 1.02, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
-  return {0.53, 0.90, 2.22, 0.77, 1.23, 11.6e6, 11.6e6, 4.0e6, 1.6, 3.9, 1.45, 6.1e6};
+  if (arch == ArchId::gfx950) return {0.44, 0.55, 1.02, 0.75, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
+  return {0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
 }
 
 /// Microseconds, with m rows in each layer.
@@ -38,7 +39,7 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const bool by_registers = policy.path == GemmPath::weights_in_registers;
   const double area = policy.rows * policy.columns / (128.0 * 128);
   const double step = by_registers ? few
-                      : area <= 1  ? c.small * std::pow(area, 0.75) * (1 + c.small_beside * beside)
+                      : area <= 1  ? c.small * std::pow(area, c.small_area) * (1 + c.small_beside * beside)
                                    : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
   // Products of fp4 take half the time of fp8's; those of both types take fp8's.
   const double half = p.spec.mx() && p.spec.a == DType::fp4_e2m1 ? 0.5 : 1.0;

@@ -65,6 +65,7 @@ struct GemmLdsKernel {
   static constexpr int b_reads = W::tiles_n * Map::chunks_b;
   static constexpr int reads = Scales::reads + b_reads + W::tiles_m * Map::chunks_a;
   static constexpr int products = W::tiles_m * W::tiles_n;
+  static_assert(direct || a_slots == 2 || products >= 2, "one slot: reads stand beside the second half of products");
   static constexpr int a_copies = RowsA::copies + Scales::copies, b_copies = RowsB::copies,
                        copies = a_copies + b_copies;
 

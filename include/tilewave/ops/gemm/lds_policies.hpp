@@ -94,13 +94,19 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
     } else {
       all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
     }
-    // 64 to 512 rows in 16 bits: so many tiles that no unit is without, before K is shared (docs/campaigns).
-    if (path == GemmPath::direct && size_of(s.a) == 2 && s.groups == GemmGroups::one && !s.gated &&
-        s.out_scale == ScaleMode::none) {
-      for (GemmPolicy p : {tile(64, 128, 3, 2, 2), tile(64, 64, 4, 2, 2), tile(64, 32, 6, 2, 2)}) {
-        p.splits = 16;
-        p.waves_per_simd = 2;
-        all.add(p);
+    // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/campaigns; docs/clock.md).
+    const auto shared = [&](GemmPolicy p) {
+      p.splits = 16;
+      p.waves_per_simd = 2;
+      all.add(p);
+    };
+    if (!turned && !blocks && s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none) {
+      if (!direct) {
+        shared(tile(64, 64, 2, 2, 2));
+      } else if (size_of(s.a) == 2) {
+        shared(tile(64, 128, 3, 2, 2));
+        shared(tile(64, 64, 4, 2, 2));
+        shared(tile(64, 32, 6, 2, 2));
       }
     }
   }
