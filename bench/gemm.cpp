@@ -43,12 +43,12 @@ void declare(CLI::App& app, Options& o) {
   declare(app, o, o.measure);
 }
 
-/// Those of one product, of groups, of gates, of i4 weights and of mx scales, no two of which have a spec in common.
+/// Those of one product, of features, groups, gates, i4 weights and mx scales, no two of which have a spec in common.
 std::span<const GemmEntry* const> every_entry() {
   static const std::vector<const GemmEntry*> entries = [] {
     std::vector<const GemmEntry*> all;
-    for (const auto list : {all_gemm_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries(),
-                            all_gemm_int4_entries(), all_gemm_mx_entries()})
+    for (const auto list : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
+                            all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()})
       all.insert(all.end(), list.begin(), list.end());
 #ifdef TILEWAVE_GENERATED  // by a tuner; or the ladder of docs/gemm.md
     const auto generated = all_gemm_generated_entries();

@@ -73,18 +73,18 @@ inline TwinBuffer filled_codes(const GemmCase& c, char name, std::int64_t rows, 
   return buffer;
 }
 
-/// Rows of `k` elements `stride` apart, or as preshuffled weights lie; what is between rows is poison.
-inline TwinBuffer filled_operand(const GemmCase& c, DType type, char name, std::int64_t rows, bool preshuffled,
-                                 int threads) {
+/// Rows of `columns` elements, or as preshuffled weights lie; what is between rows is poison.
+inline TwinBuffer filled_operand(const GemmCase& c, DType type, char name, std::int64_t rows, std::int32_t columns,
+                                 bool preshuffled, int threads) {
   if (packing_of(type) > 1) return filled_codes(c, name, rows, threads);
   const int size = size_of(type);
-  const std::int64_t row_bytes = (preshuffled ? c.k : c.operand_stride(type)) * size;
+  const std::int64_t row_bytes = (preshuffled ? columns : GemmCase::operand_stride(type, columns)) * size;
   const NormalElements normal(type, deviation_of(type));
   TwinBuffer buffer(static_cast<std::size_t>(rows * row_bytes));
   if (!fills(buffer.bytes())) return buffer;
   reference::parallel_for(rows, threads, [&](std::int64_t r) {
     std::vector<std::byte> row(static_cast<std::size_t>(row_bytes), static_cast<std::byte>(poison_byte(type)));
-    normal.fill(row.data(), c.k,
+    normal.fill(row.data(), columns,
                 random_bits({c.seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)}));
     if (!preshuffled) {
       std::memcpy(buffer.host() + r * row_bytes, row.data(), row.size());
@@ -129,8 +129,10 @@ inline TwinBuffer filled_mx_scales(const GemmCase& c, char name, std::int64_t la
 inline GemmTensors fill(const GemmCase& c, int threads) {
   GemmTensors t;
   const std::int64_t a_rows = std::int64_t{c.a_layers()} * c.m, b_rows = std::int64_t{c.layers()} * c.n;
-  t.a = filled_operand(c, c.spec.a, 'a', a_rows, false, threads);
-  t.b = filled_operand(c, c.spec.b, 'b', b_rows, c.preshuffled(), threads);
+  t.a = filled_operand(c, c.spec.a, 'a', c.a_layers() * c.rows_of_a(), turned_a(c.spec.layout) ? c.m : c.k, false,
+                       threads);
+  t.b = filled_operand(c, c.spec.b, 'b', c.layers() * c.rows_of_b(), turned_b(c.spec.layout) ? c.n : c.k,
+                       c.preshuffled(), threads);
   t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)), name_of(c.spec.out));
   if (c.has(GemmScale::tensor)) {
     t.a_scale = filled_scales(c, 's', 1, 1, threads);
@@ -206,10 +208,10 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.m = c.m, p.n = c.n, p.k = c.k;
   p.batch = c.batch, p.groups = c.groups;
   if (c.grouped() && !c.contiguous()) p.expected_group_rows = c.group_rows;
-  p.a_stride = c.operand_stride(c.spec.a);
-  p.b_stride = c.preshuffled() ? 0 : c.operand_stride(c.spec.b);
+  p.a_stride = c.a_stride();
+  p.b_stride = c.preshuffled() ? 0 : c.b_stride();
   p.out_stride = c.out_columns();
-  p.a_batch_stride = m * p.a_stride;
+  p.a_batch_stride = c.rows_of_a() * p.a_stride;
   p.b_batch_stride = c.weight_bytes() / size_of(c.spec.b);
   p.out_batch_stride = m * p.out_stride;
   p.bias_batch_stride = n;

@@ -11,15 +11,29 @@
 
 namespace tilewave::bench {
 
-enum class GemmSweep : int { standard, square, decode, grouped, batched, preshuffled, int8, gated, int4, mx };
+enum class GemmSweep : int {
+  standard,
+  square,
+  decode,
+  grouped,
+  batched,
+  preshuffled,
+  int8,
+  gated,
+  int4,
+  mx,
+  prefill,
+  layouts
+};
 
-inline constexpr std::array all_gemm_sweeps{
-    GemmSweep::standard,    GemmSweep::square, GemmSweep::decode, GemmSweep::grouped, GemmSweep::batched,
-    GemmSweep::preshuffled, GemmSweep::int8,   GemmSweep::gated,  GemmSweep::int4,    GemmSweep::mx};
+inline constexpr std::array all_gemm_sweeps{GemmSweep::standard, GemmSweep::square,  GemmSweep::decode,
+                                            GemmSweep::grouped,  GemmSweep::batched, GemmSweep::preshuffled,
+                                            GemmSweep::int8,     GemmSweep::gated,   GemmSweep::int4,
+                                            GemmSweep::mx,       GemmSweep::prefill, GemmSweep::layouts};
 
 constexpr const char* name_of(GemmSweep sweep) {
-  constexpr const char* names[] = {"default",     "square", "decode", "grouped", "batched",
-                                   "preshuffled", "int8",   "gated",  "int4",    "mx"};
+  constexpr const char* names[] = {"default", "square", "decode", "grouped", "batched", "preshuffled",
+                                   "int8",    "gated",  "int4",   "mx",      "prefill", "layouts"};
   return names[static_cast<int>(sweep)];
 }
 
@@ -144,7 +158,33 @@ inline std::vector<GemmCase> gemm_batched_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// Weights that were shuffled for loads straight to registers.
+/// A batch of prefill: between few rows and many.
+inline std::vector<GemmCase> gemm_prefill_sweep(ArchId arch) {
+  constexpr std::array shapes{
+      GemmWeightShape{7168, 2048},  GemmWeightShape{5120, 8192},  GemmWeightShape{28672, 4096},
+      GemmWeightShape{7168, 16384}, GemmWeightShape{4096, 4096},  GemmWeightShape{2112, 7168},
+      GemmWeightShape{8192, 28672}, GemmWeightShape{24576, 1536}, GemmWeightShape{18432, 16384}};
+  GemmCases all(arch);
+  for (const GemmWeightShape s : shapes) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+      for (const std::int32_t m : {256, 512, 1024, 2048}) all.add(spec, m, s.n, s.k);
+  }
+  return all.cases;
+}
+
+/// A and B with either dimension contiguous, as the features have them, beside nt.
+inline std::vector<GemmCase> gemm_layouts_sweep(ArchId arch) {
+  GemmCases all(arch);
+  for (const std::int32_t side : {4096, 8192}) {
+    GemmSpec nn = all.bf16(), tn = all.f16(), tt = all.bf16();
+    nn.layout = GemmLayout::nn, tn.layout = GemmLayout::tn, tt.layout = GemmLayout::tt;
+    tt.activation = ActivationKind::gelu_tanh;
+    for (const GemmSpec& spec : {all.bf16(), nn, tt, all.f16(), tn}) all.add(spec, side, side, side);
+  }
+  return all.cases;
+}
+
+/// Weights of sixteen rows by 16 bytes of k side by side: as CDNA loads them straight to registers, and sm90 multiplies them.
 inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
   GemmCases all(arch);
   const auto add = [&](GemmSpec spec, std::int32_t m, GemmWeightShape s) {
@@ -153,9 +193,12 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
   };
   for (const GemmWeightShape s : {GemmWeightShape{40960, 5120}, GemmWeightShape{77824, 5120}})
     add(all.fp8(GemmScale::row), 16, s);
+  GemmSpec blocks = all.fp8(GemmScale::block);
+  blocks.out = DType::f16;
   for (const std::int32_t m : {1, 16, 64, 256})
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
-      add(spec, m, {2112, 7168});
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), blocks}) add(spec, m, {2112, 7168});
+  for (const std::int32_t m : {16, 4096})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), blocks}) add(spec, m, {7168, 2048});
   return all.cases;
 }
 
@@ -217,7 +260,11 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
   }
   for (const std::int32_t groups : {8, 256}) {
     const std::int32_t rows = 32768 / groups;
-    all.add_groups(gated(all.fp8(GemmScale::block)), GemmGroups::contiguous, groups, rows, 4096, 7168);
+    GemmSpec spec = gated(all.fp8(GemmScale::block));
+    all.add_groups(spec, GemmGroups::contiguous, groups, rows, 4096, 7168);
+    spec.out = facts_of(arch).fp8;
+    spec.out_scale = ScaleMode::per_group;
+    all.add_groups(spec, GemmGroups::contiguous, groups, rows, 4096, 7168);
   }
   return all.cases;
 }
@@ -289,6 +336,8 @@ inline std::vector<GemmCase> cases_of(GemmSweep sweep, ArchId arch) {
     case GemmSweep::gated: return gemm_gated_sweep(arch);
     case GemmSweep::int4: return gemm_int4_sweep(arch);
     case GemmSweep::mx: return gemm_mx_sweep(arch);
+    case GemmSweep::prefill: return gemm_prefill_sweep(arch);
+    case GemmSweep::layouts: return gemm_layouts_sweep(arch);
   }
   if (!cuts_configs()) return gemm_model_sweep(arch);
   // A sample of the sweeps that every architecture serves.

@@ -41,6 +41,7 @@ struct CheckMaps {
       CHECK(code([](TensorShape& s) { s.box_layers = 3; }) == StatusCode::ok);
       CHECK(code([](TensorShape& s) { s.box_layers = 0; }) == StatusCode::bad_extent);
       CHECK(code([](TensorShape& s) { s.box_layers = 257; }) == StatusCode::bad_extent);
+      CHECK(code([](TensorShape& s) { s.straight = true; }) == StatusCode::unsupported_dtype);
     }
   }
 };
@@ -91,7 +92,8 @@ struct CheckCopies {
                                     {nullptr, DType::f32, 50, 37, 3, 208, 7696, 256},
                                     {nullptr, B::facts.fp8, 200, 37, 3, 208, 8000, 40},
                                     {nullptr, DType::bf16, 100, 37, 3, 208, 8000, 8, 2},
-                                    {nullptr, DType::i8, 128, 37, 3, 128, 4736, 13, 5}};  // more layers than there are
+                                    {nullptr, DType::i8, 128, 37, 3, 128, 4736, 13, 5},  // more layers than there are
+                                    {nullptr, DType::i8, 300, 37, 3, 304, 11248, 8, 2, true}};
       for (const TensorShape& shape : shapes) {
         CAPTURE(std::string(name_of(shape.type)), shape.box_rows, shape.box_layers);
         check<B>(shape);
@@ -101,7 +103,7 @@ struct CheckCopies {
   template <class B>
   static void check(TensorShape shape) {
     using K = CopyKernel<B>;
-    const int elements = 128 / size_of(shape.type);
+    const int elements = shape.box_bytes() / size_of(shape.type), units = rows_of_box(shape) * shape.box_bytes() / 16;
     const int unit = 16 / size_of(shape.type);
     const std::vector<int> at = {
         0, 0, 0, elements, 8, 1, elements, 30, 2, elements + unit, 36, 2, unit, 1, 0, elements * 2, 0, 0, 0, 37, 0,
@@ -110,9 +112,9 @@ struct CheckCopies {
     const Bytes tensor = numbered_bytes(3 * static_cast<std::size_t>(shape.layer_stride));
     const Device<unsigned char> in(tensor);
     const Device<int> places(at);
-    Device<Chunk> out(std::vector<Chunk>(blocks * rows_of_box(shape) * 8));
+    Device<Chunk> out(std::vector<Chunk>(blocks * units));
     shape.data = in.data();
-    typename K::Args args{{}, places.data(), out.data(), rows_of_box(shape) * 8};
+    typename K::Args args{{}, places.data(), out.data(), units};
     REQUIRE(B::make_tensor_map(shape, args.map).ok());
     launch_kernel<K>(blocks, 1, args);
     const Bytes found = bytes_of(out.values());

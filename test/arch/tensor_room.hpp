@@ -59,13 +59,15 @@ inline int rows_of_box(const TensorShape& shape) { return shape.box_rows * shape
 
 /// Appends what a copy of the box there shall leave in shared memory.
 inline void append_box(Bytes& to, const TensorShape& shape, const Bytes& tensor, int column, int row, int layer) {
-  Bytes box(128 * static_cast<std::size_t>(rows_of_box(shape)), 0);
+  const int bytes = shape.box_bytes();
+  Bytes box(static_cast<std::size_t>(bytes * rows_of_box(shape)), 0);
   const std::int64_t size = size_of(shape.type), first = column * size;
   for (int r = 0; r < rows_of_box(shape); ++r) {
     const std::int64_t of_row = row + r % shape.box_rows, of_layer = layer + r / shape.box_rows;
-    for (int byte = 0; byte < 128; ++byte) {
+    for (int byte = 0; byte < bytes; ++byte) {
       if (of_row >= shape.rows || of_layer >= shape.layers || first + byte >= shape.columns * size) continue;
-      box[swizzled(r, byte)] = tensor[of_layer * shape.layer_stride + of_row * shape.row_stride + first + byte];
+      box[shape.straight ? bytes * r + byte : swizzled(r, byte)] =
+          tensor[of_layer * shape.layer_stride + of_row * shape.row_stride + first + byte];
     }
   }
   to.insert(to.end(), box.begin(), box.end());

@@ -13,12 +13,12 @@ IDENTITY = """kind arch a_dtype b_dtype out_dtype scale group layout weights act
 config_m config_n config_k config_batch config_groups config_group_rows seed""".split()
 POLICY = """tile_rows tile_columns depth stages waves_rows waves_columns path swapped cluster splits most_splits
 waves_per_simd waves_k stream""".split()
-SWEEPS = "default square decode grouped batched preshuffled int8 gated int4 mx".split()
+SWEEPS = "default square decode grouped batched preshuffled int8 gated int4 mx prefill layouts".split()
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "i4": 0.5, "fp4_e2m1": 0.5}
 PEAKS = {"gfx942": (5.3e6, 1307e6, 2615e6), "gfx950": (8.0e6, 2307e6, 4614e6), "sm90": (4.8e6, 989e6, 1979e6)}
 ROUNDING = {"bf16": 3e-3, "f16": 4e-4, "fp8_e4m3fn": 6e-2, "fp8_e4m3fnuz": 6e-2}  # largest error that rounding out alone makes of a row, in the l2 norm
 NAME = re.compile(
-    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?P<shuffled>\.preshuffled)?(?P<gated>\.silu\.gated)?(?:\.(?P<quant>per_tensor|per_group))?"
+    r"gemm/(?P<arch>gfx942|gfx950|sm90)/(?P<a>bf16|f16|fp8|i8|fp4_e2m1)(?:\.(?P<b>i4|fp4_e2m1))?(?:\.(?P<scale>tensor|row|block|group|mx)(?P<group>\d+)?)?(?:\.(?P<layout>nn|tn|tt))?(?P<shuffled>\.preshuffled)?(?:\.(?P<activation>silu|gelu_tanh))?(?P<gated>\.gated)?(?:\.(?P<quant>per_tensor|per_group))?"
     r"/(?P<out>bf16|f16|fp8)/m(?P<m>\d+)(?:of(?P<om>\d+))?/n(?P<n>\d+)(?:of(?P<on>\d+))?/k(?P<k>\d+)(?:of(?P<ok>\d+))?"
     r"(?:/batch(?P<batch>\d+)(?:of(?P<ob>\d+))?)?(?:/(?P<kind>contiguous|masked)(?P<groups>\d+)(?:of(?P<og>\d+))?x(?P<rows>\d+)(?:of(?P<or>\d+))?)?"
     r"(?P<bias>/bias)?/(?P<policy>none|t(?P<tr>\d+)x(?P<tc>\d+)x(?P<depth>\d+)\.w(?P<wr>\d+)x(?P<wc>\d+)\.s(?P<stages>\d+)"
@@ -34,8 +34,8 @@ class Csv(contract.Contract):
             fp8 = "fp8_e4m3fnuz" if match["arch"] == "gfx942" else "fp8_e4m3fn"
             a = fp8 if match["a"] == "fp8" else match["a"]
             named = {"kind": "gemm", "arch": match["arch"], "a_dtype": a, "b_dtype": match["b"] or a, "group": match["group"] or "0", "out_dtype": fp8 if match["out"] == "fp8" else match["out"],
-                     "scale": match["scale"] or "none", "layout": "nt",
-                     "activation": "silu" if match["gated"] else "none", "gated": str(int(match["gated"] is not None)),
+                     "scale": match["scale"] or "none", "layout": match["layout"] or "nt",
+                     "activation": match["activation"] or "none", "gated": str(int(match["gated"] is not None)),
                      "out_scale": match["quant"] or "none",
                      "weights": "preshuffled" if match["shuffled"] else "row_major", "bias": str(int(match["bias"] is not None)),
                      "group_kind": match["kind"] or "one", "group_rows": match["rows"] or "0", "batch": match["batch"] or "1",
@@ -114,9 +114,15 @@ class Csv(contract.Contract):
         self.assertEqual((done.returncode, {row["entry"] for row in rows_of(done)[1]}), (1, {"none"}))
         self.assertIn("unsupported_quant_mode: ", done.stderr)
 
+    def test_layouts_and_preshuffled_weights(self):
+        for arch, sweep, every in ("sm90", "preshuffled", 7), ("gfx950", "layouts", 2), ("sm90", "layouts", 4):
+            done = run("--benchmark_format=csv", f"--sweep={sweep}", f"--every={every}", f"--arch={arch}")
+            rows = self.check_rows(done)
+            self.assertEqual((done.returncode, {row["err"] for row in rows}), (0, {"0"}), done.stderr)
+
     def test_what_no_entry_serves_is_a_row_with_a_reason(self):
         for arch in ARCHS:
-            done = run("--benchmark_format=csv", "--sweep=grouped,preshuffled", "--every=3", f"--arch={arch}")
+            done = run("--benchmark_format=csv", "--config=gemm/fp8.tensor.preshuffled/f16/m16/n64/k128", f"--arch={arch}")
             header, rows, _ = rows_of(done)
             self.assertEqual(header, ["name"] + IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN)
             unserved = [row for row in rows if row["entry"] == "none"]
@@ -176,7 +182,8 @@ class Csv(contract.Contract):
     def test_sweeps_and_every(self):
         counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
         self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
-                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 14, "int8": 18, "gated": 18, "int4": 62, "mx": 60})
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 62, "mx": 60,
+                          "prefill": 108, "layouts": 10})
         self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
         both = identities("--sweep=default,decode", "--arch=sm90")[1]
         self.assertLess(len(both), counts["default"] + counts["decode"])  # what both have is one row
@@ -184,7 +191,7 @@ class Csv(contract.Contract):
 
     def test_bad_options(self):
         for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--max-seconds=nan", "--threads=0",
-                         "--ceiling-gbps=0", "--sweep=prefill", "--sweep=decode,decode", "--every=0", "--splits=0",
+                         "--ceiling-gbps=0", "--sweep=train", "--sweep=decode,decode", "--every=0", "--splits=0",
                          "--splits=65", "--frobnicate", "stray", "--benchmark_format=xml", "--benchmark_out=/nonexistent/x",
                          "--benchmark_repetitions=2", "--benchmark_filter=(", "--benchmark_filter=no_such_row"):
             self.refuses(argument)

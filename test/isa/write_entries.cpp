@@ -205,8 +205,10 @@ constexpr double gemm_valu() {
   } else if constexpr (spec.scale == GemmScale::block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
     return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);
+  } else if constexpr (spec.layout != GemmLayout::nt && policy.path == GemmPath::direct) {
+    return policy.rows < 256 ? 0.1 : 0;  // addresses of reads: a place in LDS for each product of a wave
   } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
-    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * (W::Backend::direct_copies ? 1 : 2);
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * 2;
     return 16.0 * (turned_a(spec.layout) + turned_b(spec.layout)) / products;
   }
   return 0;

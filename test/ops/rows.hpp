@@ -77,6 +77,11 @@ class Tensor {
   double at(std::int32_t row, std::int32_t column) const {
     return reference::element(type_, host(), index(row, 0) * packing_of(type_) + column);
   }
+  /// The element holds what it held before any was set; not every 0xff is a NaN (fp8_e4m3fnuz).
+  bool untouched(std::int32_t row, std::int32_t column) const {
+    const auto* const first = &bytes_[index(row, column) * size_of(type_)];
+    return std::all_of(first, first + size_of(type_), [](auto byte) { return byte == 0xff; });
+  }
   /// Bytes that belong to no element of the rows still hold what they held.
   bool gaps_kept(std::int32_t rows, std::int32_t columns) const {
     if (row_bytes_ > 0) return true;

@@ -268,13 +268,17 @@ concept GroupBackend = StagedBackend<B> &&
 
 /// Rows of elements on the device as a tensor map sees them: `columns` contiguous elements, `rows` of them, in
 /// `layers`. Strides in bytes, multiples of 16; the start is aligned to 16 bytes. A copy moves a box of 128 bytes by
-/// `box_rows`, at most 256, of `box_layers`, one after the other, and so at most.
+/// `box_rows`, at most 256, of `box_layers`, one after the other, and so at most. `straight`, of elements of a byte: a
+/// box of 256 bytes, whose rows lie one after the other as they are.
 struct TensorShape {
   const void* data;
   DType type;
   std::int64_t columns, rows, layers;
   std::int64_t row_stride, layer_stride;
   int box_rows, box_layers = 1;
+  bool straight = false;
+
+  constexpr int box_bytes() const { return straight ? 256 : 128; }  // of a row
 };
 
 /// A matrix of rows of 128 bytes of k in shared memory, as copy_tensor writes them: the 16-byte unit u of row r lies at
@@ -300,14 +304,12 @@ struct TurnedOperand {
 
 /// A group room with an engine that copies boxes of tensors, and with blocks of a cluster that copy for each other:
 ///   maps        make_tensor_map(shape, map) on the host: a TensorMap, which the kernel's Args carry; errors
-///               bad_stride,
-///               misaligned, bad_extent, launch_failed. prefetch_map(map): it will be used soon
+///               bad_stride, misaligned, bad_extent, launch_failed. prefetch_map(map): it will be used soon
 ///   copies      copy_tensor(shared, map, column, row, layer, b) by one lane: the box from there on lands in shared
-///               memory as SwizzledOperand says, aligned to 1024 bytes, and counts on b, all of its bytes. What lies
-///               outside the tensor is 0; column, row and layer are not negative, column a multiple of 16 bytes. With
-///               a mask, the box lands in all blocks of the cluster whose bit is set, at the same place, and counts
-///               on the
-///               barrier at b's place in each
+///               memory as SwizzledOperand says, aligned to 1024 bytes (straight: one row after the other, aligned to
+///               128), and counts on b, all of its bytes. What lies outside the tensor is 0; column, row and layer are
+///               not negative, column a multiple of 16 bytes. With a mask, the box lands in all blocks of the cluster
+///               whose bit is set, at the same place, and counts on the barrier at b's place in each
 ///   stores      store_tensor(map, column, row, layer, shared) by one lane: a box of that form goes out behind
 ///               shared_written() and a barrier. Nothing is written outside the tensor, but the engine writes 16 bytes
 ///               at a time: a box that reaches the end of rows needs rows of whole 16 bytes. stores_end() makes the
@@ -318,7 +320,7 @@ struct TurnedOperand {
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
 ///               transpose of b[columns][the same k], plus acc where `add`; between group_mma_begin and _end as
 ///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
-///               and 256. Either operand may be a TurnedOperand, b then of a multiple of 64 columns.
+///               and 256. Either operand may be a GroupOperand or a TurnedOperand, b then of a multiple of 64 columns.
 ///               group_multiply<type, columns>(a, b, acc): acc += a b^T with a from registers as group_mma takes it,
 ///               columns up to 128
 ///   numbers     widen_i4_pairs<type>(words, pair): of each of two words, values 2 pair and the next of the eight of
@@ -332,8 +334,8 @@ template <class B>
 concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,
              Chunk* row, SwizzledOperand operand, Vec<float, 4>& acc, Vec<float, 128>& wide_acc,
-             Vec<std::int32_t, 128>& wide_ints, TurnedOperand turned, Vec<std::uint32_t, 4> words, const Chunk& a,
-             Vec<float, 64>& sums, const Vec<std::uint32_t, 2>& two_words) {
+             Vec<std::int32_t, 128>& wide_ints, TurnedOperand turned, GroupOperand plain, Vec<std::uint32_t, 4> words,
+             const Chunk& a, Vec<float, 64>& sums, const Vec<std::uint32_t, 2>& two_words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
@@ -346,6 +348,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<B::facts.fp8, 256>(operand, operand, wide_acc, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::f16, 256>(operand, turned, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 256>(turned, turned, wide_acc, true) } -> std::same_as<void>;
+  { B::template group_multiply<B::facts.fp8, 256>(plain, operand, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
   { B::template widen_i4_pairs<DType::f16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;

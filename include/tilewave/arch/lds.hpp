@@ -50,6 +50,20 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
   return turns;
 }
 
+/// The same of load_turned, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured yet);
+/// `place_of(lane)`: in units of 8 bytes.
+template <class PlaceOf>
+constexpr int lds_turned_conflicts(const PlaceOf& place_of) {
+  constexpr int columns = facts_of(ArchId::gfx950).lds_banks / 2;
+  int turns = 0;
+  for (int first = 0; first < 64; first += 32) {
+    int used[columns] = {}, most = 0;
+    for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[place_of(lane) % columns]);
+    turns += most - 1;
+  }
+  return turns;
+}
+
 /// A room of such a chip:
 ///   products    product_chunks<type>: 16-byte units that a lane supplies at least; multiply<type, side>(kv, rows,
 ///               sums): sums += the product of two operands of `chunks` units each, a multiple of product_chunks; types
@@ -81,6 +95,15 @@ concept LdsBackend = Backend<B> &&
   { B::pin(large) } -> std::same_as<void>;
   { B::pin(ints) } -> std::same_as<void>;
   { B::template priority<1>() } -> std::same_as<void>;
+};
+
+/// Such a room of a chip that reads LDS turned:
+///   fragments   load_turned(row) by all lanes of a wave: every sixteen lanes have a matrix of four rows of sixteen
+///               2-byte elements, lane l of them points at 8 bytes, aligned, of row l / 4 from column 4 (l % 4) on, and
+///               gets column l: element i is that of row i
+template <class B>
+concept TurnedLdsBackend = LdsBackend<B> && requires(const void* row) {
+  { B::load_turned(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
 /// Such a room of a chip that takes OCP MX's formats:

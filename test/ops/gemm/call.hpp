@@ -327,7 +327,7 @@ class GemmCall {
     }
     for (std::size_t row = 0; row < written.size(); ++row) {
       for (std::int32_t column = 0; column < columns_ && !written[row]; ++column)
-        if (!std::isnan(out_.at(static_cast<std::int32_t>(row), column)))
+        if (!out_.untouched(static_cast<std::int32_t>(row), column))
           return "wrote row " + std::to_string(row) + " of no group";
     }
     return "";

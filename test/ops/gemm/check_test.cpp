@@ -130,6 +130,9 @@ const Wrong<P> preshuffled[] = {
     {"n no multiple of 16", C::bad_extent, [](P& p) { p.n -= 8; }},
     {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
 };
+const Wrong<P> of_strips[] = {
+    {"products not whole strips apart", C::bad_stride, [](P& p) { p.b_batch_stride += 32; }},
+};
 const Wrong<P> unscaled[] = {
     {"a_scale", C::bad_value, [](P& p) { p.a_scale = floats(p.bias); }},
     {"b_scale", C::bad_value, [](P& p) { p.b_scale = floats(p.bias); }},
@@ -216,6 +219,8 @@ const Wrong<P> per_tensor[] = {
 const Wrong<P> per_group[] = {
     {"out_scale is bias", C::bad_value, [](P& p) { p.out_scale = const_cast<float*>(floats(p.bias)); }},
     {"scales of rows of out in one place", C::bad_stride, [](P& p) { p.out_scale_stride = 0; }},
+};
+const Wrong<P> per_group_of_layers[] = {
     {"scales of batches of out in one place", C::bad_stride, [](P& p) { p.out_scale_batch_stride = 0; }},
 };
 const Wrong<P> not_of_swigluoai[] = {
@@ -312,6 +317,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(groups ? std::span<const Wrong<P>>(of_groups) : one);
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
+    if (spec.weights == GemmWeights::preshuffled && e->arch == ArchId::sm90) refused(of_strips);
     refused(spec.packed() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
     if (spec.packed()) {
       refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(int4_of_fp8) : int4_of_16_bits);
@@ -325,7 +331,10 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     if (spec.gated && block) refused(gated_blocks);
     refused(spec.out_scale != ScaleMode::none ? std::span<const Wrong<P>>(quantised) : not_quantised);
     if (spec.out_scale == ScaleMode::per_tensor) refused(per_tensor);
-    if (spec.out_scale == ScaleMode::per_group) refused(per_group);
+    if (spec.out_scale == ScaleMode::per_group) {
+      refused(per_group);
+      if (spec.groups != GemmGroups::contiguous) refused(per_group_of_layers);
+    }
     refused(spec.activation == ActivationKind::swigluoai ? std::span<const Wrong<P>>(of_swigluoai) : not_of_swigluoai);
 
     P nothing = good;
@@ -374,26 +383,6 @@ TEST_CASE("blocks that share K need a workspace of a size, aligned and apart") {
     CHECK(e->launch(p, 2, {}).ok());
   }
 }
-
-#if !TILEWAVE_ON_GPU_COMPILER
-TEST_CASE("a caller plans with the entries of the one spec it compiles in") {
-  constexpr GemmSpec spec{.weights = GemmWeights::preshuffled};  // few policies, and none on sm90
-  P p;
-  p.spec = spec;
-  p.m = 5, p.n = 32, p.k = 64;
-  Tensor a(DType::bf16, p.m * p.k), b(DType::bf16, p.n * p.k), out(DType::bf16, p.m * p.n);
-  p.a = a.device(), p.b = b.device(), p.out = out.device();
-  p.a_stride = p.k, p.out_stride = p.n;
-  GemmPlan plan;
-  REQUIRE(gemm_plan<host::Backend<ArchId::gfx942>, spec>(p, plan).ok());
-  CHECK(plan.entry->spec == spec);
-  CHECK(plan.entry->arch == ArchId::gfx942);
-  CHECK(gemm_plan<host::Backend<ArchId::sm90>, spec>(p, plan).code == StatusCode::no_matching_entry);
-  CHECK(plan.entry == nullptr);
-  p.spec = {};
-  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, spec>(p, plan).code == StatusCode::no_matching_entry);
-}
-#endif
 
 }  // namespace
 }  // namespace tilewave::test

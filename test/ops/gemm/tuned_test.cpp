@@ -4,6 +4,9 @@
 
 #include "test/catch_compat.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
+#if !TILEWAVE_ON_GPU_COMPILER
+#include "tilewave/arch/host/backend.hpp"
+#endif
 
 namespace tilewave {
 namespace {
@@ -87,6 +90,30 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
     CHECK((others > 0 || tuned_gemm(arch).empty()));
   }
 }
+
+#if !TILEWAVE_ON_GPU_COMPILER
+TEST_CASE("a caller plans with the entries of the one spec it compiles in") {
+  constexpr GemmSpec spec{.weights = GemmWeights::preshuffled};  // few policies
+  GemmProblem p = problem(5);
+  p.spec = spec;
+  p.b_stride = 0;
+  GemmPlan plan;
+  REQUIRE(gemm_plan<host::Backend<ArchId::gfx942>, spec>(p, plan).ok());
+  CHECK(plan.entry->spec == spec);
+  CHECK(plan.entry->arch == ArchId::gfx942);
+  p.spec = {};
+  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, spec>(p, plan).code == StatusCode::no_matching_entry);
+  constexpr GemmSpec none{.out = DType::fp8_e4m3fn,
+                          .weights = GemmWeights::preshuffled,
+                          .gated = true,
+                          .out_scale = ScaleMode::per_group};  // on sm90
+  p.spec = none;
+  p.out_scale = reinterpret_cast<float*>(std::uintptr_t{4} << 44);
+  p.out_scale_stride = p.n / 256;
+  CHECK(gemm_plan<host::Backend<ArchId::sm90>, none>(p, plan).code == StatusCode::no_matching_entry);
+  CHECK(plan.entry == nullptr);
+}
+#endif
 
 }  // namespace
 }  // namespace tilewave

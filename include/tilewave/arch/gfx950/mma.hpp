@@ -36,6 +36,14 @@ struct Product {
   template <DType type, int side>
   using Sums = Vec<ProductSum<type>, side * side / 64>;
 
+  /// ds_read_b64_tr_b16.
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_turned(const void* row) {
+    using Elements = short __attribute__((ext_vector_type(4)));
+    using InLds = __attribute__((address_space(3))) Elements*;
+    return __builtin_bit_cast(Vec<std::uint32_t, 2>,
+                              __builtin_amdgcn_ds_read_tr16_b64_v4i16((InLds) const_cast<void*>(row)));
+  }
+
   template <DType type, int side, int chunks>
   TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks], Sums<type, side>& sums) {
     static_assert(chunks % product_chunks<type> == 0);

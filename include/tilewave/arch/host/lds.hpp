@@ -105,6 +105,32 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_micro(const Chunk* kv, const Chunk*
   for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
 }
 
+TILEWAVE_HOST_UNTRACKED inline Vec<std::uint32_t, 2> read_turned(const void* row, Where where) {
+  Lane& self = *current_lane;
+  Wave& wave = *self.wave;
+  if (reinterpret_cast<std::uintptr_t>(row) % 8 != 0) bad_access(self, row, 8, where);
+  if (!in_shared(self, row, 8)) {
+    fail(self, "a row of load_turned is not in shared memory at %s:%d", where.base_name(), where.line);
+  }
+  wave.posted[wave.parity][self.index] =
+      static_cast<std::uint32_t>(static_cast<const std::byte*>(row) - wave.block->shared);
+  if (meet(self, {CollectiveKind::load_turned, 0, where})) {
+    order_acquire(&wave.ordered[wave.parity]);
+    self.cluster->counters.lds_loads_bytes += 8 * wave.lanes;
+    for (int lane = 0; lane < wave.lanes; ++lane) {  // the last lane reads for all, as the instruction does
+      std::uint16_t of_row[4];
+      for (int r = 0; r < 4; ++r) {
+        const int from = lane / 16 * 16 + 4 * r + lane % 16 / 4;
+        std::memcpy(&of_row[r], wave.block->shared + wave.posted[wave.parity][from] + 2 * (lane % 4), 2);
+      }
+      std::memcpy(wave.dealt[lane], of_row, sizeof(of_row));
+    }
+    order_release(&wave.ordered[wave.parity]);  // the reads are before what any lane does next
+    complete(self);
+  }
+  return {{wave.dealt[self.index][0], wave.dealt[self.index][1]}};
+}
+
 /// The lane's oldest copies land until `pending` are left.
 inline void land_copies(Lane& self, int pending) {
   auto& copies = self.copies;
@@ -173,6 +199,10 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
       detail::multiply_micro<of_kv, of_rows, side>(kv + p * product_chunks<of_kv>, rows + p * product_chunks<of_rows>,
                                                    kv_scales[p], rows_scales[p], sums, where);
     }
+  }
+
+  static Vec<std::uint32_t, 2> load_turned(const void* row, Where where = {}) requires(Id == ArchId::gfx950) {
+    return detail::read_turned(row, where);
   }
 
   /// A base or bytes that differ between the lanes of a wave fail the launch.

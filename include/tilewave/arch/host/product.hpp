@@ -34,7 +34,7 @@ struct GroupCall {
   int k() const { return 32 / size_of(type); }
   /// Columns of the dense operand b that lie side by side.
   int panel() const { return std::min(columns, 16); }
-  const char* name() const { return b.swizzled ? "group_multiply" : "group_mma"; }
+  const char* name() const { return a.swizzled || b.swizzled ? "group_multiply" : "group_mma"; }
 };
 
 /// In mapped memory, of which only the pages in use are real.

@@ -40,9 +40,10 @@ TILEWAVE_HOST_UNTRACKED inline void check_box(Lane& self, const TensorBox& box, 
     fail(self, "%s at %s:%d of a box at column %d, no multiple of 16 bytes", what, where.base_name(), where.line,
          box.column);
   }
-  if (reinterpret_cast<std::uintptr_t>(shared) % 1024 != 0) {
-    fail(self, "%s at %s:%d: a box in shared memory at %p, no multiple of 1024 bytes", what, where.base_name(),
-         where.line, shared);
+  const int alignment = shape.straight ? 128 : 1024;
+  if (reinterpret_cast<std::uintptr_t>(shared) % alignment != 0) {
+    fail(self, "%s at %s:%d: a box in shared memory at %p, no multiple of %d bytes", what, where.base_name(),
+         where.line, shared, alignment);
   }
   if (!in_shared(self, shared, box.bytes())) {
     fail(self, "%s at %s:%d: the box of %u bytes is not in shared memory", what, where.base_name(), where.line,
@@ -83,7 +84,7 @@ TILEWAVE_HOST_UNTRACKED inline void queue_store(const TensorBox& box, const void
   check_box(self, box, shared, "store_tensor", where);
   const TensorShape& shape = box.map->shape;
   const std::int64_t row_bytes = shape.columns * size_of(shape.type);
-  if (row_bytes % 16 != 0 && std::int64_t{box.column} * size_of(shape.type) + 128 > row_bytes) {
+  if (row_bytes % 16 != 0 && std::int64_t{box.column} * size_of(shape.type) + shape.box_bytes() > row_bytes) {
     fail(self, "store_tensor at %s:%d of a box beyond the end of rows of %lld bytes: the engine writes whole 16 bytes",
          where.base_name(), where.line, static_cast<long long>(row_bytes));
   }
@@ -138,6 +139,7 @@ struct Tensors<ArchId::sm90> {
     for (const std::int64_t extent : {s.columns, s.rows, s.layers}) {
       if (extent < 1 || extent > most) return {StatusCode::bad_extent, "a tensor copy needs extents of 1 to 2^32"};
     }
+    if (s.straight && size_of(s.type) != 1) return {StatusCode::unsupported_dtype, "a straight box is of bytes"};
     for (const int extent : {s.box_rows, s.box_layers}) {
       if (extent < 1 || extent > 256) return {StatusCode::bad_extent, "a box has 1 to 256 rows and layers"};
     }

@@ -32,12 +32,12 @@ struct Mma : AtomRegisters<sm90_atom.k_per_lane, sm90_atom.rows_per_lane, sm90_a
 struct Group {
   template <DType type, int columns>
   TILEWAVE_DEVICE static void group_mma(GroupOperand a, GroupOperand b, Vec<float, columns / 2>& acc) {
-    multiply_group<type, columns, false, false>(descriptor(a), descriptor(b), 1, acc);
+    multiply_group<type, columns, false, false>(group_descriptor(a), group_descriptor(b), 1, acc);
   }
 
   template <DType type, int columns>
   TILEWAVE_DEVICE static void group_mma(const Chunk& a, GroupOperand b, Vec<float, columns / 2>& acc) {
-    multiply_registers<type, columns>(a, descriptor(b), acc);
+    multiply_registers<type, columns>(a, group_descriptor(b), acc);
   }
 
   /// What was written to an accumulator is in its registers before the batch begins: moved between the products, ptxas
@@ -93,17 +93,6 @@ struct Group {
                    "r"(words[1]), "r"(words[2]), "r"(words[3])
                    : "memory");
     }
-  }
-
- private:
-  /// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
-  /// k-major: its leading dimension is from one 16 bytes of k to the next, its stride from eight rows to the next.
-  TILEWAVE_DEVICE static std::uint64_t descriptor(GroupOperand m) {
-    // In a cluster the block's number stands above the address. The offset is added apart, so that all products of a
-    // loop share what depends on `at`.
-    const std::uint32_t at = (static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) & 0x3ffff) >> 4;
-    const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
-    return std::uint64_t(m.eight_rows >> 4) << 32 | low;
   }
 };
 

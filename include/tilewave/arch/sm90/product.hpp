@@ -39,6 +39,16 @@ struct MmaScales<DType::fp8_e4m3fn, false, false> {
   static constexpr char text[] = "1, 1";
 };
 
+/// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
+/// k-major: its leading dimension is from one 16 bytes of k to the next, its stride from eight rows to the next.
+TILEWAVE_DEVICE std::uint64_t group_descriptor(GroupOperand m) {
+  // In a cluster the block's number stands above the address. The offset is added apart, so that all products of a
+  // loop share what depends on `at`.
+  const std::uint32_t at = (static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) & 0x3ffff) >> 4;
+  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
+  return std::uint64_t(m.eight_rows >> 4) << 32 | low;
+}
+
 /// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor
 /// format").
 template <DType type, int columns, bool a_turned, bool b_turned>

@@ -22,13 +22,16 @@ struct Tensor {
       return {StatusCode::misaligned, "a tensor copy needs 16-byte alignment"};
     if (s.row_stride % 16 != 0 || s.layer_stride % 16 != 0 || s.row_stride >> 40 != 0 || s.layer_stride >> 40 != 0)
       return {StatusCode::bad_stride, "a tensor copy needs strides that are multiples of 16 bytes, below 2^40"};
+    if (s.straight && size_of(s.type) != 1) return {StatusCode::unsupported_dtype, "a straight box is of bytes"};
     const cuuint64_t extents[] = {cuuint64_t(s.columns), cuuint64_t(s.rows), cuuint64_t(s.layers)};
     const cuuint64_t strides[] = {cuuint64_t(s.row_stride), cuuint64_t(s.layer_stride)};
-    const cuuint32_t box[] = {cuuint32_t(128 / size_of(s.type)), cuuint32_t(s.box_rows), cuuint32_t(s.box_layers)},
+    const cuuint32_t box[] = {cuuint32_t(s.box_bytes() / size_of(s.type)), cuuint32_t(s.box_rows),
+                              cuuint32_t(s.box_layers)},
                      steps[] = {1, 1, 1};
-    const CUresult result = encode(&map, map_type(s.type), 3, const_cast<void*>(s.data), extents, strides, box, steps,
-                                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const CUresult result =
+        encode(&map, map_type(s.type), 3, const_cast<void*>(s.data), extents, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, s.straight ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS) return {StatusCode::bad_extent, "the driver refuses the tensor's extents"};
     return {};
   }
@@ -124,6 +127,7 @@ struct Tensor {
   TILEWAVE_DEVICE static std::uint32_t shared_at(const void* p) {
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
   }
+  TILEWAVE_DEVICE static std::uint64_t descriptor(GroupOperand m) { return group_descriptor(m); }
   /// K-major with the swizzle of 128 bytes: eight rows are 1024 bytes, and so are those from one eight to the next.
   TILEWAVE_DEVICE static std::uint64_t descriptor(SwizzledOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_rows = std::uint64_t{1024 >> 4} << 32;

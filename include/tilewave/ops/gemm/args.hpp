@@ -22,7 +22,7 @@ struct GemmArgs {
   std::int32_t gate_step, up_row;  // gated: rows of B from a gate to the next, and from a gate to its up
   std::int32_t layers;             // batches or groups
   std::int32_t splits;             // of K
-  std::int32_t b_layer_strips;     // i4 weights: sixteens of rows from a layer to the next
+  std::int32_t b_layer_strips;     // preshuffled weights: sixteens of rows from a layer to the next
   std::int64_t a_stride, b_stride, out_stride, residual_stride;
   std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
   std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
@@ -62,7 +62,9 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
           .up_row = p.interleaved ? 1 : p.n / 2,
           .layers = gemm_layers(p),
           .splits = splits,
-          .b_layer_strips = p.spec.packed() && p.k > 0 ? static_cast<std::int32_t>(p.b_batch_stride / (p.k * 8)) : 0,
+          .b_layer_strips = p.spec.weights == GemmWeights::preshuffled && p.k > 0
+                                ? static_cast<std::int32_t>(p.b_batch_stride / gemm_strip_elements(p))
+                                : 0,
           .a_stride = p.a_stride,
           .b_stride = p.b_stride,
           .out_stride = p.out_stride,

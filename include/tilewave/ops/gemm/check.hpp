@@ -104,8 +104,6 @@ inline Status check_gemm_extents(const GemmProblem& p) {
     return {StatusCode::bad_extent, "gates with mx scales are whole 32 rows"};
   if (p.spec.packed() && p.k % p.spec.group != 0)
     return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
-  if (p.spec.packed() && p.spec.gated && p.n % 32 != 0)
-    return {StatusCode::bad_extent, "gates of i4 weights are whole strips of 16 rows"};
   return {};
 }
 
@@ -242,8 +240,6 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
                   bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
-  if (s.packed() && p.k > 0 && layers > 1 && p.b_batch_stride % (std::int64_t{p.k} * 8) != 0)
-    return {StatusCode::bad_stride, "products of i4 weights are whole strips of sixteen rows apart"};
   if (of_groups && (bad(p.k / s.group, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))
@@ -260,6 +256,21 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
         check_written(r.out_scale, "scales of out overlap: their strides must be given")}) {
     if (!status.ok()) return status;
   }
+  return {};
+}
+
+/// Strips of sixteen rows that are read as a whole: of i4 weights, and of all preshuffled ones where a tensor copy
+/// brings them.
+inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
+  const GemmSpec& s = p.spec;
+  if (s.weights != GemmWeights::preshuffled || (!s.packed() && facts.id != ArchId::sm90)) return {};
+  if (p.interleaved)
+    return {StatusCode::unsupported_layout,
+            "gates and ups of i4 weights, and on sm90 of preshuffled ones, lie in halves"};
+  if (s.gated && p.n % 32 != 0)
+    return {StatusCode::bad_extent, "gates of preshuffled weights are whole strips of 16 rows"};
+  if (p.k > 0 && gemm_layers(p) > 1 && p.b_batch_stride % gemm_strip_elements(p) != 0)
+    return {StatusCode::bad_stride, "products of preshuffled weights are whole strips of sixteen rows apart"};
   return {};
 }
 
@@ -287,8 +298,9 @@ inline Status gemm_check(const GemmProblem& p, const ArchFacts& facts) {
   if (Status status = detail::check_gemm_extents(p); !status.ok()) return status;
   if (!std::isfinite(p.alpha)) return {StatusCode::bad_value, "alpha must be finite"};
   if (p.interleaved && !p.spec.gated) return {StatusCode::bad_value, "interleaved is for gated products"};
-  if (p.interleaved && (p.spec.packed() || p.spec.mx()))
-    return {StatusCode::unsupported_layout, "gates and ups of i4 weights and of mx scales lie in halves"};
+  if (p.interleaved && p.spec.mx())
+    return {StatusCode::unsupported_layout, "gates and ups with mx scales lie in halves"};
+  if (Status status = detail::check_gemm_strips(p, facts); !status.ok()) return status;
   if (p.spec.activation == ActivationKind::swigluoai) {
     if (!std::isfinite(p.swiglu_alpha)) return {StatusCode::bad_value, "swiglu_alpha must be finite"};
     if (!(p.swiglu_limit > 0)) return {StatusCode::bad_value, "swiglu_limit must be positive"};

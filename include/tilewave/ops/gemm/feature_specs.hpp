@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs beyond gemm_specs(): every feature once. Tests and the ISA gate build these; a caller compiles in the specs it
-// needs with gemm_plan<B, S>.
+// Specs beyond gemm_specs(): every feature once. Tests, the benchmark and the ISA gate build these; a caller compiles
+// in the specs it needs with gemm_plan<B, S>.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 
 namespace tilewave {
 
-/// Preshuffled weights (CDNA), groups, other outputs, activations, gates of experts, i8 without scales, other layouts.
-constexpr std::array<GemmSpec, 10> gemm_feature_specs(ArchId arch) {
+/// Preshuffled weights, groups, other outputs, activations, gates of experts, i8 without scales, other layouts.
+constexpr std::array<GemmSpec, 11> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
   const DType fp8 = facts_of(arch).fp8;
@@ -30,13 +30,14 @@ constexpr std::array<GemmSpec, 10> gemm_feature_specs(ArchId arch) {
       {.layout = GemmLayout::nn},
       {.a = f16, .b = f16, .out = f16, .layout = GemmLayout::tn},
       {.layout = GemmLayout::tt, .activation = ActivationKind::gelu_tanh},
+      {.a = i8, .b = i8, .scale = GemmScale::row, .weights = preshuffled},
   }};
 }
 
-/// The first and the last of a spec's policies; of preshuffled weights all.
+/// The first and the last of a spec's policies; of preshuffled weights all, but of i8.
 constexpr GemmPolicies gemm_feature_policies(ArchId arch, const GemmSpec& s) {
   const GemmPolicies all = gemm_policies(arch, s);
-  if (s.weights == GemmWeights::preshuffled || all.count < 2) return all;
+  if ((s.weights == GemmWeights::preshuffled && s.a != DType::i8) || all.count < 2) return all;
   GemmPolicies some;
   some.add(all.list[0]);
   some.add(all.list[all.count - 1]);

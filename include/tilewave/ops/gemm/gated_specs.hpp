@@ -7,7 +7,7 @@
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 5> gemm_gated_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 6> gemm_gated_specs(ArchId arch) {
   constexpr ActivationKind silu = ActivationKind::silu;
   const DType fp8 = facts_of(arch).fp8;
   return {{{.activation = silu, .gated = true},
@@ -25,7 +25,15 @@ constexpr std::array<GemmSpec, 5> gemm_gated_specs(ArchId arch) {
             .activation = silu,
             .gated = true,
             .out_scale = ScaleMode::per_tensor},
-           {.out = fp8, .activation = silu, .gated = true, .out_scale = ScaleMode::per_group}}};
+           {.out = fp8, .activation = silu, .gated = true, .out_scale = ScaleMode::per_group},
+           {.a = fp8,
+            .b = fp8,
+            .out = fp8,
+            .scale = GemmScale::block,
+            .groups = GemmGroups::contiguous,
+            .activation = silu,
+            .gated = true,
+            .out_scale = ScaleMode::per_group}}};
 }
 
 constexpr GemmPolicies gemm_gated_policies(ArchId arch, const GemmSpec& s) { return gemm_feature_policies(arch, s); }

@@ -55,7 +55,12 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
       const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;
       if (Status s = B::make_tensor_map(L::Codes::shape(p.b, p.k, strips), args.b[0]); !s.ok()) return s;
     }
-    for (int half = 0; half < L::halves && !L::packed; ++half) {
+    if constexpr (L::shuffled) {
+      const std::int64_t strips = (layers - 1) * args.gemm.b_layer_strips + p.n / 16;
+      const TensorShape b = L::shuffled_shape(p.b, std::int64_t{p.k} * size_of(S.b), strips);
+      if (Status s = B::make_tensor_map(b, args.b[0]); !s.ok()) return s;
+    }
+    for (int half = 0; half < L::halves && !L::packed && !L::shuffled; ++half) {
       const auto* const first =
           static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);
       const std::int64_t stride = S.gated ? args.gemm.gate_step * p.b_stride : p.b_stride;

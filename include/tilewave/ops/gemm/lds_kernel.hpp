@@ -23,11 +23,13 @@ struct GemmLdsKernel {
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = P.waves_per_simd * W::waves / B::facts.simds_per_cu;
 
-  template <DType type, int rows, bool turned>
-  using Rows = std::conditional_t<turned, GemmTurnedRows<W, rows>, GemmLdsRows<W, type, rows>>;
-  using RowsA = Rows<S.a, P.rows, turned_a(S.layout)>;
-  using RowsB = Rows<S.b, P.columns, turned_b(S.layout)>;
   static constexpr bool direct = P.path == GemmPath::direct;
+  template <int rows, int tiles>
+  using Turned = std::conditional_t<direct, GemmTurnedLines<W, rows, tiles>, GemmTurnedRows<W, rows>>;
+  template <DType type, int rows, int tiles, bool turned>
+  using Rows = std::conditional_t<turned, Turned<rows, tiles>, GemmLdsRows<W, type, rows>>;
+  using RowsA = Rows<S.a, P.rows, W::tiles_m, turned_a(S.layout)>;
+  using RowsB = Rows<S.b, P.columns, W::tiles_n, turned_b(S.layout)>;
   static constexpr int a_slots = P.stages;
   static constexpr int lds_of_block = B::facts.lds_bytes / P.waves_per_simd;
   using Scales = GemmStepScales<W, direct>;

@@ -73,8 +73,8 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
 constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   const bool direct = arch == ArchId::gfx950, blocks = s.scale == GemmScale::block;
-  const bool turned = s.layout != GemmLayout::nt;  // in registers, on the way into LDS
-  const GemmPath path = direct && !turned ? GemmPath::direct : GemmPath::staged;
+  const bool turned = s.layout != GemmLayout::nt;
+  const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
   const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   if (!preshuffled) {
@@ -84,7 +84,7 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
       p.path = path;
       return p;
     };
-    const int stages = direct && !turned ? 2 : 1;
+    const int stages = direct ? 2 : 1;
     GemmPolicy small = tile(128, 128, stages, 2, 2);
     small.splits = 16;
     small.waves_per_simd = 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Rows that are columns in memory ([K, M] or [K, N]) on their way into a slot of LDS. A lane loads eight neighbours of
-// four k, turns the square in registers, two bytes at a time, and stores 8 bytes of k for each of the eight rows. From
-// there on they are rows like others.
+// Rows that are columns in memory ([K, M] or [K, N]) on their way into a slot of LDS. Through registers: a lane loads
+// eight neighbours of four k, turns the square, two bytes at a time, and stores 8 bytes of k for each of the eight
+// rows. From there on they are rows like others. Or copied as they are, where the chip turns what it reads.
 #pragma once
 
 #include "tilewave/ops/gemm/lds_rows.hpp"
@@ -40,8 +40,9 @@ struct GemmTurnedRows : GemmLdsSlot<W, W::spec.a, rows, true> {
     to = (8 * eight * row_units + (four / 2 ^ permute(8 * eight))) * 16 + four % 2 * 8;
     TILEWAVE_UNROLL
     for (int i = 0; i < copies; ++i)
-      offset[i] =
-          16 * eight < width ? static_cast<std::uint32_t>((4 * four + i) * stride + 16 * eight) : B::Source::nowhere;
+      offset[i] = 16 * eight < width && 4 * four + i < k
+                      ? static_cast<std::uint32_t>((4 * four + i) * stride + 16 * eight)
+                      : B::Source::nowhere;
   }
 
   template <int i, bool whole>
@@ -72,6 +73,82 @@ struct GemmTurnedRows : GemmLdsSlot<W, W::spec.a, rows, true> {
   TILEWAVE_DEVICE int bytes_of(std::int32_t ks) const {
     return B::uniform(ks > 0 ? static_cast<int>((ks - 1) * stride) + width : 0);
   }
+};
+
+/// A slot of `rows` columns as they lie in memory: a line for each k, in units of eight rows, unit u of k at place
+/// u ^ mask(k). Products of a wave: `tiles`.
+template <class W, int rows, int tiles>
+struct GemmTurnedLines {
+  using B = typename W::Backend;
+  using Map = typename W::Map;
+  static constexpr DType type = W::spec.a;
+  static constexpr int row_bytes = W::policy.depth, step_k = row_bytes / 2, side = W::side, lanes = B::facts.wave_lanes;
+  static constexpr int line_units = rows / 8, line_bytes = 2 * rows;
+  static constexpr int pieces = row_bytes / 16 / Map::units;
+  static constexpr int copies = rows * row_bytes / 16 / (W::waves * lanes);  // of a wave for a slot
+  static_assert(size_of(type) == 2 && side == 32 && line_units % 16 == 0 && lanes % line_units == 0);
+  static_assert(rows * row_bytes / 16 % (W::waves * lanes) == 0);
+
+  /// Sixteen lanes read four lines at once.
+  TILEWAVE_HOST_DEVICE static constexpr int mask(int k) { return 4 * (k % 4); }
+  /// In a slot, in units of 8 bytes: what a lane points at of product `tile` of a wave whose first row is `row`.
+  TILEWAVE_HOST_DEVICE static constexpr int place(int lane, int row, int tile) {
+    const int k = Map::unit(lane) * 8 + lane % 16 / 4, of_sixteen = lane % 4;
+    const int unit = (row + tile * side + Map::row(lane) / 16 * 16) / 8 + of_sixteen / 2;
+    return 2 * (k * line_units + (unit ^ mask(k))) + of_sixteen % 2;
+  }
+  static_assert(lds_turned_conflicts([](int lane) { return place(lane, 0, 0); }) == 0);
+
+  const char* base;                // of the first row
+  std::int32_t stride;             // from a k to the next, bytes; those of a step stay below 2^31, see check_gemm_reach
+  std::int32_t k, k_bytes, width;  // elements; bytes, of k as rows have it; of a k's rows that there are, whole 16
+  int whole_bytes;                 // of a step
+  int first;                       // in the slot, of this wave's first copy; in units
+  std::uint32_t offset[copies];    // in a step's source, of this lane's units of the wave's copies
+  int at[tiles];
+
+  template <class RowsOf>
+  TILEWAVE_DEVICE GemmTurnedLines(const void* matrix, std::int64_t layer_offset, std::int64_t k_stride,
+                                  const RowsOf& of, std::int32_t of_k, int wave_row)
+      : base(static_cast<const char*>(matrix) + (layer_offset + of.first) * 2),
+        stride(of_k > 1 ? static_cast<std::int32_t>(k_stride * 2) : 0),
+        k(of_k),
+        k_bytes(of_k * 2),
+        width(align_up(max_of(min_of(of.left, rows), 0) * 2, 16)),
+        first(B::wave_id() * copies * lanes) {
+    whole_bytes = bytes_of(min_of(step_k, k));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < copies; ++i) {
+      const int unit = first + i * lanes + B::lane_id(), line = unit / line_units;
+      const int byte = 16 * (unit % line_units ^ mask(line));
+      offset[i] = byte < width && line < k ? static_cast<std::uint32_t>(line * stride + byte) : B::Source::nowhere;
+    }
+    TILEWAVE_UNROLL
+    for (int t = 0; t < tiles; ++t) at[t] = 8 * place(B::lane_id(), wave_row, t);
+  }
+
+  /// What lies beyond K becomes 0.
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void copy(Chunk* slot, std::int32_t step) const {
+    const std::int32_t left = whole ? step_k : min_of(k - step * step_k, step_k);
+    const std::int64_t from = std::int64_t{whole || left > 0 ? step * step_k : 0} * stride;
+    const int bytes = whole ? whole_bytes : bytes_of(left);
+    typename B::Source{base + from, static_cast<std::uint32_t>(bytes)}.copy(slot + first + i * lanes, offset[i], 0);
+  }
+
+  /// The unit of a lane for product `tile` of the wave.
+  TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int piece, int) const {
+    const char* const from = reinterpret_cast<const char*>(slot) + at[tile] + piece * (Map::units * 8 * line_bytes);
+    const Vec<std::uint32_t, 2> low = B::load_turned(from), high = B::load_turned(from + 4 * line_bytes);
+    return {{low[0], low[1], high[0], high[1]}};
+  }
+
+  TILEWAVE_DEVICE bool ends_within(std::int32_t step) const { return k_bytes % 16 != 0 && k_bytes / row_bytes == step; }
+  TILEWAVE_DEVICE static void clean(Chunk*) {}
+
+ private:
+  /// As GemmTurnedRows has it.
+  TILEWAVE_DEVICE int bytes_of(std::int32_t ks) const { return B::uniform(ks > 0 ? (ks - 1) * stride + width : 0); }
 };
 
 }  // namespace tilewave

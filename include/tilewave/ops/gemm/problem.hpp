@@ -64,6 +64,10 @@ struct GemmProblem {
   std::int64_t workspace_bytes = 0;
 };
 
+/// Elements of sixteen rows of preshuffled weights, as strides count them.
+constexpr std::int64_t gemm_strip_elements(const GemmProblem& p) {
+  return std::int64_t{p.k} * 16 / packing_of(p.spec.b);
+}
 /// Columns of out.
 constexpr std::int32_t gemm_out_columns(const GemmProblem& p) { return p.spec.gated ? p.n / 2 : p.n; }
 /// Products of a call, each with its B; and how many matrices A, out and residual are.

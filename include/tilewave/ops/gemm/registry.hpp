@@ -83,26 +83,26 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
   if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
-  if (s.weights == GemmWeights::preshuffled) return all;
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
-  const bool block = s.scale == GemmScale::block;
+  const bool block = s.scale == GemmScale::block, shuffled = s.weights == GemmWeights::preshuffled;
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
     add({.rows = 128, .columns = 256});
     add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
     return all;
   }
-  if (s.out_scale ==
-      ScaleMode::per_group) {  // 128 columns of C in a lane's quarter; block scales leave no room for them
+  if (s.out_scale == ScaleMode::per_group) {  // 128 columns of C in a lane's quarter
     const int columns = s.gated ? 256 : 128, splits = s.groups == GemmGroups::one ? 8 : 1;
-    if (block && s.gated) return all;
+    if (shuffled && s.gated) return all;
     add({.rows = 128, .columns = columns});
     add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = splits});
     return all;
   }
   if (s.gated) {  // a group has the gates and the ups of its columns
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    if (!block) add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = 128, .splits = min_of(splits, 4)});
+    if (!shuffled) {
+      if (!block) add({.rows = 128, .columns = 256});
+      add({.rows = 128, .columns = 128, .splits = min_of(splits, 4)});
+    }
     for (const int rows : {16, 64}) {
       add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = splits});
     }
@@ -115,8 +115,8 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
     return all;
   }
-  if (s.a == DType::i8) {  // widths that sm90 multiplies i8 in
-    add({.rows = 128, .columns = 256});
+  if (s.a == DType::i8 || shuffled) {  // of i8 widths that sm90 multiplies; straight boxes are not shared by clusters
+    add(block ? GemmPolicy{.rows = 256, .columns = 128} : GemmPolicy{.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128, .splits = 4});
     add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
     add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});

@@ -134,19 +134,20 @@ struct GemmTensorKernel {
     output.finish();
   }
 
-  /// The products of one stage, as one batch: of `count` tiles from `first` on.
-  template <int count>
-  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool fresh, Sums (&sums)[count],
-                                          int first = 0) {
+  /// The products of one stage, as one batch: of `count` tiles from `first` on, of the wide side from `from` on.
+  template <int count, int sums_of_tile>
+  TILEWAVE_DEVICE static void begin_stage(int group, const Shared& shared, int slot, bool fresh,
+                                          Vec<typename L::Sum, sums_of_tile> (&sums)[count], int first = 0,
+                                          int from = 0) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int piece = 0; piece < P.depth / 32; ++piece) {
       TILEWAVE_UNROLL
       for (int t = 0; t < count; ++t) {
         const int row = L::tall_row(group) + 64 * (first + t);
-        const auto tall = L::template operand<L::tall_turned>(shared.tall[slot], row, piece);
-        const auto wide = L::template operand<L::wide_turned>(shared.wide[slot], L::wide_row(group), piece);
-        B::template group_multiply<S.a, L::group_wide>(tall, wide, sums[t], !(fresh && piece == 0));
+        const auto tall = L::template operand<true>(shared.tall[slot], row, piece);
+        const auto wide = L::template operand<false>(shared.wide[slot], L::wide_row(group) + from, piece);
+        B::template group_multiply<S.a, 2 * sums_of_tile>(tall, wide, sums[t], !(fresh && piece == 0));
       }
     }
     B::group_mma_end();
@@ -241,14 +242,17 @@ struct GemmTensorKernel {
 
   using Scales = typename L::BlockScales;
 
-  template <int count>
-  TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Sums (&part)[count], Sums (&sums)[L::tiles],
-                                         int first = 0) {
+  template <int count, int sums_of_tile>
+  TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Vec<float, sums_of_tile> (&part)[count],
+                                         Sums (&sums)[L::tiles], int first = 0, int from = 0) {
     TILEWAVE_UNROLL
     for (int t = 0; t < count; ++t) {
       B::group_mma_hold(part[t]);
       TILEWAVE_UNROLL
-      for (int i = 0; i < Sums::size; ++i) sums[first + t][i] += part[t][i] * scales.of(first + t, i);
+      for (int i = 0; i < sums_of_tile; ++i) {
+        const int at = from / 2 + i;
+        sums[first + t][at] += part[t][i] * scales.of(first + t, at);
+      }
     }
   }
 
@@ -267,7 +271,8 @@ struct GemmTensorKernel {
     }
   }
 
-  /// Tile after tile, where sums leave room for those of one more; other groups multiply while one adds.
+  /// Part after part, where sums leave room for those of one more; other groups multiply while one adds. A part is a
+  /// tile, or half of its wide side.
   TILEWAVE_DEVICE static void multiply_scaled_in_turn(typename L::ScaleReader& reader, typename Args::Steps steps,
                                                       int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
@@ -276,14 +281,16 @@ struct GemmTensorKernel {
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       const Scales scales = next;
+      constexpr int of_tile = L::group_wide / L::part_wide, parts = L::tiles * of_tile;
       TILEWAVE_UNROLL
-      for (int t = 0; t < L::tiles; ++t) {
-        Sums part[1];
-        begin_stage(group, shared, ring.slot, true, part, t);
-        if (t == 0) next = reader.next();
+      for (int i = 0; i < parts; ++i) {
+        const int t = i / of_tile, from = i % of_tile * L::part_wide;
+        Vec<float, L::part_wide / 2> part[1];
+        begin_stage(group, shared, ring.slot, true, part, t, from);
+        if (i == 0) next = reader.next();
         B::template group_mma_wait<0>();
-        if (t == L::tiles - 1) shared.ring.release(ring.slot);
-        add_scaled(scales, part, sums, t);
+        if (i == parts - 1) shared.ring.release(ring.slot);
+        add_scaled(scales, part, sums, t, from);
       }
     }
   }

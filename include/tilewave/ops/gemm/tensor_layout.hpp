@@ -26,11 +26,16 @@ struct GemmTensorLayout {
   static_assert(halves == 1 || (P.cluster == 1 && b_box % (P.swapped || S.scale == GemmScale::block ? 64 : 16) == 0));
   static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
   static constexpr bool packed = S.packed();            // the tall side is codes
+  static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
   using Codes = GemmTensorCodes<B, S, P, TileRows>;
   static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // without codes
   static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
   static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
+  /// Of preshuffled B units of a box, sixteen rows by 16 bytes of k, lie as products read them without swizzle: all of
+  /// its rows, then those of the next 16 bytes.
+  static constexpr int box_unit = 16 * b_box, strip_bytes = 256;
+  static_assert(!shuffled || (P.cluster == 1 && b_box % (P.swapped ? 64 : 16) == 0 && (P.swapped || halves == 1)));
   static constexpr bool tall_turned = P.swapped ? turned_b(S.layout) : turned_a(S.layout);
   static constexpr bool wide_turned = P.swapped ? turned_a(S.layout) : turned_b(S.layout);
   static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_turned || group_wide % 64 == 0)));
@@ -39,8 +44,10 @@ struct GemmTensorLayout {
   /// a lane needs two of them only and loads them itself. Codes' scales, too.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
   static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
+  /// With block scales: columns of the wide side whose sums of a stage registers hold beside those of all stages.
+  static constexpr int part_wide = group_wide > 128 ? group_wide / 2 : group_wide;
   /// Registers hold the sums of all stages and of two more.
-  static constexpr bool scaled_ahead = groups <= 2 && tiles == 1;
+  static constexpr bool scaled_ahead = groups <= 2 && tiles == 1 && part_wide == group_wide;
   static_assert((P.depth == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
                 wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
@@ -171,7 +178,15 @@ struct GemmTensorLayout {
     } else {
       B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
     }
-    if constexpr (turned_b(S.layout)) {
+    if constexpr (shuffled) {
+      TILEWAVE_UNROLL
+      for (int row = 0; row < P.columns; row += b_box) {
+        const std::int32_t column = tile.first_column + TileRows::column(row);
+        const std::int32_t strip =
+            tile.layer * a.gemm.b_layer_strips + gemm_row_of_b<S>(a.gemm, column, TileRows::half(row)) / 16;
+        B::copy_tensor(of_b + row * row_chunks, a.b[0], 0, strip, step * (P.depth / 16), full);
+      }
+    } else if constexpr (turned_b(S.layout)) {
       copy_turned<P.columns>(of_b, a.b[0], k, tile.first_column, tile.layer, full);
     } else if constexpr (P.cluster == 1) {
       TILEWAVE_UNROLL
@@ -194,10 +209,19 @@ struct GemmTensorLayout {
     for (int i = 0; i < rows / 64; ++i) B::copy_tensor(to + i * box_chunks, map, first_row + 64 * i, k, layer, full);
   }
 
+  /// Strips of sixteen rows of all layers, each of 256 bytes for 16 of k.
+  static TensorShape shuffled_shape(const void* b, std::int64_t k_bytes, std::int64_t strips_of_all) {
+    return {b,           DType::i8,  strip_bytes,  strips_of_all, k_bytes / 16, 16 * k_bytes,
+            strip_bytes, b_box / 16, P.depth / 16, true};
+  }
+
   /// An operand of a stage from a row on: 32 bytes of k, number `piece`.
-  template <bool turned>
+  template <bool tall>
   TILEWAVE_DEVICE static auto operand(const Chunk* stage, int row, int piece) {
-    if constexpr (turned) {
+    if constexpr (shuffled && tall == P.swapped) {
+      const int offset = row / b_box * (b_box * P.depth) + row % b_box * 16 + piece * 2 * box_unit;
+      return GroupOperand{stage, 128, box_unit, offset};
+    } else if constexpr (tall ? tall_turned : wide_turned) {
       return TurnedOperand{stage, depth, row, piece};
     } else {
       return SwizzledOperand{stage, row, piece};
