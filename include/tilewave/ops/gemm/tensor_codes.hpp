@@ -10,6 +10,11 @@
 
 namespace tilewave {
 
+/// Whether the waves of a group share its K, each with products of its own: see tensor_few_rows.hpp.
+constexpr bool gemm_few_rows(const GemmSpec& s, const GemmPolicy& p) {
+  return s.packed() && p.path == GemmPath::tensor && p.waves_k > 1;
+}
+
 /// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM
 /// starts a copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
