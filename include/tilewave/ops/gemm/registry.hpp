@@ -81,7 +81,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     codes(32, 128, 2, splits);
     codes(64, 192, 3, splits);
     codes(128, 128, 2, splits);
-    if (size_of(s.a) == 1 || s.group != 128) return all;
+    if (s.group != 128) return all;
     for (const int rows : {8, 16}) {
       codes(rows, 64, 1, splits, 4);
       codes(rows, 256, 2, 4, 4);

@@ -79,7 +79,7 @@ struct GemmTensorCodes {
   /// Scales of a stage in a wave's registers, on their way from device to shared memory: [groups][P.columns].
   struct FetchedScales {
     static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = groups * P.columns / per_load;
-    static constexpr float unit = is_fp8(S.a) ? B::i4_fp8_unit : 1.0f;  // of what `widen` makes
+    static constexpr float unit = is_fp8(S.a) && !gemm_few_rows(S, P) ? B::i4_fp8_unit : 1.0f;  // of what `widen` makes
     using Scales = Packed<S.group_scale(), per_load>;
     Scales scales[ceil_div(count, lanes)];
 

@@ -23,7 +23,8 @@ struct GemmTensorFewRows {
   using Atom = typename B::Accumulator;
   using Pair = Vec<float, 2>;
   static constexpr int waves = L::group_waves, strips = L::group_tall / 16, panels = L::group_wide / 8;
-  static_assert(P.waves_k == waves && P.stages >= waves && P.cluster == 1 && size_of(S.a) == 2 && S.group == 128);
+  static_assert(P.waves_k == waves && P.stages >= waves && P.cluster == 1 && S.group == 128);
+  static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // that is multiplied; of fp8 no value is rounded
 
   TILEWAVE_DEVICE static void multiply(typename L::Args::Steps steps, int group, Shared& shared, Ring& ring,
                                        Sums (&sums)[L::tiles]) {
@@ -58,8 +59,8 @@ struct GemmTensorFewRows {
         codes[i] = worked_out(L::tall_row(group) / 16 * Codes::strip_chunks + 8 * line + (row ^ line));
         TILEWAVE_UNROLL
         for (int w = 0; w < 2; ++w) {
-          const int unit = 4 * (own % 2) + 2 * sixteen + w;
-          const int of_row = own / 2 * L::wide_rows + L::wide_row(group) + row;
+          const int unit = is_fp8(S.a) ? 2 * own + sixteen : 4 * (own % 2) + 2 * sixteen + w;  // w: words of it
+          const int of_row = (is_fp8(S.a) ? 0 : own / 2 * L::wide_rows) + L::wide_row(group) + row;
           a[2 * i + w] = worked_out(of_row * L::row_chunks + (unit ^ row));
         }
       }
@@ -69,14 +70,18 @@ struct GemmTensorFewRows {
     TILEWAVE_DEVICE static std::uint32_t worked_out(int place) { return B::settle(static_cast<std::uint32_t>(place)); }
   };
 
+  TILEWAVE_DEVICE static Chunk widened(std::uint32_t first, std::uint32_t second) {
+    const auto low = B::widen_fp8_to_f16(first), high = B::widen_fp8_to_f16(second);
+    return {{low[0], low[1], high[0], high[1]}};
+  }
   template <class Kv>
   TILEWAVE_DEVICE static Atom product(const Kv& kv, const typename B::RowsOperand& rows, const Atom& sum) {
-    return S.a == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
+    return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
   TILEWAVE_DEVICE static void multiply_stage(const Places& places, const Shared& shared, int slot,
                                              Atom (&all)[strips][panels]) {
-    constexpr std::uint32_t bias = B::template i4_negative_biases<S.a>;
+    constexpr std::uint32_t bias = B::template i4_negative_biases<type>;
     typename B::KvOperand a[4][panels][2];  // two products of each 8 k of a lane
     Atom of_bias[panels], sums[strips][panels];
     TILEWAVE_UNROLL
@@ -84,7 +89,8 @@ struct GemmTensorFewRows {
       of_bias[n] = {};
       TILEWAVE_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const Chunk k = shared.wide[slot][places.a[j] + 8 * n * L::row_chunks];
+        Chunk k = shared.wide[slot][places.a[j] + 8 * n * L::row_chunks];
+        if constexpr (is_fp8(S.a)) k = widened(k[2 * (j % 2)], k[2 * (j % 2) + 1]);
         TILEWAVE_UNROLL
         for (int p = 0; p < 2; ++p) {
           a[j][n][p][0] = B::template pick_bytes<0, 1, 4, 5>(k[2 * p], k[2 * p + 1]);
@@ -98,8 +104,8 @@ struct GemmTensorFewRows {
       TILEWAVE_UNROLL
       for (int s = 0; s < strips; ++s) {
         const Chunk& eights = shared.tall[slot][places.codes[j / 2] + s * Codes::strip_chunks];
-        const Chunk first = B::template widen_i4_biased<S.a>(eights[j % 2]);
-        const Chunk second = B::template widen_i4_biased<S.a>(eights[2 + j % 2]);
+        const Chunk first = B::template widen_i4_biased<type>(eights[j % 2]);
+        const Chunk second = B::template widen_i4_biased<type>(eights[2 + j % 2]);
         TILEWAVE_UNROLL
         for (int p = 0; p < 2; ++p) {
           TILEWAVE_UNROLL
