@@ -56,6 +56,7 @@ struct CheckWidenInt4 {
 struct SomeInt4 {
   Vec<std::uint32_t, 2> bf16, f16;  // of a word and of the next
   std::uint32_t fp8;
+  Chunk bf16_biased, f16_biased;
 };
 
 template <class B>
@@ -72,7 +73,9 @@ struct WidenSomeInt4Kernel {
     const int i = B::wave_id() * B::facts.wave_lanes + B::lane_id();
     const Vec<std::uint32_t, 2> words{{args.in[i], args.in[(i + 1) % 64]}};
     args.out[i] = {B::template widen_i4_pairs<DType::bf16>(words, i % 4),
-                   B::template widen_i4_pairs<DType::f16>(words, i % 4), B::widen_i4_quad(words[0], i % 2)};
+                   B::template widen_i4_pairs<DType::f16>(words, i % 4), B::widen_i4_quad(words[0], i % 2),
+                   B::template widen_i4_biased<DType::bf16>(words[0]),
+                   B::template widen_i4_biased<DType::f16>(words[0])};
   }
 };
 
@@ -98,6 +101,16 @@ struct CheckWidenSomeInt4 {
             CHECK(f16_to_f32(static_cast<std::uint16_t>(out[i].f16[word] >> 16 * e)) == expected);
           }
         }
+        const auto half = [](std::uint32_t word, int e) { return static_cast<std::uint16_t>(word >> 16 * e); };
+        for (int e = 0; e < 8; ++e) {
+          const float expected = value_of(i, e / 4 * 4 + e / 2 % 2 + 2 * (e % 2));
+          CHECK(bf16_to_f32(half(out[i].bf16_biased[e / 2], e % 2)) +
+                    bf16_to_f32(half(B::template i4_negative_biases<DType::bf16>, e % 2)) ==
+                expected);
+          CHECK(f16_to_f32(half(out[i].f16_biased[e / 2], e % 2)) +
+                    f16_to_f32(half(B::template i4_negative_biases<DType::f16>, e % 2)) ==
+                expected);
+        }
         for (int e = 0; e < 4; ++e) {
           const auto code = static_cast<std::uint8_t>(out[i].fp8 >> 8 * e);
           CHECK(fp8_to_f32(B::facts.fp8, code) == B::i4_fp8_unit * value_of(i, 4 * (i % 2) + e));
@@ -107,7 +120,9 @@ struct CheckWidenSomeInt4 {
   }
 };
 
-TEST_CASE("two or four of eight codes widen to their values") { AllRooms::each(CheckWidenSomeInt4{}); }
+TEST_CASE("two or four of eight codes widen to their values, or all to as much more as is said") {
+  AllRooms::each(CheckWidenSomeInt4{});
+}
 
 TEST_CASE("codes of four bits widen to their values") { AllRooms::each(CheckWidenInt4{}); }
 

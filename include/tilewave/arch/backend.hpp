@@ -324,7 +324,9 @@ struct TurnedOperand {
 ///               group_multiply<type, columns>(a, b, acc): acc += a b^T with a from registers as group_mma takes it,
 ///               columns up to 128
 ///   numbers     widen_i4_pairs<type>(words, pair): of each of two words, values 2 pair and the next of the eight of
-///               widen_i4, exactly, as bf16 or f16; `pair` may differ between lanes. widen_i4_quad(word, quad): the
+///               widen_i4, exactly, as bf16 or f16; `pair` may differ between lanes. widen_i4_biased<type>(word): the
+///               pairs of values 0 and 2, 1 and 3, 4 and 6, 5 and 7, each too large by what i4_negative_biases<type> is
+///               two of the negative of. widen_i4_quad(word, quad): the
 ///               four from 4 quad on, as the room's fp8, exactly i4_fp8_unit times the values
 ///   fragments   store_matrices_straight<count>(row, words): as store_matrices, not transposed: words[m] of lane l
 ///               becomes elements 2 (l % 4) and the next of row l / 4 of matrix m
@@ -352,6 +354,7 @@ concept TensorBackend = GroupBackend<B> &&
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;
   { B::template widen_i4_pairs<DType::f16>(two_words, 3) } -> std::same_as<Vec<std::uint32_t, 2>>;
+  { B::template widen_i4_biased<DType::bf16>(words[0]) } -> std::same_as<Chunk>;
   { B::widen_i4_quad(words[0], 1) } -> std::same_as<std::uint32_t>;
   { B::template store_matrices_straight<4>(row, words) } -> std::same_as<void>;
   { B::template take_registers<232>() } -> std::same_as<void>;

@@ -133,6 +133,13 @@ TEST_CASE("weights of i4 are their values times the scales of their groups, exac
   });
 }
 
+TEST_CASE("waves that share K by stages keep to their rounds of the ring") {
+  each_entry([](const GemmEntry& e) {
+    if (e.policy.path != GemmPath::tensor || e.policy.waves_k == 1) return;
+    check(e, {.m = 3, .n = 64, .k = (2 * e.policy.stages + 3) * step_of(e)});
+  });
+}
+
 TEST_CASE("each 32 k of a row have their own mx scale, exactly") {
   each_entry([](const GemmEntry& e) {
     if (!e.spec.mx() || e.spec.gated) return;

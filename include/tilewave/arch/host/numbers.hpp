@@ -70,6 +70,18 @@ struct Numbers {
     return {{widened(words[0])[pair], widened(words[1])[pair]}};
   }
 
+  template <DType type>
+  static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
+  template <DType type>
+  static Chunk widen_i4_biased(std::uint32_t word) {
+    const Chunk values = type == DType::bf16 ? widened_i4(word, [](float v) { return f32_to_bf16(24.0f + v); })
+                                             : widened_i4(word, [](float v) { return f32_to_f16(72.0f + v); });
+    const auto low = [](std::uint32_t a, std::uint32_t b) { return (a & 0xffffu) | b << 16; };
+    const auto high = [](std::uint32_t a, std::uint32_t b) { return a >> 16 | (b & 0xffff0000u); };
+    return {
+        {low(values[0], values[1]), high(values[0], values[1]), low(values[2], values[3]), high(values[2], values[3])}};
+  }
+
   static constexpr float i4_fp8_unit = 0x1p-9f;
   static std::uint32_t widen_i4_quad(std::uint32_t word, int quad) {
     std::uint32_t codes = 0;

@@ -237,6 +237,22 @@ struct Lanes {
     return pairs;
   }
 
+  /// A code, its sign bit turned, in the mantissa below the exponent of 16 (bf16) or 64 (f16).
+  template <DType type>
+  static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
+  template <DType type>
+  TILEWAVE_DEVICE static Chunk widen_i4_biased(std::uint32_t word) {
+    constexpr bool bf16 = type == DType::bf16;
+    constexpr std::uint32_t mask = bf16 ? 0x00780078u : 0x00f000f0u, base = i4_negative_biases<type> ^ 0x80008000u;
+    const Chunk shifted =
+        bf16 ? Chunk{{word << 3, word >> 5, word >> 1, word >> 9}} : Chunk{{word << 4, word >> 4, word, word >> 8}};
+    Chunk pairs;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 4; ++i)
+      asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(pairs[i]) : "r"(shifted[i]), "r"(mask), "r"(base));
+    return pairs;
+  }
+
   /// The magnitude of a value is that many times the least fp8, whose codes count up from there. All bytes at a time:
   /// no carry leaves one.
   static constexpr float i4_fp8_unit = 0x1p-9f;

@@ -99,6 +99,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
                         (splits > 1 ? 4 * (rounds - 1) : 0.0);
   const double us = 3.5 + passes + max_of(products, memory);
+  // Waves that share K are not timed on a device yet, so they are nobody's choice but a tuner's.
+  if (p.waves_k > 1) return 4 * us;
   // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round up to 13 %.
   return p.stream ? (rounds >= 1 ? 1.06 : 1.12) * (us + tail.us) : us;
 }

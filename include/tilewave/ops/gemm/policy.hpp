@@ -33,6 +33,7 @@ struct GemmPolicy {
   int splits = 1;   // at most: blocks that share K of one tile, merged in fixed order
   int waves_per_simd = 1;
   int waves_k = 1;      // as many times the waves, which share K of the tile and merge their sums through shared memory
+                        // (sm90: the waves of a group do)
   bool stream = false;  // (sm90) blocks have equal shares of the K of tiles that do not fill a round; a second launch
                         // adds them up in fixed order
 

@@ -40,12 +40,13 @@ namespace detail {
 
 /// As many as shared memory holds beside boxes of output, scales and barriers.
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * p.rows * 128
+  const int out = p.swapped ? p.waves() * (p.rows * 128 + (gemm_few_rows(s, p) ? 8192 : 0))
                             : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == GemmScale::block;
   const int of_b = s.packed() ? 64 + 4 * (128 / s.group) : p.depth;  // of a row of B
   const int stage = p.rows * p.depth + p.columns * of_b + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
-  return min_of(16, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.packed() ? 2048 : 0)) / stage);
+  return min_of(16 * p.waves_k,
+                (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.packed() ? 2048 : 0)) / stage);
 }
 constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
   p.stages = gemm_stages(s, p);
@@ -60,8 +61,9 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.packed() && arch != ArchId::sm90) return gemm_packed_policies(s);
   if (s.packed()) {  // codes as the tall side, in steps of 128 k
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
+    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits, int waves_k = 1) {
       GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .waves_rows = wave_groups};
+      p.waves_k = waves_k;
       p.swapped = true, p.splits = most_splits;
       p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
       p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
@@ -79,6 +81,12 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     codes(32, 128, 2, splits);
     codes(64, 192, 3, splits);
     codes(128, 128, 2, splits);
+    if (s.group != 128) return all;
+    for (const int rows : {8, 16}) {
+      codes(rows, 64, 1, splits, 4);
+      codes(rows, 256, 2, 4, 4);
+    }
+    codes(8, 256, 4, 4, 4);
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
