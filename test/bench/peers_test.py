@@ -147,7 +147,7 @@ class Peers(unittest.TestCase):
         self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", "sm86"))
 
     def test_every_row_of_gemm_is_a_config(self):
-        listed = subprocess.run([bench_gemm, "--sweep=default,square,decode,grouped,batched,preshuffled,int8,int4,gated",
+        listed = subprocess.run([bench_gemm, "--sweep=default,square,decode,grouped,batched,preshuffled,int8,int4,gated,prefill,layouts",
                                  "--arch=sm90",
                                  "--benchmark_list_tests", "--benchmark_format=csv"], capture_output=True, text=True, check=True,
                                 timeout=120).stdout
@@ -163,7 +163,7 @@ class Peers(unittest.TestCase):
             self.assertEqual(common.key_of(row["name"]), key)
             for column in "kind arch a_dtype b_dtype out_dtype scale layout weights activation gated out_scale bias group_kind config_k".split():
                 self.assertEqual(str(row[column]), ours[column], (key, column))
-        self.assertEqual(reasons, {"", "i4 weights", "i8 operands", "block scales", "bias", "preshuffled", "contiguous", "masked", "silu"})
+        self.assertEqual(reasons, {"", "i4 weights", "i8 operands", "block scales", "bias", "preshuffled", "contiguous", "masked", "silu", "nn", "tn", "tt"})
 
     def test_a_row_of_gemm_is_one_of_bench_gemm(self):
         filtered = "--benchmark_filter=gemm/sm90/fp8.row/bf16/m16/n384/"  # launched as it is, but for k

@@ -147,8 +147,8 @@ struct GemmTurnedLines {
   TILEWAVE_DEVICE static void clean(Chunk*) {}
 
  private:
-  /// As GemmTurnedRows has it, but not by B::uniform: a copy may not follow at once on vector instructions that write its
-  /// source, and the compiler does not see copies.
+  /// As GemmTurnedRows has it, but not by B::uniform: a copy may not follow at once on vector instructions that write
+  /// its source, and the compiler does not see copies.
   TILEWAVE_DEVICE int bytes_of(std::int32_t ks) const { return ks > 0 ? (ks - 1) * stride + width : 0; }
 };
 
