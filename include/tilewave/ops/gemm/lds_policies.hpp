@@ -103,10 +103,12 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
     if (!turned && !blocks && s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none) {
       if (!direct) {
         shared(tile(64, 64, 2, 2, 2));
-      } else if (size_of(s.a) == 2) {
-        shared(tile(64, 128, 3, 2, 2));
+      } else {
         shared(tile(64, 64, 4, 2, 2));
-        shared(tile(64, 32, 6, 2, 2));
+        if (size_of(s.a) == 2) {
+          shared(tile(64, 128, 3, 2, 2));
+          shared(tile(64, 32, 6, 2, 2));
+        }
       }
     }
   }
