@@ -39,7 +39,9 @@ struct GemmTensorLayout {
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
   /// a lane needs two of them only and loads them itself. Codes' scales, too.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
-  static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
+  /// Of the fetching group, beside the one that copies. Where stages are not released in order, a slot must be one
+  /// wave's: its parity tells a round from the next only, not from the round before.
+  static constexpr int scale_waves = few_rows ? 2 : 3;
   /// Registers hold the sums of all stages and of two more.
   static constexpr bool scaled_ahead = groups <= 2 && tiles == 1;
   static_assert((P.depth == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
