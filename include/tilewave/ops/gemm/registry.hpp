@@ -66,7 +66,8 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
       p.waves_k = waves_k;
       p.swapped = true, p.splits = most_splits;
       p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
-      p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
+      const int stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
+      p.stages = stages - stages % waves_k;
       all.add(p);
     };
     if (s.gated) {

@@ -23,7 +23,8 @@ struct GemmTensorFewRows {
   using Atom = typename B::Accumulator;
   using Pair = Vec<float, 2>;
   static constexpr int waves = L::group_waves, strips = L::group_tall / 16, panels = L::group_wide / 8;
-  static_assert(P.waves_k == waves && P.stages >= waves && P.cluster == 1 && S.group == 128);
+  // A slot is one wave's within a tile, see scale_waves.
+  static_assert(P.waves_k == waves && P.stages % waves == 0 && P.cluster == 1 && S.group == 128);
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;  // that is multiplied; of fp8 no value is rounded
 
   TILEWAVE_DEVICE static void multiply(typename L::Args::Steps steps, int group, Shared& shared, Ring& ring,
@@ -35,8 +36,6 @@ struct GemmTensorFewRows {
     Ring at = ring;
     at.advance(L::group_wave());
     for (std::int32_t step = steps.first + L::group_wave(); step < steps.end; step += waves, at.advance(waves)) {
-      // A parity tells a round from the next only: the round before may have been another wave's.
-      B::mbarrier_wait(&shared.ring.full[at.slot], at.round ^ 1);
       B::mbarrier_wait(&shared.ring.full[at.slot], at.round);
       multiply_stage(places, shared, at.slot, all);
       shared.ring.release(at.slot);

@@ -44,7 +44,9 @@ struct GemmTensorLayout {
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
   /// a lane needs two of them only and loads them itself. Codes' scales, too.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
-  static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
+  /// Of the fetching group, beside the one that copies. Where stages are not released in order, a slot must be one
+  /// wave's: its parity tells a round from the next only, not from the round before.
+  static constexpr int scale_waves = few_rows ? 2 : 3;
   /// With block scales: columns of the wide side whose sums of a stage registers hold beside those of all stages.
   static constexpr int part_wide = group_wide > 128 ? group_wide / 2 : group_wide;
   /// Registers hold the sums of all stages and of two more.
