@@ -45,7 +45,7 @@ def main(root, generated, scratch, clang, triton, hip, *flags):
         kernel = ["--cuda-device-only", "-O3", "-c", "-o", str(folder / "kernel.o")]
         for what in (
                 [*kernel, "-DENTRY=0", str(root / "test/isa/paged_attention_entry.hip")],
-                [*kernel, "-DLIST=softmax", "-DOP=softmax", "-DNAME=Softmax", "-DHEADER=registry", "-DFIRST=0", "-DCOUNT=1",
+                [*kernel, "-DLIST=softmax", "-DOP=softmax", "-DNAME=Softmax", "-DHEADER=registry", "-DFIRST=0", "-DSTEP=1",
                  str(root / "test/isa/row_entries.hip")],
                 ["-O3", backend, "-c", "-o", str(folder / "both.o"), str(root / "test/tools/room_consumer/main.cpp")],
                 ["--cuda-host-only", "-fsyntax-only", backend, str(root / "bench/paged_attention.cpp")]):
