@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Streamed products: who has which stages, sums that are right and the same again wherever tiles are cut, what is refused, and
-// when they are chosen.
+// Streamed products: who has which stages, sums that are right and the same again wherever tiles are cut, and what is refused.
 #include <set>
 
 #include "entries/gemm.hpp"
@@ -147,34 +146,6 @@ TEST_CASE("a streamed product needs a workspace where tiles are left, and is nev
     p.m = 33 * e.policy.rows, p.n = 4 * e.policy.columns;
     CHECK(gemm_workspace_size(p, plan) == 0);
   });
-}
-
-TEST_CASE("tiles are streamed where they would leave much of a round idle") {
-  const GemmPolicies policies = gemm_policies(ArchId::sm90, {});
-  std::array<GemmEntry, 16> built{};
-  std::array<const GemmEntry*, 16> all{};
-  for (int i = 0; i < policies.count; ++i) {
-    built[i] = {ArchId::sm90, true, {}, policies.list[i], nullptr, 0};
-    all[i] = &built[i];
-  }
-  const auto chosen = [&](std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
-    const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
-    GemmProblem p;
-    p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
-    p.m = m, p.n = n, p.k = k;
-    p.a_stride = p.b_stride = k, p.out_stride = n;
-    p.batch_invariant = batch_invariant;
-    GemmPlan plan;
-    REQUIRE(gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, {}).ok());
-    return plan.entry->policy.stream;
-  };
-  CHECK(chosen(512, 18432, 16384));  // 2.2 rounds of 128 x 256
-  CHECK_FALSE(chosen(512, 18432, 16384, true));
-  CHECK_FALSE(chosen(4096, 4096, 4096));  // 3.9 rounds
-  CHECK_FALSE(chosen(512, 8448, 16384));  // one round, full
-  CHECK(chosen(256, 5120, 16384));        // 80 tiles of 128 x 128, less than a round, of long K
-  CHECK_FALSE(chosen(256, 4096, 4096));   // of short K
-  CHECK_FALSE(chosen(16, 4096, 4096));
 }
 
 }  // namespace

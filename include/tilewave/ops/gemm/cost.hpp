@@ -50,6 +50,20 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
 }
 
+/// Microseconds on an H200 of codes of four bits multiplied by waves that share K (tensor_few_rows.hpp): a block's stages
+/// one after the other, and the merging of its waves' and its cluster's sums in every round. Fitted to 504 rows of
+/// bench_gemm --sweep=int4 --policies=all (docs/gemm.md).
+inline double gemm_cost_few_rows(const GemmProblem& problem, const GemmPolicy& p, double tiles, int splits) {
+  const double sms = sm90_facts.compute_units, blocks = tiles * splits;
+  const double slots = double(clusters_at_a_time(splits) * p.waves_per_simd);
+  const double steps = double(ceil_div(ceil_div(problem.k * size_of(problem.spec.a), p.depth), splits));
+  const double rounds = double(std::int64_t((tiles + slots - 1) / slots));
+  const double strips = double(p.columns) / 64, alone = p.rows > 8 ? 0.18 + 0.081 * strips : 0.176 + 0.057 * strips;
+  const double stage = alone * (p.waves_per_simd > 1 && blocks > sms ? 1.25 : 1.0) * (p.waves_rows > 2 ? 1.04 : 1.0);
+  const double epilogue = 1.4 + (splits > 1 ? 2.0 + 0.22 * splits : 0.0);
+  return 5.75 + rounds * (steps * stage + epilogue);
+}
+
 /// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products
 /// and what the bytes take, and what is there once.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
@@ -58,6 +72,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double of_b = spec.packed() ? 0.5 + 2.0 / spec.group : element;  // bytes of an element
   const double sms = sm90_facts.compute_units;
   const GemmShare share = gemm_share(problem, m, p);
+  if (p.waves_k > 1) return gemm_cost_few_rows(problem, p, share.tiles, splits);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
   const double begun = double(std::int64_t((share.tiles + slots - 1) / slots));  // rounds
@@ -97,10 +112,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double again =
       0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * of_b * layers;
   const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
-                        (splits > 1 ? 4 * (rounds - 1) : 0.0);
+                        (splits > 1 ? 4 * (rounds - 1) : 0.4 * (begun - 1));
   const double us = 3.5 + passes + max_of(products, memory);
-  // Waves that share K are not timed on a device yet, so they are nobody's choice but a tuner's.
-  if (p.waves_k > 1) return 4 * us;
   // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round up to 13 %.
   return p.stream ? (rounds >= 1 ? 1.06 : 1.12) * (us + tail.us) : us;
 }

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Which policy the cost model takes on an H200, where docs/gemm.md has what others were measured to take.
+#include <array>
+
+#include "test/catch_compat.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave::test {
+namespace {
+
+GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
+  const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
+  const GemmPolicies policies = gemm_policies(ArchId::sm90, spec);
+  std::array<GemmEntry, GemmPolicies{}.list.size()> built{};
+  std::array<const GemmEntry*, GemmPolicies{}.list.size()> all{};
+  for (int i = 0; i < policies.count; ++i) {
+    built[i] = {ArchId::sm90, true, spec, policies.list[i], nullptr, 0};
+    all[i] = &built[i];
+  }
+  GemmProblem p;
+  p.spec = spec;
+  p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
+  if (spec.b == DType::i4) p.b_group_scale = somewhere(4), p.b_scale_k_stride = n;
+  if (spec.scale == GemmScale::row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
+  p.m = m, p.n = n, p.k = k;
+  p.a_stride = k, p.out_stride = n;
+  if (spec.weights != GemmWeights::preshuffled) p.b_stride = k;
+  p.batch_invariant = batch_invariant;
+  GemmPlan plan;
+  const Status status = gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, {});
+  INFO((status.ok() ? "" : status.reason));
+  REQUIRE(status.ok());
+  return plan.entry->policy;
+}
+
+TEST_CASE("tiles are streamed where they would leave much of a round idle") {
+  const auto streamed = [](std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
+    return chosen({}, m, n, k, batch_invariant).stream;
+  };
+  CHECK(streamed(512, 18432, 16384));  // 2.2 rounds of 128 x 256
+  CHECK_FALSE(streamed(512, 18432, 16384, true));
+  CHECK_FALSE(streamed(4096, 4096, 4096));  // 3.9 rounds
+  CHECK_FALSE(streamed(512, 8448, 16384));  // one round, full
+  CHECK(streamed(256, 5120, 16384));        // 80 tiles of 128 x 128, less than a round, of long K
+  CHECK_FALSE(streamed(256, 4096, 4096));   // of short K
+  CHECK_FALSE(streamed(16, 4096, 4096));
+}
+
+TEST_CASE("few rows take the width that leaves the fewest rounds") {
+  CHECK(chosen({}, 16, 28672, 4096).columns == 256);  // one round, where 64 columns are four
+  CHECK(chosen({}, 16, 7168, 8192).columns == 64);    // one round, where 256 leave most SMs idle
+  constexpr DType fp8 = sm90_facts.fp8;
+  const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = GemmScale::row, .weights = GemmWeights::preshuffled};
+  CHECK(chosen(preshuffled, 16, 77824, 5120).waves_per_simd == 2);  // ten rounds, or five of two blocks an SM
+  CHECK(chosen(preshuffled, 16, 7168, 2048).waves_per_simd == 1);
+}
+
+TEST_CASE("weights of four bits are multiplied by waves that share K where up to 16 rows stream much") {
+  const GemmSpec codes{.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .group = 128};
+  for (const std::int32_t m : {1, 8, 16}) {
+    const GemmPolicy policy = chosen(codes, m, 28672, 4096);
+    CHECK(policy.waves_k == 4);
+    CHECK(policy.columns == 256);
+    CHECK(policy.rows == (m > 8 ? 16 : 8));
+  }
+  CHECK(chosen(codes, 16, 8192, 28672).waves_k == 4);
+  CHECK(chosen(codes, 64, 28672, 4096).waves_k == 1);
+  CHECK(chosen(codes, 4096, 28672, 4096).waves_k == 1);
+}
+
+}  // namespace
+}  // namespace tilewave::test
