@@ -78,6 +78,10 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
         p.spec = row.spec, p.n = row.n, p.k = row.k, p.batch = row.batch, p.groups = row.groups;
         p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
         if (row.spec.scale != GemmScale::none) p.a_scale = p.b_scale = reinterpret_cast<const float*>(1ULL << 46);
+        if (row.spec.scale == GemmScale::block) {
+          p.a_scale_stride = p.b_scale_stride = ceil_div(p.k, gemm_scale_block);
+          p.a_scale_k_stride = p.b_scale_k_stride = 1;
+        }
         GemmPlan plan, model;
         CHECK(gemm_select(p, std::span(all.data(), policies.count), facts_of(arch), model, {}).ok());
         CHECK(gemm_select(p, std::span(all.data(), policies.count), facts_of(arch), plan).ok());

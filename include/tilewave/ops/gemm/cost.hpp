@@ -50,9 +50,9 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
 }
 
-/// Microseconds on an H200 of codes of four bits multiplied by waves that share K (tensor_few_rows.hpp): a block's stages
-/// one after the other, and the merging of its waves' and its cluster's sums in every round. Fitted to 504 rows of
-/// bench_gemm --sweep=int4 --policies=all (docs/gemm.md).
+/// Microseconds on an H200 of codes of four bits multiplied by waves that share K (tensor_few_rows.hpp): a block's
+/// stages one after the other, and the merging of its waves' and its cluster's sums in every round. Fitted to 504 rows
+/// of bench_gemm --sweep=int4 --policies=all (docs/gemm.md).
 inline double gemm_cost_few_rows(const GemmProblem& problem, const GemmPolicy& p, double tiles, int splits) {
   const double sms = sm90_facts.compute_units, blocks = tiles * splits;
   const double slots = double(clusters_at_a_time(splits) * p.waves_per_simd);
@@ -84,20 +84,23 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
   const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
   if (scaled_large) {
-    cycles *= p.waves() == 3 ? 1.43 : tall >= 256 || wide >= 256 ? 1.5 : 1.57;
+    cycles *= p.waves() == 3 ? 1.52 : tall >= 256 || wide >= 256 ? 1.5 : 1.53;
   } else {
-    cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08) * (block ? 1.4 : 1.0);
+    cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
+    // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
+    if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
   }
   if (spec.packed()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     const double groups = tall / 64 * (share.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
-  // stage take 262 cycles to begin, whatever their size.
-  const bool few = 4 * share.tiles * p.cluster * splits <= sms;
-  const double rate = spec.packed() ? 50.0 : few ? 85.0 : p.swapped || m <= 128 ? 50.0 : 60.0;
+  // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.
+  const double active = min_of(share.tiles * p.cluster * splits, sms);
+  const double rate = spec.packed() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active));
   const double begin = spec.packed() ? 0.0 : 262.0;
-  const double arriving = max_of(begin, (p.rows + p.columns * of_b / element) * p.depth / rate);
+  const double pairs = !spec.packed() && p.waves_per_simd > 1 && share.tiles > sms ? 2.0 : 1.0;
+  const double arriving = pairs * max_of(begin, (p.rows + p.columns * of_b / element) * p.depth / rate);
   const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
   const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * steps * max_of(cycles, arriving) / 1750 + begun * epilogue;
@@ -108,14 +111,16 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
                        share.rows * problem.n * size_of(problem.spec.out);
   // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
   const double busy = share.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
-  // What several rows of tiles read again comes from L2, for the most part; blocks of a second round begin anew.
-  const double again =
-      0.4 * double(ceil_div(min_of(m, 1024), p.rows * p.cluster) - 1) * problem.n * problem.k * of_b * layers;
+  // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
+  // second round begin anew.
+  const bool at_once = begun == 1 && splits == 1;
+  const double down = at_once ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
+  const double again = 0.4 * (down - 1) * problem.n * problem.k * of_b * layers;
   const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
                         (splits > 1 ? 4 * (rounds - 1) : 0.4 * (begun - 1));
   const double us = 3.5 + passes + max_of(products, memory);
-  // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round up to 13 %.
-  return p.stream ? (rounds >= 1 ? 1.06 : 1.12) * (us + tail.us) : us;
+  // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round 8 %.
+  return p.stream ? (rounds >= 1 ? 1.06 : 1.08) * (us + tail.us) : us;
 }
 
 }  // namespace tilewave
