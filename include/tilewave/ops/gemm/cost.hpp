@@ -101,7 +101,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double begin = spec.packed() ? 0.0 : 262.0;
   const double pairs = !spec.packed() && p.waves_per_simd > 1 && share.tiles > sms ? 2.0 : 1.0;
   const double arriving = pairs * max_of(begin, (p.rows + p.columns * of_b / element) * p.depth / rate);
-  const double own_epilogue = scaled_large ? (p.rows == 128 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
+  const double own_epilogue =
+      scaled_large ? (p.rows * p.columns == 16384 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
   const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
   const double products = rounds * steps * max_of(cycles, arriving) / 1750 + begun * epilogue;
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.

@@ -111,7 +111,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.gated) {  // a group has the gates and the ups of its columns
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
     if (!shuffled) {
-      if (!block) add({.rows = 128, .columns = 256});
+      add({.rows = 128, .columns = 256});
       add({.rows = 128, .columns = 128, .splits = min_of(splits, 4)});
     }
     for (const int rows : {16, 64}) {
@@ -120,7 +120,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     return all;
   }
   if (s.groups != GemmGroups::one) {
-    add(block ? GemmPolicy{.rows = 256, .columns = 128} : GemmPolicy{.rows = 128, .columns = 256});
+    add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128});
     add({.rows = 64, .columns = 128, .swapped = true});
     if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
@@ -133,23 +133,20 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     all.add(p);
   };
   if (s.a == DType::i8 || shuffled) {  // of i8 widths that sm90 multiplies; straight boxes are not shared by clusters
-    add(block ? GemmPolicy{.rows = 256, .columns = 128} : GemmPolicy{.rows = 128, .columns = 256});
+    add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = 128, .splits = 4});
     add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
     add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
     if (shuffled && s.a != DType::i8) add_pairs();
     return all;
   }
-  if (!block) add({.rows = 128, .columns = 256});
+  add({.rows = 128, .columns = 256});
   if (!block && s.a != DType::f16) {
     add({.rows = 128, .columns = 256, .cluster = 2});
     add({.rows = 128, .columns = 240});
     add({.rows = 128, .columns = 176});
   }
-  if (block) {
-    add({.rows = 256, .columns = 128});
-    add({.rows = 192, .columns = 128, .waves_rows = 3});
-  }
+  if (block) add({.rows = 192, .columns = 128, .waves_rows = 3});
   add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64}) {
     add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
