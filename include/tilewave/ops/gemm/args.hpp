@@ -8,28 +8,33 @@
 
 namespace tilewave {
 
+/// In the order in which a block needs them: on sm90 the first 176 bytes of arguments come with the launch, the others
+/// from memory.
 struct GemmArgs {
-  const void *a, *b;
-  void* out;
-  const float *a_scale, *b_scale;
-  const void* b_group_scale;
-  const std::uint8_t *a_mx_scale, *b_mx_scale;
-  const void *bias, *residual;
-  float* out_scale;
-  const std::int32_t* group_table;  // offsets or rows, as the spec says
-  float alpha, swiglu_alpha, swiglu_limit;
-  std::int32_t m, n, k;            // n: columns of C
-  std::int32_t gate_step, up_row;  // gated: rows of B from a gate to the next, and from a gate to its up
-  std::int32_t layers;             // batches or groups
-  std::int32_t splits;             // of K
-  std::int32_t b_layer_strips;     // preshuffled weights: sixteens of rows from a layer to the next
-  std::int64_t a_stride, b_stride, out_stride, residual_stride;
-  std::int64_t a_layer_stride, b_layer_stride, out_layer_stride, residual_layer_stride, bias_layer_stride;
-  std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
-  std::int64_t a_scale_layer_stride, b_scale_layer_stride, out_scale_stride, out_scale_layer_stride;
+  std::int32_t m, n, k;  // n: columns of C
+  std::int32_t layers;   // batches or groups
+  std::int32_t splits;   // of K
   // Of specs without groups, see GemmTiles: how many tiles a layer and a band have, and how many rows of tiles a band,
   // the last one too.
   FastDiv of_layer, of_band, height, last_height;
+  std::int32_t gate_step, up_row;   // gated: rows of B from a gate to the next, and from a gate to its up
+  std::int32_t b_layer_strips;      // preshuffled weights: sixteens of rows from a layer to the next
+  const std::int32_t* group_table;  // offsets or rows, as the spec says
+  const float *a_scale, *b_scale;
+  const void* b_group_scale;
+  const std::uint8_t *a_mx_scale, *b_mx_scale;
+  const void *a, *b;
+  std::int64_t a_stride, b_stride;
+  std::int64_t a_layer_stride, b_layer_stride;
+  std::int64_t a_scale_stride, a_scale_k_stride, b_scale_stride, b_scale_k_stride;
+  std::int64_t a_scale_layer_stride, b_scale_layer_stride;
+  float alpha, swiglu_alpha, swiglu_limit;
+  const void *bias, *residual;
+  void* out;
+  float* out_scale;
+  std::int64_t out_stride, residual_stride;
+  std::int64_t out_layer_stride, residual_layer_stride, bias_layer_stride;
+  std::int64_t out_scale_stride, out_scale_layer_stride;
 };
 
 /// Rows of tiles of a band.
@@ -40,52 +45,52 @@ inline GemmArgs gemm_args(const GemmProblem& p, const GemmPolicy& policy, std::i
   const std::int32_t tiles_m = max_of(1, ceil_div(p.m, policy.rows * policy.cluster)), band = gemm_band(policy);
   const std::int32_t tiles_n = max_of(1, ceil_div(p.n, policy.columns)), rest = tiles_m % band;
   const auto tiles = static_cast<std::int32_t>(min_of<std::int64_t>(std::int64_t{tiles_m} * tiles_n, 0x7fffffff));
-  return {.a = p.a,
-          .b = p.b,
-          .out = p.out,
+  return {.m = p.m,
+          .n = gemm_out_columns(p),
+          .k = p.k,
+          .layers = gemm_layers(p),
+          .splits = splits,
+          .of_layer = FastDiv::by(tiles),
+          .of_band = FastDiv::by(min_of(std::int64_t{band} * tiles_n, std::int64_t{0x7fffffff})),
+          .height = FastDiv::by(band),
+          .last_height = FastDiv::by(rest != 0 ? rest : band),
+          .gate_step = p.interleaved ? 2 : 1,
+          .up_row = p.interleaved ? 1 : p.n / 2,
+          .b_layer_strips = p.spec.weights == GemmWeights::preshuffled && p.k > 0
+                                ? static_cast<std::int32_t>(p.b_batch_stride / gemm_strip_elements(p))
+                                : 0,
+          .group_table = p.spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets,
           .a_scale = p.a_scale,
           .b_scale = p.b_scale,
           .b_group_scale = p.b_group_scale,
           .a_mx_scale = p.a_mx_scale,
           .b_mx_scale = p.b_mx_scale,
-          .bias = p.bias,
-          .residual = p.residual,
-          .out_scale = p.out_scale,
-          .group_table = p.spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets,
-          .alpha = p.alpha,
-          .swiglu_alpha = p.swiglu_alpha,
-          .swiglu_limit = p.swiglu_limit,
-          .m = p.m,
-          .n = gemm_out_columns(p),
-          .k = p.k,
-          .gate_step = p.interleaved ? 2 : 1,
-          .up_row = p.interleaved ? 1 : p.n / 2,
-          .layers = gemm_layers(p),
-          .splits = splits,
-          .b_layer_strips = p.spec.weights == GemmWeights::preshuffled && p.k > 0
-                                ? static_cast<std::int32_t>(p.b_batch_stride / gemm_strip_elements(p))
-                                : 0,
+          .a = p.a,
+          .b = p.b,
           .a_stride = p.a_stride,
           .b_stride = p.b_stride,
-          .out_stride = p.out_stride,
-          .residual_stride = p.residual_stride,
           .a_layer_stride = p.a_batch_stride,
           .b_layer_stride = p.b_batch_stride,
-          .out_layer_stride = p.out_batch_stride,
-          .residual_layer_stride = p.residual_batch_stride,
-          .bias_layer_stride = p.bias_batch_stride,
           .a_scale_stride = p.a_scale_stride,
           .a_scale_k_stride = p.a_scale_k_stride,
           .b_scale_stride = p.b_scale_stride,
           .b_scale_k_stride = p.b_scale_k_stride,
           .a_scale_layer_stride = p.a_scale_batch_stride,
           .b_scale_layer_stride = p.b_scale_batch_stride,
+          .alpha = p.alpha,
+          .swiglu_alpha = p.swiglu_alpha,
+          .swiglu_limit = p.swiglu_limit,
+          .bias = p.bias,
+          .residual = p.residual,
+          .out = p.out,
+          .out_scale = p.out_scale,
+          .out_stride = p.out_stride,
+          .residual_stride = p.residual_stride,
+          .out_layer_stride = p.out_batch_stride,
+          .residual_layer_stride = p.residual_batch_stride,
+          .bias_layer_stride = p.bias_batch_stride,
           .out_scale_stride = p.out_scale_stride,
-          .out_scale_layer_stride = p.out_scale_batch_stride,
-          .of_layer = FastDiv::by(tiles),
-          .of_band = FastDiv::by(min_of(std::int64_t{band} * tiles_n, std::int64_t{0x7fffffff})),
-          .height = FastDiv::by(band),
-          .last_height = FastDiv::by(rest != 0 ? rest : band)};
+          .out_scale_layer_stride = p.out_scale_batch_stride};
 }
 
 /// Columns of C of a tile; P.columns are rows of B.

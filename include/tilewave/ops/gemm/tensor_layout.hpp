@@ -78,12 +78,12 @@ struct GemmTensorLayout {
   }
 
   struct Args {
-    GemmArgs gemm;
-    typename B::TensorMap a, b[halves], out;
     std::int32_t blocks, clusters;
     FastDiv cluster;  // blocks of one
     std::int32_t k_steps;
     bool wide_stores;  // out's rows are such that the engine can write them
+    GemmArgs gemm;
+    typename B::TensorMap a, b[halves], out;
     UserEpilogue epilogue;
     GemmStream stream;
     Sum* partial;  // sums of those that share a tile's K
