@@ -30,14 +30,16 @@ std::string chosen(ArchId arch, int rows, int topk, int columns, bool table) {
   return status.ok() ? name_of(entry->policy) : status.reason;
 }
 
-TEST_CASE("of many slots by a table Hopper's lanes take several accesses each, of few rows or without a table one") {
+TEST_CASE("by a table Hopper's lanes take several accesses a slot, of few rows or of many slots without a table one") {
   constexpr ArchId sm90 = ArchId::sm90;
   CHECK(chosen(sm90, 16384, 8, 7168, true) == "l128.r2.c4.v16");
   CHECK(chosen(sm90, 4096, 8, 7168, true) == "l128.r2.c4.v16");
   CHECK(chosen(sm90, 64, 8, 7168, true) == "l64.r4.c1.v16");
   CHECK(chosen(sm90, 1, 8, 7168, true) == "l64.r4.c1.v16");
   CHECK(chosen(sm90, 16384, 8, 7168, false) == "l128.r2.c1.v16");
-  CHECK(chosen(sm90, 16384, 4, 2880, true) == "l128.r2.c2.v16");
+  CHECK(chosen(sm90, 512, 8, 7168, true) == "l128.r2.c2.v16");
+  CHECK(chosen(sm90, 16384, 4, 2880, true) == "l128.r2.c4.v16");
+  CHECK(chosen(sm90, 16384, 4, 2880, false) == "l128.r2.c2.v16");
   CHECK(chosen(sm90, 16384, 2, 4096, true) == "l128.r2.c4.v16");
   CHECK(chosen(ArchId::gfx950, 16384, 8, 7168, true) == "l128.r2.c1.v16");
 }
