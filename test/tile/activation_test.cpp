@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every activation of every bf16 value against double: tails, zeros, infinities and NaN among them.
+// Every activation of every bf16 and f16 value, and of f32 values between, against double: tails, zeros, infinities and
+// NaN among them.
 #include "tilewave/tile/activation.hpp"
 
 #include <cmath>
@@ -45,17 +46,20 @@ struct ActivationKernel {
 
 bool near(ActivationKind kind, double x, double got, double wanted) {
   if (std::isnan(wanted)) return std::isnan(got);
-  if (std::abs(wanted) > 3.4e38) return std::isinf(got) && (got > 0) == (wanted > 0);
+  if (std::abs(wanted) > 3.4e38 && std::isinf(got)) return (got > 0) == (wanted > 0);
   // Nothing below the normal numbers, of what the argument and swigluoai's other factor then make larger.
   const double smallest = 1e-36 * (kind == ActivationKind::swigluoai ? limit + 1 : 1);
   return std::abs(got - wanted) <= reference::activation_error(kind, x) * std::abs(wanted) + smallest;
 }
 
-TEST_CASE("activations of every bf16 value, tails included") {
-  std::vector<Vec<float, 2>> in(1 << 16);
-  for (std::uint32_t i = 0; i < in.size(); ++i) {
-    in[i][0] = bf16_to_f32(static_cast<std::uint16_t>(i));
-    in[i][1] = bf16_to_f32(static_cast<std::uint16_t>(i * 40503));  // every value once as well
+TEST_CASE("activations of every bf16 and f16 value and of f32 values between, tails included") {
+  constexpr std::uint32_t count = 1 << 16;
+  std::vector<Vec<float, 2>> in(3 * count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint32_t other = i * 40503 % count;  // every value once as well
+    in[i] = {{bf16_to_f32(static_cast<std::uint16_t>(i)), bf16_to_f32(static_cast<std::uint16_t>(other))}};
+    in[count + i] = {{f16_to_f32(static_cast<std::uint16_t>(i)), f16_to_f32(static_cast<std::uint16_t>(other))}};
+    in[2 * count + i] = {{__builtin_bit_cast(float, i << 16 | other), 1.0f}};
   }
   AllRooms::each([&]<class B>() {
     const auto out = run_kernel<ActivationKernel<B>>(static_cast<int>(in.size()) / B::facts.wave_lanes, in, in.size(),

@@ -16,7 +16,7 @@ ordered_json row_claims(const TopkGatingSpec& s, const TopkGatingPolicy& p) {
   while (p.lanes >> (doublings + 1) != 0) ++doublings;
   claims["wide_stores"] = 0;
   claims["dpp"] = 2 * p.keep * doublings;
-  claims["barriers"] = 2;                              // of groups of experts
+  claims["barriers"] = 3;                              // of groups of experts
   claims["narrow_load_bytes"] = turns * size_of(s.x);  // logits of what was chosen by another score
   claims["narrow_store_bytes"] = (size_of(s.x) == 2 ? 2 : 1) * 12 * turns;  // keys of 32 bits have code of their own
   claims["lds_bytes"] = 8 * p.rows * p.lanes * p.chunks;

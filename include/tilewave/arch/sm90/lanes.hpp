@@ -79,13 +79,15 @@ struct Lanes {
     }
     return value;
   }
+  /// As doubles such integers compare alike, none is NaN, f64 has its subnormals: one comparison, and not by the unit
+  /// that selects. Of integers ptxas makes four, two for the larger and two for the smaller.
   TILEWAVE_DEVICE static void order(std::uint64_t& a, std::uint64_t& b) {
-    const bool swap = a < b;
+    const bool swap = below(a, b);
     const std::uint64_t high = swap ? b : a;
     b = swap ? a : b;
     a = high;
   }
-  TILEWAVE_DEVICE static std::uint64_t larger(std::uint64_t a, std::uint64_t b) { return a < b ? b : a; }
+  TILEWAVE_DEVICE static std::uint64_t larger(std::uint64_t a, std::uint64_t b) { return below(a, b) ? b : a; }
   TILEWAVE_DEVICE static void order(std::uint32_t& a, std::uint32_t& b) {
     const std::uint32_t high = larger(a, b);
     b = a < b ? a : b;
@@ -269,6 +271,9 @@ struct Lanes {
   }
 
  private:
+  TILEWAVE_DEVICE static bool below(std::uint64_t a, std::uint64_t b) {
+    return __builtin_bit_cast(double, a) < __builtin_bit_cast(double, b);
+  }
   template <std::uint32_t high_byte, class Less>
   TILEWAVE_DEVICE static Chunk widened_i4(std::uint32_t word, const Less& less) {
     constexpr std::uint32_t high = high_byte * 0x01010101u;

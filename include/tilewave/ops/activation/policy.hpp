@@ -12,8 +12,15 @@ using ActivationPolicy = RowPolicy;
 /// The policies that entries of a spec are built for: of tiles, or, where the largest of a row is found first, of rows
 /// that a block holds. A lane holds gates and ups, which become as many bytes of values in f32.
 constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) {
-  if (s.tiled()) return tile_policies(arch, s.x, s.out, s.scale, 2);
   const int span = output_span(arch, s.x, s.out);
+  if (s.tiled()) {
+    RowPolicies all = tile_policies(arch, s.x, s.out, s.scale, s.gated() ? 2 : 1);
+    // Without ups a lane of Hopper has as many bytes under way by four accesses, behind which gelu's arithmetic hides.
+    if (arch == ArchId::sm90 && !s.gated()) {
+      all.list[all.count++] = {.lanes = 128, .chunks = 4, .span = span, .waves_per_simd = 8};
+    }
+    return all;
+  }
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
     if (p.wide(s.x)) {

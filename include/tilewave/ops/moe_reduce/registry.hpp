@@ -16,14 +16,16 @@ constexpr std::array<MoeReduceSpec, 3> moe_reduce_specs(ArchId) {
 struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_reduce_aligned> {
   static constexpr auto check = moe_reduce_check;
   static constexpr auto policies = moe_reduce_policies;
-  /// The most accesses a slot with which all slots of a token are one batch and tiles fill the chip; then as for all
-  /// tiles.
+  /// The most accesses a slot with which all slots of a token are one batch and tiles fill the chip, or, by a table,
+  /// whose latency is shared by a lane's columns, with which tiles fill it for as many rounds; then as for all tiles.
   static bool better(const RowPolicy& a, const RowPolicy& b, const MoeReduceProblem& p, const ArchFacts& facts) {
     if (a.vec != b.vec || a.chunks == b.chunks) return better_tile(a, b, p.spec.x, p.rows, p.columns, facts);
     const std::int64_t slots = std::int64_t{facts.compute_units} * facts.simds_per_cu * facts.wave_lanes;
     const auto suits = [&](const RowPolicy& policy) {
       const std::int64_t lanes = std::int64_t{p.rows} * tiles_of(policy, p.spec.x, p.columns) * policy.lanes;
-      return policy.chunks == 1 || (moe_reduce_batch(policy, p.spec.x) >= p.topk && lanes > 4 * slots);
+      if (policy.chunks == 1) return true;
+      if (p.slots != nullptr) return lanes > 2 * policy.chunks * slots;
+      return moe_reduce_batch(policy, p.spec.x) >= p.topk && lanes > 4 * slots;
     };
     if (suits(a) != suits(b)) return suits(a);
     return suits(a) ? a.chunks > b.chunks : a.chunks < b.chunks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Groups of experts: which of a token's count. What an access brought, a piece, lies in one group. Every piece leaves
-// its two best in shared memory; a lane takes a group, and then each lane counts how many groups are better than those
-// of its pieces. Two barriers, no exchange between lanes.
+// its two best in shared memory; a lane takes a group, adds up its score, and counts how many groups are better. Three
+// barriers, no exchange between lanes.
 #pragma once
 
 #include "tilewave/ops/topk_gating/problem.hpp"
@@ -20,7 +20,8 @@ struct GroupChoice {
   static constexpr int unit = Tile::unit, pieces = P.lanes * P.chunks;
   static constexpr float minus_infinity = -__builtin_inff();
   struct Shared {
-    Vec<float, 2> best[P.rows][pieces];  // of a piece, the larger first; then of a group its score, at its first piece
+    // Of a piece, the larger first; then of a group, at its first piece, its score and whether it counts, 1 or 0.
+    Vec<float, 2> best[P.rows][pieces];
   };
 
   /// Clears bit c of `counts` of the pieces whose group is not among the best. By all lanes of the block.
@@ -45,17 +46,20 @@ struct GroupChoice {
       best[first][0] = g.two_best ? two[0] + two[1] : two[0];
     }
     B::barrier();
-    TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) {
-      if ((counts >> c & 1u) == 0) continue;
-      const std::int32_t own = g.pieces.quotient(Tile::column(lane, c) / unit);
+    for (std::int32_t own = lane; own < g.groups; own += P.lanes) {
       const float score = best[own * g.pieces.divisor][0];
       std::int32_t better = 0;
       for (std::int32_t group = 0; group < g.groups; ++group) {
         const float other = best[group * g.pieces.divisor][0];
         better += other > score || (other == score && group < own) ? 1 : 0;
       }
-      if (better >= g.kept) counts ^= 1u << c;
+      best[own * g.pieces.divisor][1] = better < g.kept ? 1.0f : 0.0f;
+    }
+    B::barrier();
+    TILEWAVE_UNROLL
+    for (int c = 0; c < P.chunks; ++c) {
+      const std::int32_t own = g.pieces.quotient(Tile::column(lane, c) / unit);
+      if (own < g.groups && best[own * g.pieces.divisor][1] == 0.0f) counts &= ~(1u << c);
     }
   }
 

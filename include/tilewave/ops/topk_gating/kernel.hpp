@@ -122,10 +122,13 @@ struct TopkGating {
     Keys<P.chunks * unit, Key> keys;
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) {
-        keys[c * unit + e] = (counts >> c & 1u) != 0 ? key_of<Key>(v[c][e], Tile::column(at.lane, c) + e) : 0;
+      Vec<Key, unit> some{};
+      if ((counts >> c & 1u) != 0) {  // one branch a chunk, which waves have little of where experts are few
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) some[e] = key_of<Key>(v[c][e], Tile::column(at.lane, c) + e);
       }
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) keys[c * unit + e] = some[e];
     }
     using Best = TopKeys<B, keep, Key>;
     Keys<keep, Key> best = Best::best(keys);
@@ -143,7 +146,8 @@ struct TopkGating {
   template <class Key>
   TILEWAVE_DEVICE static Key key_of(float x, std::int32_t expert) {
     const auto bits = __builtin_bit_cast(std::uint32_t, x + 0.0f);  // -0 ranks as 0
-    const std::uint32_t order = x == x ? bits ^ ((bits >> 31) != 0 ? 0xffffffffu : 0x80000000u) : 0u;
+    const auto sign = static_cast<std::uint32_t>(static_cast<std::int32_t>(bits) >> 31);
+    const std::uint32_t order = x == x ? bits ^ (sign | 0x80000000u) : 0u;
     return Key{order >> left_out<Key>} << index_bits<Key> | static_cast<std::uint32_t>(most_gating_experts - expert);
   }
   template <class Key>

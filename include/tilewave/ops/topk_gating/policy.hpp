@@ -20,7 +20,7 @@ inline std::string name_of(const TopkGatingPolicy& p) {
 }
 
 struct TopkGatingPolicies {
-  std::array<TopkGatingPolicy, 7> list{};
+  std::array<TopkGatingPolicy, 8> list{};
   int count = 0;
   constexpr const TopkGatingPolicy& operator[](std::size_t i) const { return list[i]; }
   constexpr std::size_t size() const { return count; }
@@ -38,8 +38,9 @@ constexpr TopkGatingPolicies topk_gating_policies(ArchId arch, const TopkGatingS
     p.chunks = wide ? experts_of_lane / unit : experts_of_lane;
     p.vec = wide ? 16 : size_of(s.x);
     p.span = wide ? 1 : 8;
-    // What the registers of sorting leave: 54 on CDNA; on sm90 72, or 122 where a lane holds 32 experts.
-    p.waves_per_simd = wave == 64 ? (wide ? 8 : 2) : (wide && experts_of_lane <= 16 ? 6 : 4);
+    // What the registers of sorting leave: 54 on CDNA, on sm90 72; or 128 where a lane holds 32 experts.
+    const bool few = wide && experts_of_lane <= 16;
+    p.waves_per_simd = wave == 64 ? (few ? 8 : wide ? 4 : 2) : (few ? 6 : 4);
     p.keep = keep;
     all.list[all.count++] = p;
   };
@@ -48,6 +49,7 @@ constexpr TopkGatingPolicies topk_gating_policies(ArchId arch, const TopkGatingS
   add(8, 16, 8, 256, true);
   add(16, 16, 8, 256, true);
   if (arch == ArchId::sm90) add(8, 32, 8, 256, true);  // a third fewer instructions a token, and a longer way
+  add(16, 32, 8, 256, true);
   add(wave, most, 8, 256, true);
   add(wave, most, 16, 256, true);
   add(wave, most, 16, 128, false);

@@ -24,10 +24,14 @@ struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_
     }
     return RowRegistry::takes(policy, p, facts);
   }
-  /// Wide accesses, then few keys to merge, then as rows are.
+  /// Wide accesses, then few keys to merge, then of few tokens, which take as long as a lane does, few experts a lane,
+  /// then as rows are.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts& facts) {
     if (a.vec != b.vec) return a.vec > b.vec;
     if (a.keep != b.keep) return a.keep < b.keep;
+    const std::int64_t slots = std::int64_t{facts.compute_units} * facts.simds_per_cu * facts.wave_lanes;
+    const bool few = std::int64_t{rows_of(p)} * max_of(a.lanes, b.lanes) <= 2 * slots;
+    if (few && a.chunks != b.chunks) return a.chunks < b.chunks;
     return RowRegistry::better(a, b, p, facts);
   }
   template <class B, TopkGatingSpec S, TopkGatingPolicy P>
