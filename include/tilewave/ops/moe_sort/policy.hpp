@@ -12,9 +12,11 @@ namespace tilewave {
 
 struct MoeSortPolicy {
   int threads = 256;
-  int turns = 4;           // choices of a lane at a time
-  int tiles_alone = 2;     // up to so many tiles are sorted by one block in one launch
-  int waves_per_simd = 4;  // occupancy claimed: sets the register budget
+  int turns = 4;              // choices of a lane at a time, where there is a workspace
+  int tiles_alone = 2;        // up to so many tiles are sorted in one launch
+  int cluster = 1;            // blocks that count them together
+  int counted_at_a_time = 8;  // choices that a lane has under way, to count them
+  int waves_per_simd = 4;     // occupancy claimed: sets the register budget
 
   friend constexpr bool operator==(const MoeSortPolicy&, const MoeSortPolicy&) = default;
 
@@ -23,9 +25,10 @@ struct MoeSortPolicy {
   constexpr int tile() const { return threads * turns; }
 };
 
-/// `t256.r4.a2`: threads, turns, tiles of one block alone.
+/// `t256.r4.a2`: threads, turns, tiles of one launch; `.c8`: of clusters.
 inline std::string name_of(const MoeSortPolicy& p) {
-  return "t" + std::to_string(p.threads) + ".r" + std::to_string(p.turns) + ".a" + std::to_string(p.tiles_alone);
+  return "t" + std::to_string(p.threads) + ".r" + std::to_string(p.turns) + ".a" + std::to_string(p.tiles_alone) +
+         (p.cluster > 1 ? ".c" + std::to_string(p.cluster) : "");
 }
 
 struct MoeSortPolicies {
@@ -35,11 +38,12 @@ struct MoeSortPolicies {
   constexpr std::size_t size() const { return count; }
 };
 
-/// The policies that entries are built for. Counts of 1024 experts leave room for two blocks on a CU of gfx942. On sm90
-/// few blocks wait for themselves, so that twice the lanes take half the turns.
+/// The policies that entries are built for. Counts of 1024 experts take more than half the LDS of gfx942. On sm90 few
+/// blocks wait for themselves, so that twice the lanes take half the turns; above a quarter million choices blocks of
+/// a cluster take longer to count all than two launches do.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
-  if (arch == ArchId::sm90) return {{{{.threads = 512, .turns = 2}}}};
-  return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
+  if (arch == ArchId::sm90) return {{{{.threads = 512, .turns = 2, .tiles_alone = 256, .cluster = 8}}}};
+  return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 1 : 4}}}};
 }
 
 }  // namespace tilewave
