@@ -70,12 +70,11 @@ inline std::string name_of(const MoeSortCase& c) {
 /// Columns of a policy; of none, all are 0.
 template <class Visit>
 void each_column(const MoeSortPolicy* policy, Visit& visit) {
-  const MoeSortPolicy p = policy != nullptr ? *policy : MoeSortPolicy{0, 0, 0, 0, 0, 0};
+  const MoeSortPolicy p = policy != nullptr ? *policy : MoeSortPolicy{0, 0, 0, 0, 0};
   visit("threads", p.threads);
   visit("turns", p.turns);
   visit("tiles_alone", p.tiles_alone);
   visit("cluster", p.cluster);
-  visit("counted_at_a_time", p.counted_at_a_time);
   visit("waves_per_simd", p.waves_per_simd);
 }
 

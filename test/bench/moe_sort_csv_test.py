@@ -6,7 +6,7 @@ import re
 import contract
 from contract import ARCHS, run
 
-IDENTITY = "kind arch experts unit local columns rows config_rows seed threads turns tiles_alone cluster counted_at_a_time waves_per_simd".split()
+IDENTITY = "kind arch experts unit local columns rows config_rows seed threads turns tiles_alone cluster waves_per_simd".split()
 NAME = re.compile(r"(?P<kind>moe_sort)/(?P<arch>gfx942|gfx950|sm90)/k(?P<columns>\d+)/r(?P<rows>\d+)/e(?P<experts>\d+)"
                   r"/u(?P<unit>\d+)/local(?P<local>\d+)/(?P<policy>t(?P<threads>\d+)\.r(?P<turns>\d+)\.a(?P<tiles_alone>\d+)"
                   r"(\.c(?P<cluster>\d+))?)")

@@ -102,8 +102,8 @@ constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPo
     return {true, ceil_div(tiles, tiles_of_block), 1, choices, tiles_of_block * policy.tile()};
   }
   // A cluster's blocks wait for each other for as long as one counts a batch, or two.
-  const std::int32_t cluster = choices > policy.counted_at_a_time * policy.threads ? policy.cluster : 1;
-  constexpr std::int32_t rows_of_block = 128;  // pads among them, which are many more than few choices
+  const std::int32_t cluster = choices > policy.batch() ? policy.cluster : 1;
+  constexpr std::int32_t rows_of_block = 32;  // pads among them, which are many more than few choices
   const std::int32_t clusters =
       max_of(min_of(ceil_div(p.capacity, rows_of_block * cluster), most_sort_blocks / cluster), 1);
   const std::int32_t segment = ceil_div(choices, cluster);

@@ -11,18 +11,20 @@
 namespace tilewave {
 
 struct MoeSortPolicy {
-  int threads = 256;
-  int turns = 4;              // choices of a lane at a time, where there is a workspace
-  int tiles_alone = 2;        // up to so many tiles are sorted in one launch
-  int cluster = 1;            // blocks that count them together
-  int counted_at_a_time = 8;  // choices that a lane has under way, to count them
-  int waves_per_simd = 4;     // occupancy claimed: sets the register budget
+  int threads = 512;
+  int turns = 2;           // choices of a lane at a time, where there is a workspace
+  int tiles_alone = 8;     // up to so many tiles are sorted in one launch
+  int cluster = 1;         // blocks that count them together, where one would read more than `batch()`
+  int waves_per_simd = 4;  // occupancy claimed: sets the register budget
 
   friend constexpr bool operator==(const MoeSortPolicy&, const MoeSortPolicy&) = default;
 
   constexpr int block_threads() const { return threads; }
   /// Choices that a block sorts at a time.
   constexpr int tile() const { return threads * turns; }
+  /// Choices that a block counts at a time.
+  static constexpr int counted_of_lane = 8;
+  constexpr int batch() const { return threads * counted_of_lane; }
 };
 
 /// `t256.r4.a2`: threads, turns, tiles of one launch; `.c8`: of clusters.
@@ -38,12 +40,12 @@ struct MoeSortPolicies {
   constexpr std::size_t size() const { return count; }
 };
 
-/// The policies that entries are built for. Counts of 1024 experts take more than half the LDS of gfx942. On sm90 few
-/// blocks wait for themselves, so that twice the lanes take half the turns; above a quarter million choices blocks of
-/// a cluster take longer to count all than two launches do.
+/// The policies that entries are built for. Counts of 1024 experts take most of the LDS of gfx942. Without clusters
+/// blocks take longer to count more than some thousand choices each than two launches do; with them, more than a
+/// quarter million.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
-  if (arch == ArchId::sm90) return {{{{.threads = 512, .turns = 2, .tiles_alone = 256, .cluster = 8}}}};
-  return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 1 : 4}}}};
+  if (arch == ArchId::sm90) return {{{{.tiles_alone = 256, .cluster = 8}}}};
+  return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
 }
 
 }  // namespace tilewave
