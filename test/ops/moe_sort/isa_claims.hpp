@@ -17,7 +17,7 @@ ordered_json row_claims(const MoeSortSpec&, const MoeSortPolicy&) {
           {"dpp", 2 * 6},  // two sums over a wave
           {"exchanges", 0},
           {"barriers", 6},  // clear counts; counts; sums of waves; where experts are; a further tile's counts and sums
-          {"lds_bytes", sizeof(typename MoeSort<host::Backend<arch>, MoeSortSpec{}, policy, true>::Shared)}};
+          {"lds_bytes", sizeof(typename MoeSort<host::Backend<arch>, MoeSortSpec{}, policy>::Shared)}};
 }
 
 }  // namespace tilewave::test

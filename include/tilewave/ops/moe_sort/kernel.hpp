@@ -43,7 +43,7 @@ struct MoeSortCount {
 };
 
 /// `counted`: by MoeSortCount.
-template <class B, MoeSortSpec S, MoeSortPolicy P, bool counted>
+template <class B, MoeSortSpec S, MoeSortPolicy P, bool counted = false>
 struct MoeSort {
   using Room = B;
   using Args = MoeSortArgs;
@@ -58,6 +58,9 @@ struct MoeSort {
     std::int32_t pads_at[most_sorted_experts];  // row of an expert's first pad
     std::int32_t local[most_sorted_experts];    // whether it is; then which local expert, above 16 bits its pads
     Vec<std::int32_t, 2> wave_sums[Tile::waves];
+    Mailbox box;
+    // What blocks of the cluster count, as bits.
+    Vec<float, 4> told[counted ? 1 : P.cluster][P.cluster > 1 ? most_sorted_experts / 4 : 1];
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -68,6 +71,7 @@ struct MoeSort {
                        segment_end = counted ? a.choices : min_of(segment + a.segment, a.choices);
     const std::int32_t first = min_of(segment + share * a.block_choices, segment_end),
                        end = min_of(first + a.block_choices, segment_end);
+    if (clustered) B::template open<1>(&shared.box);
     Tile tile;
     tile.read(a, first, end);
     const auto rank_first = [&] {
@@ -87,12 +91,9 @@ struct MoeSort {
     } else {
       Choices::count(a, segment, first, segment_end, shared.next, shared.others, rank_first);
       B::barrier();
-      if (clustered) {
-        each_expert_of_lane(a, [&](std::int32_t e) { shared.others[e] += shared.next[e]; });
-        B::cluster_arrive();
-      }
+      if (clustered) tell(a, shared, rank);
       sum_up(a, shared, false);
-      if (clustered) B::cluster_wait();
+      if (clustered) B::collect(shared.box, P.cluster * 4 * ceil_div(a.experts, 4), 0);
     }
     const std::int32_t rows = lay_out(a, shared, rank, clustered);
     TILEWAVE_ROLL
@@ -108,7 +109,6 @@ struct MoeSort {
       place(a, shared, at, end, tile);
     }
     write_rest(a, shared, rows);
-    if (clustered) B::cluster_wait();
   }
 
  private:
@@ -125,6 +125,24 @@ struct MoeSort {
       shared.next[e] = shared.others[e] = 0;
       shared.local[e] = a.expert_mask == nullptr || B::load(a.expert_mask + e) != 0;
     });
+  }
+
+  /// What this block counted, to all blocks of the cluster.
+  TILEWAVE_DEVICE static void tell(const Args& a, Shared& shared, int rank) {
+    if constexpr (P.cluster > 1 && !counted) {
+      B::cluster_wait();
+      TILEWAVE_ROLL
+      for (std::int32_t i = B::block_lane_id(); i < P.cluster * ceil_div(a.experts, 4); i += P.threads) {
+        const int to = i % P.cluster, four = i / P.cluster;
+        Vec<float, 4> counts;
+        TILEWAVE_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const std::uint32_t count = shared.next[4 * four + j] + shared.others[4 * four + j];
+          counts[j] = __builtin_bit_cast(float, count);
+        }
+        B::post(shared.box, &shared.told[rank][four], to, counts);
+      }
+    }
   }
 
   /// Sums over what lanes with lower numbers have, and over all of the block. One barrier.
@@ -182,15 +200,15 @@ struct MoeSort {
     }
     TILEWAVE_UNROLL
     for (int r = 0; r < P.cluster; ++r) {
-      const auto count = static_cast<std::int32_t>(*B::remote(&shared.others[expert], r));
+      const float told = shared.told[r][expert / 4][expert % 4];
+      const auto count = __builtin_bit_cast(std::int32_t, told);
       sum[0] += count;
       sum[1] += r < rank ? count : 0;
     }
     return sum;
   }
 
-  /// Where each expert's rows are, and this block's among them; block 0 tells. Returns the rows of all. Of a cluster this
-  /// block arrives when it has what the others counted.
+  /// Where each expert's rows are, and this block's among them; block 0 tells. Returns the rows of all.
   TILEWAVE_DEVICE static std::int32_t lay_out(const Args& a, Shared& shared, int rank, bool clustered) {
     constexpr std::int32_t no_row = -(1 << 30);  // far enough that no place of a choice is one
     const Counted counts{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
@@ -206,7 +224,6 @@ struct MoeSort {
       mine[1] += local;
     });
     const Scan found = scan(shared, mine);
-    if (clustered) B::cluster_arrive_relaxed();
     std::int32_t row = found.before[0], index = found.before[1];
     const std::int32_t rows = found.all[0], locals = found.all[1];
     each_expert_of_lane(a, [&](std::int32_t e) {

@@ -176,7 +176,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
 
   const MoeSortArgs args = moe_sort_args(p, P);
   if (needed == 0) {
-    return B::template launch<MoeSort<B, S, P, false>>({args.blocks, P.threads, args.cluster}, args, stream);
+    return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads, args.cluster}, args, stream);
   }
   const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.threads}, args, stream);
   if (!counted.ok()) return counted;

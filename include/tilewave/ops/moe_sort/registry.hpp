@@ -26,7 +26,7 @@ struct MoeSortRegistry {
   }
   template <class B, MoeSortSpec S, MoeSortPolicy P>
   static constexpr int lds_bytes() {
-    return sizeof(typename MoeSort<B, S, P, true>::Shared);
+    return sizeof(typename MoeSort<B, S, P>::Shared);
   }
 };
 

@@ -48,8 +48,8 @@ struct MoeSortChoices {
     return token * stride + (choice - token * a.topk.divisor);
   }
 
-  /// Adds up the choices of every expert from `first` to `end`, those below `split` in `below`, by the whole block. Sums
-  /// are the same whatever the order. `prepare` is called behind the first reads, and has a barrier. None at the end.
+  /// Adds up the choices of every expert from `first` to `end`, those below `split` in `below`, by the whole block, the
+  /// same whatever the order. `prepare` is called behind the first reads, and has a barrier. None at the end.
   template <class Prepare>
   TILEWAVE_DEVICE static void count(const MoeSortArgs& a, std::int32_t first, std::int32_t split, std::int32_t end,
                                     Histogram& below, Histogram& others, const Prepare& prepare) {
