@@ -99,14 +99,16 @@ struct MoeSort {
     TILEWAVE_ROLL
     for (std::int32_t at = first; at < end; at += Tile::choices) {
       if (at > first) {
-        tile.read(a, at, end);
         Tile::clear(a, shared.counts);
         tile.rank(shared.counts);
         B::barrier();
         sum_up(a, shared, true);
         B::barrier();
       }
+      Tile next = tile;
+      if (at + Tile::choices < end) next.read(a, at + Tile::choices, end);
       place(a, shared, at, end, tile);
+      tile = next;
     }
     write_rest(a, shared, rows);
   }
@@ -131,16 +133,20 @@ struct MoeSort {
   TILEWAVE_DEVICE static void tell(const Args& a, Shared& shared, int rank) {
     if constexpr (P.cluster > 1 && !counted) {
       B::cluster_wait();
+      // A wave posts to one block at a time, neighbours to neighbours.
       TILEWAVE_ROLL
-      for (std::int32_t i = B::block_lane_id(); i < P.cluster * ceil_div(a.experts, 4); i += P.threads) {
-        const int to = i % P.cluster, four = i / P.cluster;
-        Vec<float, 4> counts;
-        TILEWAVE_UNROLL
-        for (int j = 0; j < 4; ++j) {
-          const std::uint32_t count = shared.next[4 * four + j] + shared.others[4 * four + j];
-          counts[j] = __builtin_bit_cast(float, count);
+      for (int i = B::wave_id(); i < P.cluster; i += Tile::waves) {
+        const int to = (rank + i) % P.cluster;
+        TILEWAVE_ROLL
+        for (std::int32_t four = B::lane_id(); 4 * four < a.experts; four += wave_lanes) {
+          Vec<float, 4> counts;
+          TILEWAVE_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            const std::uint32_t count = shared.next[4 * four + j] + shared.others[4 * four + j];
+            counts[j] = __builtin_bit_cast(float, count);
+          }
+          B::post(shared.box, &shared.told[rank][four], to, counts);
         }
-        B::post(shared.box, &shared.told[rank][four], to, counts);
       }
     }
   }

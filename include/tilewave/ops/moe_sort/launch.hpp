@@ -102,10 +102,10 @@ constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPo
     return {true, ceil_div(tiles, tiles_of_block), 1, choices, tiles_of_block * policy.tile()};
   }
   // A cluster's blocks wait for each other for as long as one counts a batch, or two.
-  const std::int32_t cluster = choices > policy.batch() ? policy.cluster : 1;
+  const std::int32_t cluster = choices > policy.batch * policy.threads ? policy.cluster : 1;
   constexpr std::int32_t rows_of_block = 32;  // pads among them, which are many more than few choices
   const std::int32_t clusters =
-      max_of(min_of(ceil_div(p.capacity, rows_of_block * cluster), most_sort_blocks / cluster), 1);
+      max_of(min_of(ceil_div(p.capacity, rows_of_block * cluster), policy.most_blocks / cluster), 1);
   const std::int32_t segment = ceil_div(choices, cluster);
   return {false, clusters * cluster, cluster, segment, ceil_div(segment, clusters)};
 }
@@ -148,7 +148,7 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .experts = p.experts,
           .capacity = p.capacity,
           .units = ceil_div(p.capacity, p.unit),
-          .experts_of_lane = ceil_div(p.experts, policy.threads),
+          .experts_of_lane = ceil_div(p.experts, shares.counted ? policy.workspace_threads : policy.threads),
           .blocks = shares.blocks,
           .cluster = shares.cluster,
           .segment = shares.segment,
@@ -178,9 +178,10 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (needed == 0) {
     return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads, args.cluster}, args, stream);
   }
-  const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.threads}, args, stream);
+  constexpr MoeSortPolicy many = P.with_workspace();
+  const Status counted = B::template launch<MoeSortCount<B, S, many>>({args.blocks, many.threads}, args, stream);
   if (!counted.ok()) return counted;
-  return B::template launch<MoeSort<B, S, P, true>>({args.blocks, P.threads, 1, true}, args, stream);
+  return B::template launch<MoeSort<B, S, many, true>>({args.blocks, many.threads, 1, true}, args, stream);
 }
 
 }  // namespace tilewave

@@ -53,7 +53,7 @@ struct MoeSortChoices {
   template <class Prepare>
   TILEWAVE_DEVICE static void count(const MoeSortArgs& a, std::int32_t first, std::int32_t split, std::int32_t end,
                                     Histogram& below, Histogram& others, const Prepare& prepare) {
-    constexpr int batch = P.counted_of_lane;
+    constexpr int batch = P.batch;
     const std::int32_t lane = B::block_lane_id();
     TILEWAVE_ROLL
     for (std::int32_t at = first; at == first || at < end; at += batch * P.threads) {
