@@ -76,7 +76,7 @@ void each_column(const MoeSortPolicy* policy, Visit& visit) {
   visit("cluster", p.cluster);
   visit("most_blocks", p.most_blocks);
   visit("tiles_alone", p.tiles_alone);
-  visit("workspace_threads", p.workspace_threads);
+  visit("many_threads", p.many_threads);
   visit("turns", p.turns);
   visit("waves_per_simd", p.waves_per_simd);
 }

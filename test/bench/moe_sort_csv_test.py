@@ -6,9 +6,9 @@ import re
 import contract
 from contract import ARCHS, run
 
-IDENTITY = "kind arch experts unit local columns rows config_rows seed threads batch cluster most_blocks tiles_alone workspace_threads turns waves_per_simd".split()
+IDENTITY = "kind arch experts unit local columns rows config_rows seed threads batch cluster most_blocks tiles_alone many_threads turns waves_per_simd".split()
 NAME = re.compile(r"(?P<kind>moe_sort)/(?P<arch>gfx942|gfx950|sm90)/k(?P<columns>\d+)/r(?P<rows>\d+)/e(?P<experts>\d+)"
-                  r"/u(?P<unit>\d+)/local(?P<local>\d+)/(?P<policy>t(?P<threads>\d+)\.w(?P<workspace_threads>\d+)\.r(?P<turns>\d+)\.a(?P<tiles_alone>\d+)"
+                  r"/u(?P<unit>\d+)/local(?P<local>\d+)/(?P<policy>t(?P<threads>\d+)\.m(?P<many_threads>\d+)\.r(?P<turns>\d+)\.a(?P<tiles_alone>\d+)"
                   r"(\.c(?P<cluster>\d+))?)")
 ROWS = 27
 SMALL = "/r(1|7|31)/"  # 5 rows

@@ -81,8 +81,9 @@ TEST_CASE("more tokens never take less capacity or workspace") {
     CHECK(moe_sort_capacity(p) >= capacity);
     CHECK(moe_sort_workspace_size(p, policy) >= workspace);
     const MoeSortShares shares = moe_sort_shares(p, policy);
-    CHECK((moe_sort_workspace_size(p, policy) > 0) == shares.counted);
-    if (shares.counted) CHECK(std::int64_t{4} * p.experts * shares.blocks <= moe_sort_workspace_size(p, policy));
+    CHECK((moe_sort_workspace_size(p, policy) > 0) == (shares.counts == MoeSortCounts::workspace));
+    if (shares.counts == MoeSortCounts::workspace)
+      CHECK(std::int64_t{4} * p.experts * shares.blocks <= moe_sort_workspace_size(p, policy));
     capacity = moe_sort_capacity(p);
     workspace = moe_sort_workspace_size(p, policy);
   }

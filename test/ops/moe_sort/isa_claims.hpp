@@ -16,7 +16,7 @@ ordered_json row_claims(const MoeSortSpec&, const MoeSortPolicy&) {
           {"bytes_in_flight", 0},
           {"dpp", 2 * 6},  // two sums over a wave
           {"exchanges", 0},
-          {"barriers", 6},  // clear counts; counts; sums of waves; where experts are; a further tile's counts and sums
+          {"barriers", 4},  // clear counts; counts; sums of waves; where experts are
           {"lds_bytes", sizeof(typename MoeSort<host::Backend<arch>, MoeSortSpec{}, policy>::Shared)}};
 }
 

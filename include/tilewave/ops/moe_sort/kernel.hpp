@@ -4,10 +4,10 @@
 // wave finds, among its lanes, who chose the same expert, and counts experts for itself in shared memory; counts of
 // waves before become places. Only numbers of choices are added up by atomics, so every place is the same each time.
 //
-// Up to some thousand choices each block counts them all. On Hopper up to a quarter million are counted by a cluster,
-// whose blocks tell each other, and by each of several clusters: reading again costs less than to tell through memory.
-// Of more choices MoeSortCount leaves the counts of every block in the workspace, and each block of MoeSort sums those
-// of the blocks before it and of all. Bound: latency of a launch and a read of memory, then memory.
+// Few choices are counted by every block for itself. On Hopper some ten thousand are by a cluster, whose blocks tell each
+// other, and by each of several clusters: to read again costs less than to tell through memory. Of more choices
+// MoeSortCount leaves the counts of every block in the workspace, and each block of MoeSort sums those of the blocks
+// before it and of all. Bound: latency of a launch and a read of memory, then memory.
 #pragma once
 
 #include "tilewave/ops/moe_sort/tile.hpp"
@@ -19,18 +19,19 @@ template <class B, MoeSortSpec S, MoeSortPolicy P>
 struct MoeSortCount {
   using Room = B;
   using Args = MoeSortArgs;
-  using Choices = MoeSortChoices<B, P>;
+  static constexpr int block_threads = P.threads_of(MoeSortCounts::workspace);
+  using Choices = MoeSortChoices<B, P, block_threads>;
   struct Shared {
     typename Choices::Histogram counts;
   };
-  static constexpr int block_threads = P.threads, waves_per_simd = P.waves_per_simd;
+  static constexpr int waves_per_simd = P.waves_per_simd;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     B::launch_next();
     const std::int32_t first = B::block_id() * a.block_choices, end = min_of(first + a.block_choices, a.choices);
     const auto each_expert = [&](const auto& visit) {
       TILEWAVE_ROLL
-      for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) visit(e);
+      for (std::int32_t e = B::block_lane_id(); e < a.experts; e += block_threads) visit(e);
     };
     Choices::count(a, first, end, end, shared.counts, shared.counts, [&] {
       each_expert([&](std::int32_t e) { shared.counts[e] = 0; });
@@ -42,14 +43,15 @@ struct MoeSortCount {
   }
 };
 
-/// `counted`: by MoeSortCount.
-template <class B, MoeSortSpec S, MoeSortPolicy P, bool counted = false>
+template <class B, MoeSortSpec S, MoeSortPolicy P, MoeSortCounts from = MoeSortCounts::block>
 struct MoeSort {
   using Room = B;
   using Args = MoeSortArgs;
-  using Choices = MoeSortChoices<B, P>;
-  using Tile = MoeSortTile<B, P, counted ? P.turns : 1>;
-  static constexpr int block_threads = P.threads, waves_per_simd = P.waves_per_simd;
+  static constexpr int block_threads = P.threads_of(from), waves_per_simd = P.waves_per_simd;
+  static constexpr bool clustered = from == MoeSortCounts::cluster, counted = from == MoeSortCounts::workspace;
+  static constexpr int cluster = clustered ? P.cluster : 1;
+  using Choices = MoeSortChoices<B, P, block_threads>;
+  using Tile = MoeSortTile<B, P, block_threads, counted ? P.turns : 1>;
   static constexpr int wave_lanes = Choices::wave_lanes;
   struct Shared {
     typename Tile::Counts counts;               // then places
@@ -60,18 +62,16 @@ struct MoeSort {
     Vec<std::int32_t, 2> wave_sums[Tile::waves];
     Mailbox box;
     // What blocks of the cluster count, as bits.
-    Vec<float, 4> told[counted ? 1 : P.cluster][P.cluster > 1 ? most_sorted_experts / 4 : 1];
+    Vec<float, 4> told[cluster][clustered ? most_sorted_experts / 4 : 1];
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const bool clustered = P.cluster > 1 && !counted && a.cluster > 1;
-    const int rank = clustered ? B::cluster_rank() : 0;
-    const int share = clustered ? B::block_id() / P.cluster : B::block_id();
+    const int rank = clustered ? B::cluster_rank() : 0, share = B::block_id() / cluster;
     const std::int32_t segment = counted ? 0 : rank * a.segment,
                        segment_end = counted ? a.choices : min_of(segment + a.segment, a.choices);
     const std::int32_t first = min_of(segment + share * a.block_choices, segment_end),
                        end = min_of(first + a.block_choices, segment_end);
-    if (clustered) B::template open<1>(&shared.box);
+    if constexpr (clustered) B::template open<1>(&shared.box);
     Tile tile;
     tile.read(a, first, end);
     const auto rank_first = [&] {
@@ -91,24 +91,28 @@ struct MoeSort {
     } else {
       Choices::count(a, segment, first, segment_end, shared.next, shared.others, rank_first);
       B::barrier();
-      if (clustered) tell(a, shared, rank);
+      if constexpr (clustered) tell(a, shared, rank);
       sum_up(a, shared, false);
-      if (clustered) B::collect(shared.box, P.cluster * 4 * ceil_div(a.experts, 4), 0);
+      if constexpr (clustered) B::collect(shared.box, cluster * 4 * ceil_div(a.experts, 4), 0);
     }
-    const std::int32_t rows = lay_out(a, shared, rank, clustered);
-    TILEWAVE_ROLL
-    for (std::int32_t at = first; at < end; at += Tile::choices) {
-      if (at > first) {
-        Tile::clear(a, shared.counts);
-        tile.rank(shared.counts);
-        B::barrier();
-        sum_up(a, shared, true);
-        B::barrier();
+    const std::int32_t rows = lay_out(a, shared, rank);
+    if constexpr (!counted) {  // of one tile
+      place(a, shared, first, end, tile);
+    } else {
+      TILEWAVE_ROLL
+      for (std::int32_t at = first; at < end; at += Tile::choices) {
+        if (at > first) {
+          Tile::clear(a, shared.counts);
+          tile.rank(shared.counts);
+          B::barrier();
+          sum_up(a, shared, true);
+          B::barrier();
+        }
+        Tile next;
+        next.read(a, at + Tile::choices, end);
+        place(a, shared, at, end, tile);
+        tile = next;
       }
-      Tile next = tile;
-      if (at + Tile::choices < end) next.read(a, at + Tile::choices, end);
-      place(a, shared, at, end, tile);
-      tile = next;
     }
     write_rest(a, shared, rows);
   }
@@ -131,22 +135,20 @@ struct MoeSort {
 
   /// What this block counted, to all blocks of the cluster.
   TILEWAVE_DEVICE static void tell(const Args& a, Shared& shared, int rank) {
-    if constexpr (P.cluster > 1 && !counted) {
-      B::cluster_wait();
-      // A wave posts to one block at a time, neighbours to neighbours.
+    B::cluster_wait();
+    // A wave posts to one block at a time, neighbours to neighbours.
+    TILEWAVE_ROLL
+    for (int i = B::wave_id(); i < cluster; i += Tile::waves) {
+      const int to = (rank + i) % cluster;
       TILEWAVE_ROLL
-      for (int i = B::wave_id(); i < P.cluster; i += Tile::waves) {
-        const int to = (rank + i) % P.cluster;
-        TILEWAVE_ROLL
-        for (std::int32_t four = B::lane_id(); 4 * four < a.experts; four += wave_lanes) {
-          Vec<float, 4> counts;
-          TILEWAVE_UNROLL
-          for (int j = 0; j < 4; ++j) {
-            const std::uint32_t count = shared.next[4 * four + j] + shared.others[4 * four + j];
-            counts[j] = __builtin_bit_cast(float, count);
-          }
-          B::post(shared.box, &shared.told[rank][four], to, counts);
+      for (std::int32_t four = B::lane_id(); 4 * four < a.experts; four += wave_lanes) {
+        Vec<float, 4> counts;
+        TILEWAVE_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const std::uint32_t count = shared.next[4 * four + j] + shared.others[4 * four + j];
+          counts[j] = __builtin_bit_cast(float, count);
         }
+        B::post(shared.box, &shared.told[rank][four], to, counts);
       }
     }
   }
@@ -177,7 +179,7 @@ struct MoeSort {
   using Counted = typename B::template Window<true>;  // what MoeSortCount left
   /// The choices of an expert, and those of them before this block's.
   TILEWAVE_DEVICE static Vec<std::int32_t, 2> counts_of(const Args& a, Shared& shared, const Counted& counts,
-                                                        std::int32_t expert, int rank, bool clustered) {
+                                                        std::int32_t expert, int rank) {
     Vec<std::int32_t, 2> sum{};
     if constexpr (counted) {
       constexpr int batch = 32;  // reads under way; of blocks that are not there 0
@@ -200,12 +202,12 @@ struct MoeSort {
       return sum;
     }
     sum[1] = static_cast<std::int32_t>(shared.next[expert]);
-    if (!clustered) {
+    if constexpr (!clustered) {
       sum[0] = sum[1] + static_cast<std::int32_t>(shared.others[expert]);
       return sum;
     }
     TILEWAVE_UNROLL
-    for (int r = 0; r < P.cluster; ++r) {
+    for (int r = 0; r < cluster; ++r) {
       const float told = shared.told[r][expert / 4][expert % 4];
       const auto count = __builtin_bit_cast(std::int32_t, told);
       sum[0] += count;
@@ -215,12 +217,12 @@ struct MoeSort {
   }
 
   /// Where each expert's rows are, and this block's among them; block 0 tells. Returns the rows of all.
-  TILEWAVE_DEVICE static std::int32_t lay_out(const Args& a, Shared& shared, int rank, bool clustered) {
+  TILEWAVE_DEVICE static std::int32_t lay_out(const Args& a, Shared& shared, int rank) {
     constexpr std::int32_t no_row = -(1 << 30);  // far enough that no place of a choice is one
     const Counted counts{a.counts, static_cast<std::uint32_t>(4 * a.blocks * a.experts)};
     Vec<std::int32_t, 2> mine{};  // rows, local experts
     each_expert_of_lane(a, [&](std::int32_t e) {
-      const Vec<std::int32_t, 2> count = counts_of(a, shared, counts, e, rank, clustered);
+      const Vec<std::int32_t, 2> count = counts_of(a, shared, counts, e, rank);
       const std::int32_t local = shared.local[e], choices = local != 0 ? count[0] : 0;
       const std::int32_t rows = a.unit.quotient(choices + a.unit.divisor - 1) * a.unit.divisor;
       shared.next[e] = static_cast<std::uint32_t>(local != 0 ? count[1] : no_row);
@@ -259,7 +261,7 @@ struct MoeSort {
   TILEWAVE_DEVICE static void sum_up(const Args& a, Shared& shared, bool further) {
     auto& counts = shared.counts.of;
     TILEWAVE_ROLL
-    for (std::int32_t e = B::block_lane_id(); e < a.experts; e += P.threads) {
+    for (std::int32_t e = B::block_lane_id(); e < a.experts; e += block_threads) {
       if (further) shared.next[e] += static_cast<std::uint32_t>(counts[Tile::waves][e]);
       std::int32_t sum = 0;
       TILEWAVE_UNROLL
@@ -308,7 +310,7 @@ struct MoeSort {
       TILEWAVE_ROLL
       for (std::int32_t pad = at + B::lane_id(); pad < end; pad += wave_lanes) write_pad(a, pad);
     }
-    const std::int32_t lane = B::block_id() * P.threads + B::block_lane_id(), lanes = a.blocks * P.threads;
+    const std::int32_t lane = B::block_id() * block_threads + B::block_lane_id(), lanes = a.blocks * block_threads;
     TILEWAVE_ROLL
     for (std::int32_t pad = rows + lane; pad < a.capacity; pad += lanes) write_pad(a, pad);
     TILEWAVE_ROLL

@@ -90,24 +90,25 @@ constexpr std::int32_t moe_sort_tiles(const MoeSortProblem& p, const MoeSortPoli
 }
 
 /// Which blocks count and place which choices: `cluster` blocks count all, a segment each, and all of the launch place
-/// `block_choices` each; where blocks are not `counted` by a launch of their own.
+/// `block_choices` each; or a launch of its own counts.
 struct MoeSortShares {
-  bool counted;
+  MoeSortCounts counts;
   std::int32_t blocks, cluster, segment, block_choices;
 };
 constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t choices = p.tokens * p.topk, tiles = moe_sort_tiles(p, policy);
   if (tiles > policy.tiles_alone) {
     const std::int32_t tiles_of_block = ceil_div(tiles, most_sort_blocks);
-    return {true, ceil_div(tiles, tiles_of_block), 1, choices, tiles_of_block * policy.tile()};
+    return {MoeSortCounts::workspace, ceil_div(tiles, tiles_of_block), 1, choices, tiles_of_block * policy.tile()};
   }
-  // A cluster's blocks wait for each other for as long as one counts a batch, or two.
-  const std::int32_t cluster = choices > policy.batch * policy.threads ? policy.cluster : 1;
+  const bool clustered = policy.cluster > 1 && choices > policy.batch * policy.threads;
+  const std::int32_t cluster = clustered ? policy.cluster : 1;
   constexpr std::int32_t rows_of_block = 32;  // pads among them, which are many more than few choices
   const std::int32_t clusters =
       max_of(min_of(ceil_div(p.capacity, rows_of_block * cluster), policy.most_blocks / cluster), 1);
   const std::int32_t segment = ceil_div(choices, cluster);
-  return {false, clusters * cluster, cluster, segment, ceil_div(segment, clusters)};
+  return {clustered ? MoeSortCounts::cluster : MoeSortCounts::block, clusters * cluster, cluster, segment,
+          ceil_div(segment, clusters)};
 }
 
 /// Bytes of workspace, 0 where one launch does: by tokens, topk and experts alone, and never less for more of them.
@@ -148,9 +149,8 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .experts = p.experts,
           .capacity = p.capacity,
           .units = ceil_div(p.capacity, p.unit),
-          .experts_of_lane = ceil_div(p.experts, shares.counted ? policy.workspace_threads : policy.threads),
+          .experts_of_lane = ceil_div(p.experts, policy.threads_of(shares.counts)),
           .blocks = shares.blocks,
-          .cluster = shares.cluster,
           .segment = shares.segment,
           .block_choices = shares.block_choices};
 }
@@ -174,14 +174,22 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
     if (Status s = r.check_clear(workspace, r.written.size()); !s.ok()) return s;
   }
 
+  // A block that counts places one tile, or the 32 choices that it is there for.
+  static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster));
   const MoeSortArgs args = moe_sort_args(p, P);
-  if (needed == 0) {
-    return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads, args.cluster}, args, stream);
+  const MoeSortCounts counts = moe_sort_shares(p, P).counts;
+  if (counts == MoeSortCounts::block)
+    return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads}, args, stream);
+  if constexpr (P.cluster > 1) {
+    using Clusters = MoeSort<B, S, P, MoeSortCounts::cluster>;
+    if (counts == MoeSortCounts::cluster) {
+      return B::template launch<Clusters>({args.blocks, P.many_threads, P.cluster}, args, stream);
+    }
   }
-  constexpr MoeSortPolicy many = P.with_workspace();
-  const Status counted = B::template launch<MoeSortCount<B, S, many>>({args.blocks, many.threads}, args, stream);
+  const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.many_threads}, args, stream);
   if (!counted.ok()) return counted;
-  return B::template launch<MoeSort<B, S, many, true>>({args.blocks, many.threads, 1, true}, args, stream);
+  using Counted = MoeSort<B, S, P, MoeSortCounts::workspace>;
+  return B::template launch<Counted>({args.blocks, P.many_threads, 1, true}, args, stream);
 }
 
 }  // namespace tilewave

@@ -10,32 +10,32 @@
 
 namespace tilewave {
 
+/// Where a block finds what all choices are that it does not place: it counts them, blocks of its cluster do, or a launch before.
+enum class MoeSortCounts : int { block, cluster, workspace };
+
 struct MoeSortPolicy {
-  int threads = 512;            // of a block that counts for itself
-  int batch = 8;                // choices that a lane of it counts at a time
-  int cluster = 1;              // blocks that count together, where one would have more than a batch
-  int most_blocks = 128;        // of such a launch
-  int tiles_alone = 8;          // up to so many tiles are sorted by it
-  int workspace_threads = 512;  // of a block, where there is a workspace
-  int turns = 2;                // choices of a lane of it at a time
-  int waves_per_simd = 4;       // occupancy claimed: sets the register budget
+  int threads = 512;       // of a block that counts all
+  int batch = 8;           // choices that a lane counts at a time: a block counts no more of all
+  int cluster = 1;         // blocks that count together
+  int most_blocks = 128;   // of one launch
+  int tiles_alone = 8;     // up to so many tiles are sorted by it
+  int many_threads = 512;  // of a block of a cluster, and with a workspace
+  int turns = 2;           // choices of a lane at a time, with a workspace
+  int waves_per_simd = 4;  // occupancy claimed: sets the register budget
 
   friend constexpr bool operator==(const MoeSortPolicy&, const MoeSortPolicy&) = default;
 
   constexpr int block_threads() const { return threads; }
-  /// Choices that a block sorts at a time where there is a workspace.
-  constexpr int tile() const { return workspace_threads * turns; }
-  /// Of the kernels that use it.
-  constexpr MoeSortPolicy with_workspace() const {
-    MoeSortPolicy p = *this;
-    p.threads = workspace_threads;
-    return p;
+  constexpr int threads_of(MoeSortCounts counts) const {
+    return counts == MoeSortCounts::block ? threads : many_threads;
   }
+  /// Choices that a block sorts at a time with a workspace.
+  constexpr int tile() const { return many_threads * turns; }
 };
 
-/// `t256.w512.r2.a40.c8`: threads, of a workspace, turns, tiles of one launch, blocks of a cluster if any.
+/// `t256.m512.r2.a48.c8`: threads, of many choices, turns, tiles of one launch, blocks of a cluster if any.
 inline std::string name_of(const MoeSortPolicy& p) {
-  return "t" + std::to_string(p.threads) + ".w" + std::to_string(p.workspace_threads) + ".r" + std::to_string(p.turns) +
+  return "t" + std::to_string(p.threads) + ".m" + std::to_string(p.many_threads) + ".r" + std::to_string(p.turns) +
          ".a" + std::to_string(p.tiles_alone) + (p.cluster > 1 ? ".c" + std::to_string(p.cluster) : "");
 }
 
@@ -47,10 +47,10 @@ struct MoeSortPolicies {
 };
 
 /// The policies that entries are built for. Counts of 1024 experts take most of the LDS of gfx942. Of more choices than
-/// `tiles_alone` each block, or each cluster, counts all for longer than a launch before it takes.
+/// `tiles_alone` each block, or each cluster, counts all for longer than a launch before it takes. Of clusters of eight
+/// an H200 runs 16 at a time, some of them late.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
-  if (arch == ArchId::sm90)
-    return {{{{.threads = 256, .batch = 16, .cluster = 8, .tiles_alone = 40, .waves_per_simd = 8}}}};
+  if (arch == ArchId::sm90) return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48}}}};
   return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
 }
 

@@ -26,14 +26,13 @@ struct MoeSortArgs {
   std::int32_t units;            // of the capacity
   std::int32_t experts_of_lane;  // where each lane takes neighbours
   std::int32_t blocks;           // of the launch
-  std::int32_t cluster;          // of which so many together count all choices
   std::int32_t segment;          // choices that a block counts
   std::int32_t block_choices;    // of them those that it places
 };
 
-template <class B, MoeSortPolicy P>
+template <class B, MoeSortPolicy P, int threads>
 struct MoeSortChoices {
-  static constexpr int wave_lanes = B::facts.wave_lanes, waves = P.threads / wave_lanes;
+  static constexpr int wave_lanes = B::facts.wave_lanes, waves = threads / wave_lanes;
   static constexpr int none = most_sorted_experts;  // the expert of a choice that gets no row
   static constexpr int expert_bits = 11;
   using Histogram = std::uint32_t[most_sorted_experts];
@@ -56,12 +55,12 @@ struct MoeSortChoices {
     constexpr int batch = P.batch;
     const std::int32_t lane = B::block_lane_id();
     TILEWAVE_ROLL
-    for (std::int32_t at = first; at == first || at < end; at += batch * P.threads) {
+    for (std::int32_t at = first; at == first || at < end; at += batch * threads) {
       Vec<std::int32_t, batch> experts;
       const auto read = [&](const auto& place_of) {
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
-          const std::int32_t choice = at + lane + i * P.threads;
+          const std::int32_t choice = at + lane + i * threads;
           experts[i] = choice < end ? expert_at(a, place_of(choice)) : none;
         }
       };
@@ -73,18 +72,18 @@ struct MoeSortChoices {
       if (at == first) prepare();
       TILEWAVE_UNROLL
       for (int i = 0; i < batch; ++i) {
-        if (experts[i] != none) B::add_shared((at + lane + i * P.threads < split ? below : others) + experts[i], 1);
+        if (experts[i] != none) B::add_shared((at + lane + i * threads < split ? below : others) + experts[i], 1);
       }
     }
   }
 };
 
 /// Choices that a block ranks at a time: waves, then turns, then lanes follow one another.
-template <class B, MoeSortPolicy P, int tile_turns>
+template <class B, MoeSortPolicy P, int threads, int tile_turns>
 struct MoeSortTile {
-  using Choices = MoeSortChoices<B, P>;
+  using Choices = MoeSortChoices<B, P, threads>;
   static constexpr int none = Choices::none, waves = Choices::waves;
-  static constexpr int turns = tile_turns, choices = P.threads * turns;
+  static constexpr int turns = tile_turns, choices = threads * turns;
   struct Counts {
     std::int32_t of[waves + 1][most_sorted_experts];  // nobody writes a wave's but the wave; then those of waves before
   };
