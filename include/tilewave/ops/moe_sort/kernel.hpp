@@ -4,8 +4,8 @@
 // wave finds, among its lanes, who chose the same expert, and counts experts for itself in shared memory; counts of
 // waves before become places. Only numbers of choices are added up by atomics, so every place is the same each time.
 //
-// Few choices are counted by every block for itself. On Hopper some ten thousand are by a cluster, whose blocks tell each
-// other, and by each of several clusters: to read again costs less than to tell through memory. Of more choices
+// Few choices are counted by every block for itself. On Hopper some ten thousand are by a cluster, whose blocks tell
+// each other, and by each of several clusters: to read again costs less than to tell through memory. Of more choices
 // MoeSortCount leaves the counts of every block in the workspace, and each block of MoeSort sums those of the blocks
 // before it and of all. Bound: latency of a launch and a read of memory, then memory.
 #pragma once
@@ -47,8 +47,9 @@ template <class B, MoeSortSpec S, MoeSortPolicy P, MoeSortCounts from = MoeSortC
 struct MoeSort {
   using Room = B;
   using Args = MoeSortArgs;
-  static constexpr int block_threads = P.threads_of(from), waves_per_simd = P.waves_per_simd;
   static constexpr bool clustered = from == MoeSortCounts::cluster, counted = from == MoeSortCounts::workspace;
+  static constexpr int block_threads = P.threads_of(from);
+  static constexpr int waves_per_simd = counted ? min_of(P.waves_per_simd, 4) : P.waves_per_simd;  // 32 reads under way
   static constexpr int cluster = clustered ? P.cluster : 1;
   using Choices = MoeSortChoices<B, P, block_threads>;
   using Tile = MoeSortTile<B, P, block_threads, counted ? P.turns : 1>;
@@ -73,8 +74,8 @@ struct MoeSort {
                        end = min_of(first + a.block_choices, segment_end);
     if constexpr (clustered) B::template open<1>(&shared.box);
     Tile tile;
-    tile.read(a, first, end);
     const auto rank_first = [&] {
+      tile.read(a, first, end);
       Tile::clear(a, shared.counts);
       each_expert_of_lane(a, [&](std::int32_t e) {
         shared.next[e] = shared.others[e] = 0;
@@ -162,16 +163,16 @@ struct MoeSort {
     const Vec<std::int32_t, 2> sum{{B::sum_up_to(x[0]), B::sum_up_to(x[1])}};
     if (B::lane_id() == wave_lanes - 1) shared.wave_sums[wave] = sum;
     B::barrier();
+    // Lanes add up waves, as many as there are.
+    const int lane = B::lane_id();
+    Vec<std::int32_t, 2> of_wave{};
+    if (lane < Tile::waves) of_wave = shared.wave_sums[lane];
     Scan found{};
     TILEWAVE_UNROLL
     for (int i = 0; i < 2; ++i) {
-      found.before[i] = sum[i] - x[i];
-      TILEWAVE_UNROLL
-      for (int w = 0; w < Tile::waves; ++w) {
-        const std::int32_t of_wave = shared.wave_sums[w][i];
-        found.before[i] += w < wave ? of_wave : 0;
-        found.all[i] += of_wave;
-      }
+      const int up_to = B::sum_up_to(of_wave[i]);
+      found.all[i] = B::shuffle(up_to, Tile::waves - 1);
+      found.before[i] = sum[i] - x[i] + B::shuffle(up_to - of_wave[i], wave);
     }
     return found;
   }

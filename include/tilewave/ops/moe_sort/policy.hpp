@@ -10,7 +10,7 @@
 
 namespace tilewave {
 
-/// Where a block finds what all choices are that it does not place: it counts them, blocks of its cluster do, or a launch before.
+/// Who counts the choices that a block does not place: the block, those of its cluster, or a launch before.
 enum class MoeSortCounts : int { block, cluster, workspace };
 
 struct MoeSortPolicy {
@@ -50,7 +50,8 @@ struct MoeSortPolicies {
 /// `tiles_alone` each block, or each cluster, counts all for longer than a launch before it takes. Of clusters of eight
 /// an H200 runs 16 at a time, some of them late.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
-  if (arch == ArchId::sm90) return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48}}}};
+  if (arch == ArchId::sm90)
+    return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48, .waves_per_simd = 8}}}};
   return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
 }
 
