@@ -70,10 +70,14 @@ inline std::string name_of(const MoeSortCase& c) {
 /// Columns of a policy; of none, all are 0.
 template <class Visit>
 void each_column(const MoeSortPolicy* policy, Visit& visit) {
-  const MoeSortPolicy p = policy != nullptr ? *policy : MoeSortPolicy{0, 0, 0, 0};
+  const MoeSortPolicy p = policy != nullptr ? *policy : MoeSortPolicy{0, 0, 0, 0, 0, 0, 0, 0};
   visit("threads", p.threads);
-  visit("turns", p.turns);
+  visit("batch", p.batch);
+  visit("cluster", p.cluster);
+  visit("most_blocks", p.most_blocks);
   visit("tiles_alone", p.tiles_alone);
+  visit("many_threads", p.many_threads);
+  visit("turns", p.turns);
   visit("waves_per_simd", p.waves_per_simd);
 }
 

@@ -97,6 +97,17 @@ def chosen(tool, options, config_of, *listing):
     return found
 
 
+def drawn_below(n, *coordinates):
+    """A number in [0, n), the one that bench/harness/random.hpp draws."""
+    state, mask = 0, 2 ** 64 - 1
+    for coordinate in coordinates:
+        state = (state + 0x9e3779b97f4a7c15 + coordinate) & mask
+        for shift, factor in (30, 0xbf58476d1ce4e5b9), (27, 0x94d049bb133111eb):
+            state = (state ^ state >> shift) * factor & mask
+        state ^= state >> 31
+    return (state >> 32) * n >> 32
+
+
 def quantile(ordered, fraction):
     """By linear interpolation, as the benchmarks' stats.hpp."""
     at = fraction * (len(ordered) - 1)
@@ -219,8 +230,9 @@ def graph_of(torch, call):
 
 def time_functions(torch, tool, options, peers, found, call_of, columns, row_of):
     """CSV on stdout: functions of PyTorch, compiled (peer `compile`) or as they are, on the configs of `found`. call_of(config)
-    is a function, its arguments and a check of what it returns, or why the config is left out; a check's verdict begins with
-    whether all is right. row_of(key, config, arch, peer, cold, hot, verdict) is a line. Returns the exit status."""
+    is a function, or for each peer one or why the peer is left out, its arguments and a check of what it returns; or why the
+    config is left out. A check's verdict begins with whether all is right. row_of(key, config, arch, peer, cold, hot, verdict)
+    is a line. Returns the exit status."""
     arch, sampler = arch_of(torch), Sampler(torch, options.max_seconds)
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(columns)
@@ -235,6 +247,10 @@ def time_functions(torch, tool, options, peers, found, call_of, columns, row_of)
                         print(f"{tool}: {key}: left out: {prepared}", file=sys.stderr)
                         break
                     function, inputs, check = prepared
+                    function = function[peer] if isinstance(function, dict) else function
+                    if isinstance(function, str):
+                        print(f"{tool}: {key}: {peers[peer]}: left out: {function}", file=sys.stderr)
+                        continue
                     run = torch.compile(function, dynamic=False) if peer == "compile" else function
                     call = graph_of(torch, lambda: run(*inputs)) if options.graph else lambda: run(*inputs)
                     cold, hot = sampler.measure(call)

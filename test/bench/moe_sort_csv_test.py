@@ -6,9 +6,10 @@ import re
 import contract
 from contract import ARCHS, run
 
-IDENTITY = "kind arch experts unit local columns rows config_rows seed threads turns tiles_alone waves_per_simd".split()
+IDENTITY = "kind arch experts unit local columns rows config_rows seed threads batch cluster most_blocks tiles_alone many_threads turns waves_per_simd".split()
 NAME = re.compile(r"(?P<kind>moe_sort)/(?P<arch>gfx942|gfx950|sm90)/k(?P<columns>\d+)/r(?P<rows>\d+)/e(?P<experts>\d+)"
-                  r"/u(?P<unit>\d+)/local(?P<local>\d+)/(?P<policy>t(?P<threads>\d+)\.r(?P<turns>\d+)\.a(?P<tiles_alone>\d+))")
+                  r"/u(?P<unit>\d+)/local(?P<local>\d+)/(?P<policy>t(?P<threads>\d+)\.m(?P<many_threads>\d+)\.r(?P<turns>\d+)\.a(?P<tiles_alone>\d+)"
+                  r"(\.c(?P<cluster>\d+))?)")
 ROWS = 27
 SMALL = "/r(1|7|31)/"  # 5 rows
 
@@ -27,7 +28,7 @@ class Csv(contract.Contract):
         matched = self.check_layout(done, NAME, IDENTITY)
         for row, match in matched:
             for column in set(IDENTITY) & set(match.groupdict()):
-                self.assertEqual(row[column], match[column], column)
+                self.assertEqual(row[column], match[column] or "1", column)
             self.assertEqual((int(row["bytes_ideal"]), int(row["flops"])), work(row))
             self.assertTrue(row["entry"].endswith("/" + match["policy"]), row["entry"])
         return [row for row, _ in matched]

@@ -14,13 +14,15 @@ peers, bench_pa, bench_gemm, benches = sys.argv[1], sys.argv[2], sys.argv[3], sy
 heads = [bench for bench in benches if os.path.basename(bench) in ("bench_rope", "bench_kv_cache_write")]
 tokens = [bench for bench in benches if os.path.basename(bench) in (
     "bench_activation", "bench_moe_reduce", "bench_moe_sort", "bench_embedding", "bench_sampling", "bench_attention_combine")]
-benches = [bench for bench in benches if bench not in heads + tokens]
+indexers = [bench for bench in benches if os.path.basename(bench) == "bench_mqa_logits"]
+benches = [bench for bench in benches if bench not in heads + tokens + indexers]
 sys.path.insert(0, peers)
 import attention_configs  # noqa: E402
 import common  # noqa: E402
 import configs  # noqa: E402
 import gemm_configs  # noqa: E402
 import head_configs  # noqa: E402
+import indexer_configs  # noqa: E402
 import token_configs  # noqa: E402
 import torch_tokens  # noqa: E402
 
@@ -45,6 +47,7 @@ ATTENTION_PEERS = ["name,label,us,us_hot,us_min,err",
 
 HEADS = ["name,us", "halves/sm90/bf16/c5120/r1/hq32/hk8/d128/rot128/f32/full0/l8.r32.c2.v16,1.0"]
 TOKENS = ["name,us", "moe_sort/sm90/k2/r2/e4/u2/local100/t512.r2.a2,1.0"]
+INDEXER = ["name,us", "paged/sm90/fp8/c8192/r1/q1/h64/t4.q1.s2,1.0"]
 GEMM = ["name,us", "gemm/sm90/bf16/bf16/m16/n4096/k4096/t16x64x128,1.0"]
 
 
@@ -204,6 +207,28 @@ class Peers(unittest.TestCase):
         with self.assertRaises(ValueError):
             head_configs.config_of("halves/bf16/c5120/r16")
 
+    def test_every_row_of_the_indexer_is_a_config(self):
+        done = subprocess.run([*indexers, "--benchmark_format=csv", "--arch=sm90", "--benchmark_filter=/c(1024|8192)/r1/"],
+                              capture_output=True, text=True, check=True, timeout=120).stdout
+        listed = subprocess.run([*indexers, "--benchmark_list_tests", "--benchmark_format=csv", "--arch=sm90"],
+                                capture_output=True, text=True, check=True, timeout=120).stdout
+        run_rows = list(csv.DictReader(done.splitlines()))
+        self.assertEqual(len(run_rows), 2)
+        for ours in [*run_rows, *csv.DictReader(listed.splitlines())]:
+            key = common.key_of(ours["name"])
+            config = indexer_configs.config_of(key)
+            self.assertEqual(config.left_out, "")
+            row = dict(zip(indexer_configs.COLUMNS,
+                           map(str, indexer_configs.row_of(key, config, "sm90", "x", [1.0], [1.0], (True, 0)))))
+            self.assertEqual(common.key_of(row["name"]), key)
+            for column in set(indexer_configs.COLUMNS[2:11]) - {"rows"}:
+                self.assertEqual(row[column], ours[column], (key, column))
+            self.assertEqual(row["bytes_ideal"], ours.get("bytes_ideal", row["bytes_ideal"]))
+        self.assertEqual(indexer_configs.config_of("paged/fp4/c8192/r1/q1/h64").left_out, "fp4 keys")
+        self.assertEqual(indexer_configs.config_of("ranges/fp8/c9/r3/q3/h32").ends(), [7, 8, 9])
+        with self.assertRaises(ValueError):
+            indexer_configs.config_of("paged/bf16/c8192/r1/q1/h64")
+
     def test_every_row_of_tokens_is_a_config(self):
         whole = 0
         for bench in tokens:
@@ -344,7 +369,7 @@ class Peers(unittest.TestCase):
     def test_scripts_refuse(self):
         for script, lines, other in (("torch_peers.py", OURS, "softmax"), ("torch_attention.py", ATTENTION, "pa_decode"),
                                      ("torch_gemm.py", GEMM, "gemm"), ("torch_heads.py", HEADS, "halves"),
-                                     ("torch_tokens.py", TOKENS, "moe_sort")):
+                                     ("torch_tokens.py", TOKENS, "moe_sort"), ("torch_indexer.py", INDEXER, "paged")):
             ours = self.file("ours.csv", lines)
             for word, arguments in (("names", ()), ("nothing.csv", ("nothing.csv",)), ("--peers", (ours, "--peers=jax")),
                                     ("--max-seconds", (ours, "--max-seconds=nan")), ("--filter", (ours, "--filter=(")),
@@ -362,7 +387,8 @@ class Peers(unittest.TestCase):
         self.file("none/torch.py", ["raise ImportError('there is no torch')"])
         self.file("cpu/torch.py", ["class cuda:", "    is_available = staticmethod(lambda: False)"])
         for script, lines in (("torch_peers.py", OURS), ("torch_attention.py", ATTENTION), ("torch_gemm.py", GEMM),
-                              ("torch_heads.py", HEADS), ("torch_tokens.py", TOKENS)):
+                              ("torch_heads.py", HEADS), ("torch_tokens.py", TOKENS),
+                              ("torch_indexer.py", INDEXER)):
             ours = self.file("ours.csv", lines)
             self.refuses("needs PyTorch: there is no torch", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "none"))
             self.refuses("needs a GPU", script, ours, PYTHONPATH=os.path.join(self.scratch.name, "cpu"))

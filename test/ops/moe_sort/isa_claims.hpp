@@ -14,10 +14,9 @@ ordered_json row_claims(const MoeSortSpec&, const MoeSortPolicy&) {
   constexpr MoeSortPolicy policy = moe_sort_policies(arch, {})[0];
   return {{"vector", false},
           {"bytes_in_flight", 0},
-          {"dpp", 2 * 6},    // two sums over a wave
-          {"exchanges", 1},  // where the pads of a unit begin
-          {"barriers",
-           6},  // counts of waves, of experts; sums of waves; where experts are; a further tile's counts; places
+          {"dpp", 4 * 6},    // two sums over a wave, two over the waves
+          {"exchanges", 2},  // what waves before have
+          {"barriers", 4},   // clear counts; counts; sums of waves; where experts are
           {"lds_bytes", sizeof(typename MoeSort<host::Backend<arch>, MoeSortSpec{}, policy>::Shared)}};
 }
 

@@ -100,7 +100,13 @@ struct Lanes {
   }
   template <int bits>
   TILEWAVE_DEVICE static Peers peers(std::uint32_t key) {
-    const unsigned same = __match_any_sync(all_lanes, key);
+    unsigned same = all_lanes;
+    TILEWAVE_UNROLL
+    for (int bit = 0; bit < bits; ++bit) {
+      const bool set = (key >> bit & 1) != 0;
+      const unsigned of_set = __ballot_sync(all_lanes, set);
+      same &= set ? of_set : ~of_set;
+    }
     return {__popc(same & ((1u << lane_id()) - 1u)), __popc(same)};
   }
   TILEWAVE_DEVICE static int sum_up_to(int value) {

@@ -89,24 +89,29 @@ constexpr std::int32_t moe_sort_tiles(const MoeSortProblem& p, const MoeSortPoli
   return ceil_div(p.tokens * p.topk, policy.tile());
 }
 
-/// How many blocks share the choices, and how many each has.
+/// Which blocks count and place which choices: `cluster` blocks count all, a segment each, and all of the launch place
+/// `block_choices` each; or a launch of its own counts.
 struct MoeSortShares {
-  std::int32_t blocks, block_choices;
+  MoeSortCounts counts;
+  std::int32_t blocks, cluster, segment, block_choices;
 };
 constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPolicy& policy) {
-  const std::int32_t tiles = moe_sort_tiles(p, policy);
-  if (tiles <= policy.tiles_alone) return {1, max_of(tiles, 1) * policy.tile()};
-  const std::int32_t tiles_of_block = ceil_div(tiles, most_sort_blocks);
-  return {ceil_div(tiles, tiles_of_block), tiles_of_block * policy.tile()};
+  const std::int32_t choices = p.tokens * p.topk, tiles = moe_sort_tiles(p, policy);
+  if (tiles > policy.tiles_alone) {
+    const std::int32_t tiles_of_block = ceil_div(tiles, most_sort_blocks);
+    return {MoeSortCounts::workspace, ceil_div(tiles, tiles_of_block), 1, choices, tiles_of_block * policy.tile()};
+  }
+  const bool clustered = policy.cluster > 1 && choices > policy.batch * policy.threads;
+  const std::int32_t cluster = clustered ? policy.cluster : 1;
+  constexpr std::int32_t rows_of_block = 32;  // pads among them, which are many more than few choices
+  const std::int32_t clusters =
+      max_of(min_of(ceil_div(p.capacity, rows_of_block * cluster), policy.most_blocks / cluster), 1);
+  const std::int32_t segment = ceil_div(choices, cluster);
+  return {clustered ? MoeSortCounts::cluster : MoeSortCounts::block, clusters * cluster, cluster, segment,
+          ceil_div(segment, clusters)};
 }
 
-/// Blocks that write pads where one places all choices: each counts those again.
-constexpr std::int32_t sort_writers(std::int32_t units, std::int32_t waves) {
-  constexpr std::int32_t units_of_wave = 4, most = 64;
-  return min_of(max_of(ceil_div(units, units_of_wave * waves), 1), most);
-}
-
-/// Bytes of workspace, 0 where one block does: by tokens, topk and experts alone, and never less for more of them.
+/// Bytes of workspace, 0 where one launch does: by tokens, topk and experts alone, and never less for more of them.
 constexpr std::int64_t moe_sort_workspace_size(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t tiles = moe_sort_tiles(p, policy);
   return tiles <= policy.tiles_alone ? 0 : std::int64_t{4} * min_of(tiles, most_sort_blocks) * p.experts;
@@ -121,10 +126,8 @@ inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
 }
 
 /// What the kernels take.
-inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy, const ArchFacts& facts) {
+inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const MoeSortShares shares = moe_sort_shares(p, policy);
-  const std::int32_t units = ceil_div(p.capacity, p.unit), waves = policy.threads / facts.wave_lanes;
-  const std::int32_t writers = shares.blocks > 1 ? shares.blocks : sort_writers(units, waves);
   return {.topk_ids = p.topk_ids,
           .topk_weights = p.topk_weights,
           .expert_mask = p.expert_mask,
@@ -138,19 +141,18 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .ids_stride = p.ids_stride,
           .weights_stride = p.weights_stride,
           .rows_stride = p.rows_stride,
-          .counts = static_cast<std::int32_t*>(p.workspace),
+          .counts = static_cast<std::uint32_t*>(p.workspace),
           .topk = FastDiv::by(p.topk),
           .unit = FastDiv::by(p.unit),
           .tokens = p.tokens,
           .choices = p.tokens * p.topk,
           .experts = p.experts,
           .capacity = p.capacity,
-          .units = units,
-          .units_of_wave = max_of(min_of(ceil_div(units, writers * waves), facts.wave_lanes), 1),
-          .experts_of_lane = ceil_div(p.experts, policy.threads),
+          .units = ceil_div(p.capacity, p.unit),
+          .experts_of_lane = ceil_div(p.experts, policy.threads_of(shares.counts)),
           .blocks = shares.blocks,
-          .block_choices = shares.block_choices,
-          .writers = writers};
+          .segment = shares.segment,
+          .block_choices = shares.block_choices};
 }
 
 /// Queue one kernel, or two where there is a workspace, on the stream, also for no tokens: outputs say so. Nothing is
@@ -172,11 +174,22 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
     if (Status s = r.check_clear(workspace, r.written.size()); !s.ok()) return s;
   }
 
-  const MoeSortArgs args = moe_sort_args(p, P, B::facts);
-  if (needed == 0) return B::template launch<MoeSort<B, S, P>>({args.writers, P.threads}, args, stream);
-  const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.threads}, args, stream);
+  // A block that counts places one tile, or the 32 choices that it is there for.
+  static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster));
+  const MoeSortArgs args = moe_sort_args(p, P);
+  const MoeSortCounts counts = moe_sort_shares(p, P).counts;
+  if (counts == MoeSortCounts::block)
+    return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads}, args, stream);
+  if constexpr (P.cluster > 1) {
+    using Clusters = MoeSort<B, S, P, MoeSortCounts::cluster>;
+    if (counts == MoeSortCounts::cluster) {
+      return B::template launch<Clusters>({args.blocks, P.many_threads, P.cluster}, args, stream);
+    }
+  }
+  const Status counted = B::template launch<MoeSortCount<B, S, P>>({args.blocks, P.many_threads}, args, stream);
   if (!counted.ok()) return counted;
-  return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads, 1, true}, args, stream);
+  using Counted = MoeSort<B, S, P, MoeSortCounts::workspace>;
+  return B::template launch<Counted>({args.blocks, P.many_threads, 1, true}, args, stream);
 }
 
 }  // namespace tilewave

@@ -10,22 +10,33 @@
 
 namespace tilewave {
 
+/// Who counts the choices that a block does not place: the block, those of its cluster, or a launch before.
+enum class MoeSortCounts : int { block, cluster, workspace };
+
 struct MoeSortPolicy {
-  int threads = 256;
-  int turns = 4;           // choices of a lane at a time
-  int tiles_alone = 2;     // up to so many tiles are sorted by one block in one launch
+  int threads = 512;       // of a block that counts all
+  int batch = 8;           // choices that a lane counts at a time: a block counts no more of all
+  int cluster = 1;         // blocks that count together
+  int most_blocks = 128;   // of one launch
+  int tiles_alone = 8;     // up to so many tiles are sorted by it
+  int many_threads = 512;  // of a block of a cluster, and with a workspace
+  int turns = 2;           // choices of a lane at a time, with a workspace
   int waves_per_simd = 4;  // occupancy claimed: sets the register budget
 
   friend constexpr bool operator==(const MoeSortPolicy&, const MoeSortPolicy&) = default;
 
   constexpr int block_threads() const { return threads; }
-  /// Choices that a block sorts at a time.
-  constexpr int tile() const { return threads * turns; }
+  constexpr int threads_of(MoeSortCounts counts) const {
+    return counts == MoeSortCounts::block ? threads : many_threads;
+  }
+  /// Choices that a block sorts at a time with a workspace.
+  constexpr int tile() const { return many_threads * turns; }
 };
 
-/// `t256.r4.a2`: threads, turns, tiles of one block alone.
+/// `t256.m512.r2.a48.c8`: threads, of many choices, turns, tiles of one launch, blocks of a cluster if any.
 inline std::string name_of(const MoeSortPolicy& p) {
-  return "t" + std::to_string(p.threads) + ".r" + std::to_string(p.turns) + ".a" + std::to_string(p.tiles_alone);
+  return "t" + std::to_string(p.threads) + ".m" + std::to_string(p.many_threads) + ".r" + std::to_string(p.turns) +
+         ".a" + std::to_string(p.tiles_alone) + (p.cluster > 1 ? ".c" + std::to_string(p.cluster) : "");
 }
 
 struct MoeSortPolicies {
@@ -35,10 +46,12 @@ struct MoeSortPolicies {
   constexpr std::size_t size() const { return count; }
 };
 
-/// The policies that entries are built for. Counts of 1024 experts leave room for two blocks on a CU of gfx942. On sm90
-/// few blocks wait for themselves, so that twice the lanes take half the turns.
+/// The policies that entries are built for. Counts of 1024 experts take most of the LDS of gfx942. Of more choices than
+/// `tiles_alone` each block, or each cluster, counts all for longer than a launch before it takes. Of clusters of eight
+/// an H200 runs 16 at a time, some of them late.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
-  if (arch == ArchId::sm90) return {{{{.threads = 512, .turns = 2}}}};
+  if (arch == ArchId::sm90)
+    return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48, .waves_per_simd = 8}}}};
   return {{{{.waves_per_simd = arch == ArchId::gfx942 ? 2 : 4}}}};
 }
 

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Choices of tokens as blocks of a sort read, count and rank them.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/ops/moe_sort/policy.hpp"
+#include "tilewave/ops/moe_sort/problem.hpp"
+
+namespace tilewave {
+
+struct MoeSortArgs {
+  const std::int32_t* topk_ids;
+  const float* topk_weights;
+  const std::int32_t* expert_mask;
+  std::int32_t* sorted_ids;
+  std::int32_t* sorted_expert_ids;
+  std::int32_t* num_tokens_post_pad;
+  float* sorted_weights;
+  std::int32_t* group_offsets;
+  std::int32_t* group_counts;
+  std::int32_t* rows;
+  std::int64_t ids_stride, weights_stride, rows_stride;
+  std::uint32_t* counts;  // [blocks, experts], in the workspace; null: blocks count for themselves
+  FastDiv topk, unit;
+  std::int32_t tokens, choices, experts, capacity;
+  std::int32_t units;            // of the capacity
+  std::int32_t experts_of_lane;  // where each lane takes neighbours
+  std::int32_t blocks;           // of the launch
+  std::int32_t segment;          // choices that a block counts
+  std::int32_t block_choices;    // of them those that it places
+};
+
+template <class B, MoeSortPolicy P, int threads>
+struct MoeSortChoices {
+  static constexpr int wave_lanes = B::facts.wave_lanes, waves = threads / wave_lanes;
+  static constexpr int none = most_sorted_experts;  // the expert of a choice that gets no row
+  static constexpr int expert_bits = 11;
+  using Histogram = std::uint32_t[most_sorted_experts];
+
+  TILEWAVE_DEVICE static std::int32_t expert_at(const MoeSortArgs& a, std::int64_t at) {
+    const std::int32_t id = B::load(a.topk_ids + at);
+    return static_cast<std::uint32_t>(id) < static_cast<std::uint32_t>(a.experts) ? id : none;
+  }
+  /// Where a choice is in a tensor of this stride.
+  TILEWAVE_DEVICE static std::int64_t strided(const MoeSortArgs& a, std::int32_t choice, std::int64_t stride) {
+    const std::int32_t token = a.topk.quotient(choice);
+    return token * stride + (choice - token * a.topk.divisor);
+  }
+
+  /// Adds up the choices of every expert from `first` to `end`, those below `split` in `below`, by the whole block, the
+  /// same whatever the order. `prepare` is called behind the first reads, and has a barrier. None at the end.
+  template <class Prepare>
+  TILEWAVE_DEVICE static void count(const MoeSortArgs& a, std::int32_t first, std::int32_t split, std::int32_t end,
+                                    Histogram& below, Histogram& others, const Prepare& prepare) {
+    constexpr int batch = P.batch;
+    const std::int32_t lane = B::block_lane_id();
+    TILEWAVE_ROLL
+    for (std::int32_t at = first; at == first || at < end; at += batch * threads) {
+      Vec<std::int32_t, batch> experts;
+      const auto read = [&](const auto& place_of) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          const std::int32_t choice = at + lane + i * threads;
+          experts[i] = choice < end ? expert_at(a, place_of(choice)) : none;
+        }
+      };
+      if (a.ids_stride == a.topk.divisor) {
+        read([](std::int32_t choice) { return choice; });
+      } else {
+        read([&](std::int32_t choice) { return strided(a, choice, a.ids_stride); });
+      }
+      if (at == first) prepare();
+      TILEWAVE_UNROLL
+      for (int i = 0; i < batch; ++i) {
+        if (experts[i] != none) B::add_shared((at + lane + i * threads < split ? below : others) + experts[i], 1);
+      }
+    }
+  }
+};
+
+/// Choices that a block ranks at a time: waves, then turns, then lanes follow one another.
+template <class B, MoeSortPolicy P, int threads, int tile_turns>
+struct MoeSortTile {
+  using Choices = MoeSortChoices<B, P, threads>;
+  static constexpr int none = Choices::none, waves = Choices::waves;
+  static constexpr int turns = tile_turns, choices = threads * turns;
+  struct Counts {
+    std::int32_t of[waves + 1][most_sorted_experts];  // nobody writes a wave's but the wave; then those of waves before
+  };
+
+  Vec<std::int32_t, turns> experts, ranks;  // how many choices of the same expert come before in the wave
+  Vec<float, turns> weights;
+
+  /// Choice `turn` of this lane in the tile that starts at `first`.
+  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int turn) {
+    return first + (wave * turns + turn) * Choices::wave_lanes + B::lane_id();
+  }
+  /// Weights as well: at the end they would be one more wait for memory.
+  TILEWAVE_DEVICE void read(const MoeSortArgs& a, std::int32_t first, std::int32_t end) {
+    const int wave = B::wave_id();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < turns; ++i) {
+      const std::int32_t at = choice(first, wave, i);
+      experts[i] = none;
+      if (at >= end) continue;
+      experts[i] = Choices::expert_at(a, Choices::strided(a, at, a.ids_stride));
+      if (a.topk_weights != nullptr) weights[i] = B::load(a.topk_weights + Choices::strided(a, at, a.weights_stride));
+    }
+  }
+  TILEWAVE_DEVICE static void clear(const MoeSortArgs& a, Counts& counts) {
+    std::int32_t* const own = counts.of[B::wave_id()];
+    TILEWAVE_ROLL
+    for (std::int32_t e = B::lane_id(); e < a.experts; e += Choices::wave_lanes) own[e] = 0;
+  }
+  /// Fills the clear counts of this wave.
+  TILEWAVE_DEVICE void rank(Counts& counts) {
+    std::int32_t* const own = counts.of[B::wave_id()];
+    TILEWAVE_UNROLL
+    for (int i = 0; i < turns; ++i) {
+      const std::int32_t expert = experts[i];
+      const Peers same = B::template peers<Choices::expert_bits>(static_cast<std::uint32_t>(expert));
+      B::wave_barrier();  // counts are clear, or those of the turn before
+      const std::int32_t before = i > 0 && expert != none ? own[expert] : 0;
+      if (i > 0) B::wave_barrier();  // all have read
+      if (expert != none && same.before == 0) own[expert] = before + same.count;
+      ranks[i] = before + same.before;
+    }
+  }
+};
+
+}  // namespace tilewave
