@@ -126,13 +126,6 @@ struct MoeSort {
     TILEWAVE_ROLL
     for (std::int32_t e = first; e < end; ++e) visit(e);
   }
-  TILEWAVE_DEVICE static void clear(const Args& a, Shared& shared) {
-    Tile::clear(a, shared.counts);
-    each_expert_of_lane(a, [&](std::int32_t e) {
-      shared.next[e] = shared.others[e] = 0;
-      shared.local[e] = a.expert_mask == nullptr || B::load(a.expert_mask + e) != 0;
-    });
-  }
 
   /// What this block counted, to all blocks of the cluster.
   TILEWAVE_DEVICE static void tell(const Args& a, Shared& shared, int rank) {

@@ -56,12 +56,13 @@ struct MoeSortChoices {
     const std::int32_t lane = B::block_lane_id();
     TILEWAVE_ROLL
     for (std::int32_t at = first; at == first || at < end; at += batch * threads) {
-      Vec<std::int32_t, batch> experts;
+      Vec<std::int32_t, batch> ids;  // looked at behind all reads, or nvcc waits for four before it begins the next
       const auto read = [&](const auto& place_of) {
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           const std::int32_t choice = at + lane + i * threads;
-          experts[i] = choice < end ? expert_at(a, place_of(choice)) : none;
+          ids[i] = -1;
+          if (choice < end) ids[i] = B::load(a.topk_ids + place_of(choice));
         }
       };
       if (a.ids_stride == a.topk.divisor) {
@@ -72,7 +73,8 @@ struct MoeSortChoices {
       if (at == first) prepare();
       TILEWAVE_UNROLL
       for (int i = 0; i < batch; ++i) {
-        if (experts[i] != none) B::add_shared((at + lane + i * threads < split ? below : others) + experts[i], 1);
+        const bool counts = static_cast<std::uint32_t>(ids[i]) < static_cast<std::uint32_t>(a.experts);
+        if (counts) B::add_shared((at + lane + i * threads < split ? below : others) + ids[i], 1);
       }
     }
   }
