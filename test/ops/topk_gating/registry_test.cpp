@@ -2,6 +2,7 @@
 // Which entry chooses experts: lanes that hold few of them where tokens are few.
 #include "tilewave/ops/topk_gating/registry.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "entries/topk_gating.hpp"
@@ -29,10 +30,16 @@ std::string chosen(ArchId arch, int tokens, int experts) {
 }
 
 TEST_CASE("many tokens share a wave, few have lanes with few experts each") {
-  CHECK(chosen(ArchId::sm90, 16384, 256) == "l8.r32.c8.v16.k8");
-  CHECK(chosen(ArchId::sm90, 64, 256) == "l16.r16.c4.v16.k8");
-  CHECK(chosen(ArchId::sm90, 4096, 384) == "l16.r16.c8.v16.k8");
+  const auto built = [](ArchId arch) {
+    return std::ranges::any_of(all_topk_gating_entries(), [&](const auto* e) { return e->arch == arch; });
+  };
+  if (built(ArchId::sm90)) {
+    CHECK(chosen(ArchId::sm90, 16384, 256) == "l8.r32.c8.v16.k8");
+    CHECK(chosen(ArchId::sm90, 64, 256) == "l16.r16.c4.v16.k8");
+    CHECK(chosen(ArchId::sm90, 4096, 384) == "l16.r16.c8.v16.k8");
+  }
   for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950}) {
+    if (!built(arch)) continue;
     CHECK(chosen(arch, 4096, 384) == "l16.r16.c8.v16.k8");
     CHECK(chosen(arch, 64, 384) == "l64.r4.c4.v16.k8");
     CHECK(chosen(arch, 16384, 256) == "l16.r16.c4.v16.k8");
