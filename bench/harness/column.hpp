@@ -34,7 +34,7 @@ using Columns = std::vector<Column>;
 template <class E>
 inline constexpr int enumerators_of = 0;
 template <>
-inline constexpr int enumerators_of<DType> = 8;
+inline constexpr int enumerators_of<DType> = 10;
 template <>
 inline constexpr int enumerators_of<ArchId> = 3;
 

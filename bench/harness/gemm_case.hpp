@@ -64,7 +64,7 @@ struct GemmCase {
   /// From a row of so many values to the next, in elements: rows start at multiples of 16 bytes.
   static std::int64_t operand_stride(DType type, std::int32_t columns) {
     const int values = packing_of(type);
-    return align_up(columns, 16 / size_of(type) * values) / values;
+    return align_up(columns, elements_of_unit(type) * values) / values;
   }
   /// Of shuffled mx scales of a layer with so many rows.
   std::int64_t mx_scales(std::int64_t rows) const {

@@ -54,12 +54,14 @@ inline float deviation_of(DType type) {
          : type == DType::i8       ? 36.0f
          : type == DType::i4       ? 4.6f
          : type == DType::fp4_e2m1 ? 2.5f
+         : type == DType::fp6_e2m3 ? 3.3f
+         : type == DType::fp6_e3m2 ? 9.2f
                                    : 1.0f;
 }
 
-/// Rows of four-bit codes, each as likely as any other, so that it does not matter how they are shuffled.
-inline TwinBuffer filled_codes(const GemmCase& c, char name, std::int64_t rows, int threads) {
-  const std::int64_t row_bytes = c.k / 2;
+/// Rows of codes of four or six bits, each as likely as any other, so that it does not matter how they are shuffled.
+inline TwinBuffer filled_codes(const GemmCase& c, DType type, char name, std::int64_t rows, int threads) {
+  const std::int64_t row_bytes = GemmCase::operand_stride(type, c.k) * size_of(type);
   TwinBuffer buffer(static_cast<std::size_t>(rows * row_bytes));
   if (!fills(buffer.bytes())) return buffer;
   reference::parallel_for(rows, threads, [&](std::int64_t r) {
@@ -76,7 +78,7 @@ inline TwinBuffer filled_codes(const GemmCase& c, char name, std::int64_t rows, 
 /// Rows of `columns` elements, or as preshuffled weights lie; what is between rows is poison.
 inline TwinBuffer filled_operand(const GemmCase& c, DType type, char name, std::int64_t rows, std::int32_t columns,
                                  bool preshuffled, int threads) {
-  if (packing_of(type) > 1) return filled_codes(c, name, rows, threads);
+  if (packing_of(type) > 1) return filled_codes(c, type, name, rows, threads);
   const int size = size_of(type);
   const std::int64_t row_bytes = (preshuffled ? columns : GemmCase::operand_stride(type, columns)) * size;
   const NormalElements normal(type, deviation_of(type));

@@ -19,9 +19,9 @@ struct Work {
   double flops_per_second = std::numeric_limits<double>::infinity();
 };
 
-/// The data sheet's dense matrix peak of operands of a type; fp4 doubles fp8's where there is any.
+/// The data sheet's dense matrix peak of operands of a type; fp4 and fp6 double fp8's where there are any.
 constexpr double matrix_flops(const ArchFacts& facts, DType type) {
-  if (type == DType::fp4_e2m1) return 2 * facts.fp8_flops;
+  if (type == DType::fp4_e2m1 || is_fp6(type)) return 2 * facts.fp8_flops;
   return size_of(type) == 1 ? facts.fp8_flops : facts.bf16_flops;
 }
 

@@ -294,14 +294,16 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   return all.cases;
 }
 
-/// OCP MX, where a chip multiplies it: fp4, fp8, and fp4 weights under fp8 rows; large products, few and some rows, with
-/// preshuffled weights, too; the first half of experts' layers. Other architectures refuse them.
+/// OCP MX, where a chip multiplies it: fp4, fp6, fp8, and fp4 weights under rows of fp8 and fp6; large products, few and
+/// some rows, with preshuffled weights, too; the first half of experts' layers. Other architectures refuse them.
 inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   GemmCases all(arch);
   constexpr DType fp4 = DType::fp4_e2m1;
   const DType fp8 = facts_of(arch).fp8;
   const GemmSpec a4w4{.a = fp4, .b = fp4, .scale = GemmScale::mx}, a8w8{.a = fp8, .b = fp8, .scale = GemmScale::mx},
-      a8w4{.a = fp8, .b = fp4, .scale = GemmScale::mx};
+      a8w4{.a = fp8, .b = fp4, .scale = GemmScale::mx},
+      a6w6{.a = DType::fp6_e2m3, .b = DType::fp6_e2m3, .scale = GemmScale::mx},
+      a6w4{.a = DType::fp6_e2m3, .b = fp4, .scale = GemmScale::mx};
   for (const std::int32_t side : {8192, 16384}) all.add(a4w4, side, side, side);
   all.add(a4w4, 8192, 8192, 16384);
   for (const GemmSpec& spec : {a4w4, a8w4, a8w8})
@@ -316,6 +318,14 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   preshuffled.out = DType::f16;
   preshuffled.weights = GemmWeights::preshuffled;
   for (const std::int32_t m : {1, 16, 64, 256}) all.add(preshuffled, m, 7168, 18432);
+  for (const GemmSpec& spec : {a6w6, a6w4}) {
+    for (const std::int32_t m : {32, 128, 1024, 5133}) all.add(spec, m, 8192, 8192);
+    for (const std::int32_t m : {1, 16, 256}) all.add(spec, m, 4096, 14336);
+  }
+  all.add({.a = DType::fp6_e3m2, .b = DType::fp6_e3m2, .scale = GemmScale::mx}, 8192, 8192, 8192);
+  GemmSpec rows_of_six = a6w4;
+  rows_of_six.weights = GemmWeights::preshuffled;
+  for (const std::int32_t m : {16, 64, 256}) all.add(rows_of_six, m, 4096, 14336);
   GemmSpec gated = a8w4;
   gated.activation = ActivationKind::silu;
   gated.gated = true;

@@ -198,7 +198,9 @@ constexpr double gemm_valu() {
                   words = (W::tiles_m + W::tiles_n) * Kernel::pieces;
     if constexpr (policy.path == GemmPath::direct) {
       constexpr int copies = Kernel::RowsA::copies + Kernel::RowsB::copies + 2;  // whose places wait as above
-      return (4.0 + (policy.rows < 256 ? 2.0 * copies : 0)) / products;
+      // Slots of fp6 end beyond what an instruction reaches from one address; its two products read from different ones.
+      constexpr int far = is_fp6(spec.a) + is_fp6(spec.b);
+      return (4.0 + far + (policy.rows < 256 ? 2.0 * copies : 0)) / products;
     } else {
       return (2.0 * words + 4.0 * Kernel::pieces) / products;
     }

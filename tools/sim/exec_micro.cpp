@@ -96,9 +96,9 @@ void run_decode(Wave& w, const Op& op) {  // vdst, src, scale
   }
 }
 
-void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two of f32), seed, scale
+void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two of f32 in turns), seed, scale
   const Conversion c = Conversion::unpack(op.parameter);
-  const int operands = c.real == Real::f32 && !c.seeded ? 2 : 1, per_operand = c.count / operands;
+  const int operands = c.real == Real::f32 && !c.seeded ? 2 : 1;
   Lanes<u32> seed, scale, out[6]{};
   if (c.seeded) read(w, op, operands + 1, seed);
   if (c.scaled) read(w, op, operands + 1 + c.seeded, scale);
@@ -108,7 +108,7 @@ void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two o
   Rounding rounding{.saturate = w.mode.fp16_overflow};
   rounding.seed_bits = 23 - c.format.mantissa_bits;  // that many bits of an f32 are dropped
   for (int i = 0; i < c.count; ++i) {
-    const int operand = 1 + i / per_operand, element = i % per_operand, word = element / c.per_register();
+    const int operand = 1 + i % operands, element = i / operands, word = element / c.per_register();
     Lanes<u32> in;
     if (op.arg[operand].words > 1) {
       read_words(w, op.arg[operand], word, nullptr, in);

@@ -11,17 +11,23 @@
 namespace tilewave {
 
 /// The two fp8 flavours are different types: e4m3fnuz (gfx942: bias 8, max 240, 0x80 is NaN) and OCP e4m3fn
-/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1 is OCP MX's: no NaN, no infinity. i4 is two's
-/// complement.
-enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1, i4 };
+/// (gfx950, sm90: bias 7, max 448, 0x7f and 0xff are NaN). fp4_e2m1, fp6_e2m3 and fp6_e3m2 are OCP MX's: no NaN, no
+/// infinity. i4 is two's complement.
+enum class DType : int { f32, f16, bf16, fp8_e4m3fn, fp8_e4m3fnuz, i8, fp4_e2m1, fp6_e2m3, fp6_e3m2, i4 };
 
+TILEWAVE_HOST_DEVICE constexpr bool is_fp6(DType t) { return t == DType::fp6_e2m3 || t == DType::fp6_e3m2; }
 /// Values that an element in memory holds: two of fp4 and of i4, whose element is a byte, of fp4 the first in its low
-/// bits. Columns count values; strides and sizes count elements.
-TILEWAVE_HOST_DEVICE constexpr int packing_of(DType t) { return t == DType::fp4_e2m1 || t == DType::i4 ? 2 : 1; }
+/// bits; four of fp6, whose element is three bytes, value i in bits 6 i to 6 i + 5 of them. Columns count values;
+/// strides and sizes count elements.
+TILEWAVE_HOST_DEVICE constexpr int packing_of(DType t) {
+  return is_fp6(t) ? 4 : t == DType::fp4_e2m1 || t == DType::i4 ? 2 : 1;
+}
 /// Bytes of one element.
 TILEWAVE_HOST_DEVICE constexpr int size_of(DType t) {
-  return t == DType::f32 ? 4 : (t == DType::f16 || t == DType::bf16) ? 2 : 1;
+  return t == DType::f32 ? 4 : is_fp6(t) ? 3 : (t == DType::f16 || t == DType::bf16) ? 2 : 1;
 }
+/// The fewest elements that are whole 16 bytes: rows of matrix operands are multiples of that apart.
+TILEWAVE_HOST_DEVICE constexpr int elements_of_unit(DType t) { return is_fp6(t) ? 16 : 16 / size_of(t); }
 TILEWAVE_HOST_DEVICE constexpr bool is_fp8(DType t) { return t == DType::fp8_e4m3fn || t == DType::fp8_e4m3fnuz; }
 
 /// Largest finite value of an fp8 flavour: the target of amax quantisation.
@@ -36,6 +42,8 @@ constexpr std::string_view name_of(DType t) {
     case DType::fp8_e4m3fnuz: return "fp8_e4m3fnuz";
     case DType::i8: return "i8";
     case DType::fp4_e2m1: return "fp4_e2m1";
+    case DType::fp6_e2m3: return "fp6_e2m3";
+    case DType::fp6_e3m2: return "fp6_e3m2";
     case DType::i4: return "i4";
   }
   return "unknown";
@@ -139,6 +147,37 @@ TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp4(float value) {
   const int code = (magnitude > 0.25f) + (magnitude >= 0.75f) + (magnitude > 1.25f) + (magnitude >= 1.75f) +
                    (magnitude > 2.5f) + (magnitude >= 3.5f) + (magnitude > 5.0f);
   return static_cast<std::uint8_t>(static_cast<std::uint32_t>(code) | (bits >> 28 & 8u));
+}
+
+/// Decode one fp6 code, the low six bits: up to 7.5 in steps of 0.125 (e2m3, bias 1) or 28 of 0.0625 (e3m2, bias 3).
+TILEWAVE_HOST_DEVICE constexpr float fp6_to_f32(DType type, std::uint8_t code) {
+  const int digits = type == DType::fp6_e2m3 ? 3 : 2, bias = type == DType::fp6_e2m3 ? 1 : 3;
+  const int exponent = (code & 31) >> digits, mantissa = code & ((1 << digits) - 1);
+  const int power = (exponent > 0 ? exponent : 1) - bias - digits;
+  const float unit = __builtin_bit_cast(float, static_cast<std::uint32_t>(power + 127) << 23);
+  const float value = static_cast<float>((exponent > 0 ? 1 << digits : 0) + mantissa) * unit;
+  return (code & 32u) ? -value : value;
+}
+
+/// Encode with round to nearest, ties to even; saturates at 7.5 or 28. There is no NaN: its code means nothing.
+TILEWAVE_HOST_DEVICE constexpr std::uint8_t f32_to_fp6(DType type, float value) {
+  const int digits = type == DType::fp6_e2m3 ? 3 : 2, bias = type == DType::fp6_e2m3 ? 1 : 3;
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value), sign = bits >> 26 & 32u;
+  const int exponent = static_cast<int>(bits >> 23 & 255u) - 127;
+  // A normal result keeps `digits` mantissa bits; below 2^(1-bias) the step is fixed, so more bits are dropped.
+  const int dropped = 23 - digits + (exponent < 1 - bias ? (1 - bias) - exponent : 0);
+  std::uint32_t code = 0;
+  if (exponent > 4) {
+    code = 31;
+  } else if (dropped <= 24) {
+    const std::uint32_t significand = (bits & 0x7fffffu) | 0x800000u;
+    const std::uint32_t kept = significand >> dropped, rest = significand & ((1u << dropped) - 1u);
+    const std::uint32_t half = 1u << (dropped - 1);
+    const std::uint32_t rounded = kept + ((rest > half || (rest == half && (kept & 1u))) ? 1u : 0u);
+    // A carry out of the mantissa moves into the exponent by itself.
+    code = exponent < 1 - bias ? rounded : rounded + (static_cast<std::uint32_t>(exponent + bias - 1) << digits);
+  }
+  return static_cast<std::uint8_t>((code > 31 ? 31 : code) | sign);
 }
 
 /// OCP MX's scales are bytes, e8m0: 2^(code - 127), and 0xff is NaN.

@@ -101,7 +101,7 @@ class Gemm {
  private:
   bool contiguous() const { return p_.spec.groups == GemmGroups::contiguous; }
 
-  /// Value k behind an element, in which there may be two.
+  /// Value k behind an element, in which there may be several.
   static double value(DType type, const void* data, std::int64_t at, std::int64_t k) {
     return element(type, data, at * packing_of(type) + k);
   }

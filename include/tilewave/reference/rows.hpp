@@ -25,6 +25,16 @@ inline double element(DType type, const void* data, std::int64_t index) {
       constexpr double magnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
       return (code & 8 ? -1 : 1) * magnitudes[code & 7];
     }
+    case DType::fp6_e2m3:
+    case DType::fp6_e3m2: {  // the fields of a code that lies anywhere in a row of bits
+      const auto* const bytes = static_cast<const std::uint8_t*>(data);
+      int code = 0;
+      for (int bit = 0; bit < 6; ++bit) code |= (bytes[(6 * index + bit) / 8] >> (6 * index + bit) % 8 & 1) << bit;
+      const int digits = type == DType::fp6_e2m3 ? 3 : 2, exponent = (code & 31) >> digits;
+      const double fraction = std::ldexp(code & ((1 << digits) - 1), -digits) + (exponent > 0 ? 1 : 0);
+      const double magnitude = std::ldexp(fraction, (exponent > 0 ? exponent : 1) - (type == DType::fp6_e2m3 ? 1 : 3));
+      return code & 32 ? -magnitude : magnitude;
+    }
     default: return fp8_to_f32(type, static_cast<const std::uint8_t*>(data)[index]);
   }
 }

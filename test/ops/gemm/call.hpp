@@ -42,14 +42,19 @@ inline float operand(DType type, float value) {
   return type == DType::i8 ? std::trunc(63 * value) : type == DType::i4 ? std::floor(4 * value) : value;
 }
 
-/// Element k of a row of values as what a tensor is set to: of i8 a whole number, of fp4 a byte of two.
+/// Element k of a row of values as what a tensor is set to: of i8 a whole number; of fp4 and fp6 byte k of their codes.
 template <class ValueOf>
 float operand(DType type, std::int64_t k, const ValueOf& value) {
-  if (type != DType::fp4_e2m1) return operand(type, value(k));
-  return static_cast<std::int8_t>(f32_to_fp4(value(2 * k)) | f32_to_fp4(value(2 * k + 1)) << 4);
+  if (type == DType::fp4_e2m1)
+    return static_cast<std::int8_t>(f32_to_fp4(value(2 * k)) | f32_to_fp4(value(2 * k + 1)) << 4);
+  if (!is_fp6(type)) return operand(type, value(k));
+  const std::int64_t first = 8 * k / 6;  // of its two codes
+  const int codes = f32_to_fp6(type, value(first)) | f32_to_fp6(type, value(first + 1)) << 6;
+  return static_cast<std::int8_t>(codes >> (8 * k - 6 * first));
 }
-/// Of what type a tensor is that is set to them.
-inline DType stored(DType type) { return packing_of(type) == 2 ? DType::i8 : type; }
+/// Of what type a tensor is that is set to them, and how many of its elements are one of theirs.
+inline DType stored(DType type) { return packing_of(type) >= 2 ? DType::i8 : type; }
+inline int stored_size(DType type) { return is_fp6(type) ? 3 : 1; }
 
 /// Weights of a layer as i4, preshuffled in two steps, as they are for AITER: values of bytes as i8 weights lie, then of
 /// each eight neighbours the last four beside the first four.
@@ -77,13 +82,13 @@ class GemmCall {
         layers_(spec.groups == GemmGroups::one ? s.batch : static_cast<std::int32_t>(s.rows.size())),
         a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
         a_rows_(turned_a(spec.layout) ? s.k : s.m),
-        a_columns_(turned_a(spec.layout) ? s.m : s.k / packing_of(spec.a)),
+        a_columns_(turned_a(spec.layout) ? s.m : s.k / packing_of(spec.a) * stored_size(spec.a)),
         b_rows_(preshuffled()           ? 1
                 : turned_b(spec.layout) ? s.k
                                         : s.n),
         b_columns_(preshuffled()           ? s.n * s.k / packing_of(spec.b)
                    : turned_b(spec.layout) ? s.n
-                                           : s.k / packing_of(spec.b)),
+                                           : s.k / packing_of(spec.b) * stored_size(spec.b)),
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
         output_(strides(columns_, s.m, DType::f32)),
@@ -212,10 +217,10 @@ class GemmCall {
                                            : 1;
   }
   /// Elements of rows that are whole 16 bytes.
-  static std::int32_t whole(std::int32_t k, DType type) { return align_up(k, 16 / size_of(type)); }
+  static std::int32_t whole(std::int32_t k, DType type) { return align_up(k, 16 / size_of(stored(type))); }
   /// Of rows, and of layers with a gap of their own.
   RowStrides strides(std::int64_t columns, std::int64_t rows, DType type) const {
-    const std::int64_t unit = type == DType::f32 ? 1 : 16 / size_of(type);
+    const std::int64_t unit = type == DType::f32 ? 1 : elements_of_unit(type) * stored_size(type);
     const std::int64_t row = align_up(columns + s_.gap, unit);
     return {rows * row + unit * (s_.gap > 0), row};
   }
@@ -254,8 +259,9 @@ class GemmCall {
     p.m = s_.m, p.n = s_.n, p.k = s_.k;
     p.batch = spec_.groups == GemmGroups::one ? s_.batch : 1;
     p.groups = spec_.groups == GemmGroups::one ? 0 : layers_;
-    p.a_stride = operand_.inner, p.a_batch_stride = operand_.outer;
-    p.b_stride = weights_.inner, p.b_batch_stride = weights_.outer;
+    const int of_a = stored_size(spec_.a), of_b = stored_size(spec_.b);
+    p.a_stride = operand_.inner / of_a, p.a_batch_stride = operand_.outer / of_a;
+    p.b_stride = weights_.inner / of_b, p.b_batch_stride = weights_.outer / of_b;
     p.out_stride = p.residual_stride = output_.inner;
     p.out_batch_stride = p.residual_batch_stride = output_.outer;
     p.bias_batch_stride = s_.n + s_.gap;

@@ -2,6 +2,7 @@
 // Products of operands with mx scales: from bf16 through quantisation and back, and what is refused by name.
 #include "entries/gemm.hpp"
 #include "entries/quant.hpp"
+#include "test/core/mx_table.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/reference/gemm.hpp"
 
@@ -13,22 +14,35 @@ using C = StatusCode;
 
 std::int64_t scale_bytes(std::int32_t rows, std::int32_t k) { return align_up(rows, 32) * align_up(k / mx_group, 8); }
 
-/// Values of a matrix, and what quantisation makes of them, on the device and on the host.
+/// Values of a matrix, and what quantisation makes of them, on the device and on the host: of fp6 here, by definition.
 class Quantised {
  public:
   Quantised(char name, DType type, std::int32_t rows, std::int32_t k)
       : rows_(rows),
         k_(k),
+        row_bytes_(align_up(k, elements_of_unit(type) * packing_of(type)) * size_of(type) / packing_of(type)),
+        stride_(row_bytes_ / size_of(type)),
         values_(DType::bf16, rows, k, 1, {k, 0}),
-        codes_(type, rows, k, 1, {k / packing_of(type), 0}),
+        codes_(DType::i8, rows * row_bytes_),
         scales_(DType::i8, static_cast<std::int32_t>(scale_bytes(rows, k))) {
     values_.set(rows, k, [name](int r, int c) { return drawn(name, r, c) * (c / 32 % 3 == r % 3 ? 8.0f : 0.25f); });
+    is_fp6(type) ? quantise_to_fp6(type) : quantise(type);
+  }
+  double value(std::int32_t row, std::int32_t k) const { return values_.at(row, k); }
+  const void* codes(bool device) const { return device ? codes_.device() : codes_.host(); }
+  std::int64_t stride() const { return stride_; }
+  const std::uint8_t* scales(bool device) const {
+    return static_cast<const std::uint8_t*>(device ? scales_.device() : scales_.host());
+  }
+
+ private:
+  void quantise(DType type) {
     QuantProblem p;
     p.spec = {.x = DType::bf16, .out = type, .scale = ScaleMode::mx};
     p.x = values_.device(), p.out = codes_.device(), p.scale = scales_.device();
     p.scale_layout = ScaleLayout::shuffled;
-    p.rows = rows, p.columns = k;
-    p.x_strides = {k, 0}, p.out_strides = {k / packing_of(type), 0};
+    p.rows = rows_, p.columns = k_;
+    p.x_strides = {k_, 0}, p.out_strides = {stride_, 0};
     const QuantEntry* entry = nullptr;
     const Status status = quant_select(p, all_quant_entries(), facts_of(ArchId::gfx950), entry);
     INFO(status.reason);
@@ -38,14 +52,34 @@ class Quantised {
     codes_.download();
     scales_.download();
   }
-  double value(std::int32_t row, std::int32_t k) const { return values_.at(row, k); }
-  const void* codes(bool device) const { return device ? codes_.device() : codes_.host(); }
-  const std::uint8_t* scales(bool device) const {
-    return static_cast<const std::uint8_t*>(device ? scales_.device() : scales_.host());
+  /// The largest of 32 values becomes a code of the largest exponent.
+  void quantise_to_fp6(DType type) {
+    const int largest = type == DType::fp6_e2m3 ? 2 : 4, eights = ceil_div(k_, 8 * mx_group);
+    std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows_) * row_bytes_, 0xff),
+        scales(static_cast<std::size_t>(scale_bytes(rows_, k_)), 0xff);
+    for (std::int32_t r = 0; r < rows_; ++r) {
+      for (std::int32_t first = 0; first < k_; first += mx_group) {
+        double amax = 0;
+        for (std::int32_t k = first; k < first + mx_group; ++k) amax = std::max(amax, std::abs(value(r, k)));
+        const int exponent = std::ilogb(amax) - largest;
+        scales[shuffled_scale(r, first / mx_group, eights)] = static_cast<std::uint8_t>(127 + exponent);
+        for (std::int32_t k = first; k < first + mx_group; ++k) {
+          const int code = nearest_fp6(type, std::ldexp(value(r, k), -exponent));
+          for (int bit = 0; bit < 6; ++bit) {
+            std::uint8_t& byte = codes[r * row_bytes_ + (6 * k + bit) / 8];
+            const int at = (6 * k + bit) % 8;
+            byte = static_cast<std::uint8_t>((byte & ~(1 << at)) | (code >> bit & 1) << at);
+          }
+        }
+      }
+    }
+    codes_.set(1, rows_ * row_bytes_, [&](int, int at) { return static_cast<std::int8_t>(codes[at]); });
+    scales_.set(1, static_cast<std::int32_t>(scales.size()),
+                [&](int, int at) { return static_cast<std::int8_t>(scales[at]); });
   }
 
- private:
-  std::int32_t rows_, k_;
+  std::int32_t rows_, k_, row_bytes_;
+  std::int64_t stride_;  // in elements
   Tensor values_, codes_, scales_;
 };
 
@@ -64,7 +98,7 @@ TEST_CASE("what was quantised to mx multiplies to what it was, but for its round
       p.a_mx_scale = a.scales(device), p.b_mx_scale = b.scales(device);
       p.out = out.device();
       p.m = m, p.n = n, p.k = k;
-      p.a_stride = k / packing_of(spec.a), p.b_stride = k / packing_of(spec.b), p.out_stride = n;
+      p.a_stride = a.stride(), p.b_stride = b.stride(), p.out_stride = n;
       return p;
     };
     REQUIRE(e->launch(problem(true), 1, {}).ok());
@@ -93,6 +127,15 @@ const Wrong<P> wrongs[] = {
     {"a of bf16", C::unsupported_dtype, [](P& p) { p.spec.a = DType::bf16; }},
     {"b of i4", C::unsupported_dtype, [](P& p) { p.spec.b = DType::i4; }},
     {"b of the other fp8", C::unsupported_dtype, [](P& p) { p.spec.b = DType::fp8_e4m3fnuz; }},
+    {"a of one fp6 and b of the other", C::unsupported_dtype,
+     [](P& p) { p.spec.a = DType::fp6_e2m3, p.spec.b = DType::fp6_e3m2; }},
+    {"a fp4 and b fp6", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp6_e2m3; }},
+    {"a fp6 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp6_e2m3, p.spec.b = DType::fp8_e4m3fn; }},
+    {"fp6 without scales", C::unsupported_dtype,
+     [](P& p) { p.spec.a = p.spec.b = DType::fp6_e3m2, p.spec.scale = GemmScale::none; }},
+    {"out of fp6", C::unsupported_quant_mode, [](P& p) { p.spec.out = DType::fp6_e2m3; }},
+    {"preshuffled weights of fp6", C::unsupported_layout,
+     [](P& p) { p.spec.a = p.spec.b = DType::fp6_e2m3, p.spec.weights = GemmWeights::preshuffled; }},
     {"a fp4 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp8_e4m3fn; }},
     {"fp4 without scales", C::unsupported_dtype,
      [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = GemmScale::none; }},
@@ -112,7 +155,7 @@ const Wrong<P> wrongs[] = {
     {"scales of layers of b no multiple of 16 apart", C::bad_stride, [](P& p) { p.b_scale_batch_stride += 8; }},
     {"out is b_mx_scale", C::bad_value, [](P& p) { p.b_mx_scale = static_cast<const std::uint8_t*>(p.out); }},
     {"rows of b not whole 16 bytes apart", C::bad_stride,
-     [](P& p) { p.spec.weights == GemmWeights::preshuffled ? p.b_batch_stride += 8 : p.b_stride += 8; }},
+     [](P& p) { (p.spec.weights == GemmWeights::preshuffled ? p.b_batch_stride : p.b_stride) += 8; }},
 };
 const Wrong<P> of_gates[] = {
     {"gates that end within 32 rows", C::bad_extent, [](P& p) { p.n -= 32; }},
@@ -124,15 +167,17 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
   for (const GemmEntry* const e : all_gemm_mx_entries()) {
     const GemmSpec& spec = e->spec;
     INFO(name_of(spec) << " " << name_of(e->policy));
-    Tensor a(spec.a, layers * m * k), b(spec.b, layers * n * k), out(spec.out, layers * m * n);
+    constexpr std::int32_t most = k + 64;  // values of a row of whole units
+    Tensor a(spec.a, layers * m * most), b(spec.b, layers * n * most), out(spec.out, layers * m * n);
     Tensor scales(DType::i8, static_cast<std::int32_t>(layers * scale_bytes(n, k))), table(DType::f32, layers);
     P good;
     good.spec = spec;
     good.a = a.device(), good.b = b.device(), good.out = out.device();
     good.a_mx_scale = good.b_mx_scale = static_cast<const std::uint8_t*>(scales.device());
     good.m = m, good.n = n, good.k = k;
-    good.a_stride = k / packing_of(spec.a), good.a_batch_stride = m * good.a_stride;
-    good.b_stride = k / packing_of(spec.b), good.b_batch_stride = n * good.b_stride;
+    const auto row = [&](DType type) { return align_up(k / packing_of(type), elements_of_unit(type)); };
+    good.a_stride = row(spec.a), good.a_batch_stride = m * good.a_stride;
+    good.b_stride = row(spec.b), good.b_batch_stride = n * good.b_stride;
     good.a_scale_batch_stride = scale_bytes(m, k), good.b_scale_batch_stride = scale_bytes(n, k);
     if (spec.weights == GemmWeights::preshuffled) good.b_stride = 0;
     good.out_stride = gemm_out_columns(good), good.out_batch_stride = m * good.out_stride;

@@ -20,6 +20,12 @@ struct Source {
     return __builtin_bit_cast(Chunk, __builtin_amdgcn_raw_buffer_load_b128(resource, lane_offset, offset, 0));
   }
 
+  TILEWAVE_DEVICE Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset) const {
+    const auto resource = __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, format);
+    const auto last = __builtin_amdgcn_raw_buffer_load_b64(resource, lane_offset + 16, offset, 0);
+    return {{load(lane_offset, offset), Chunk{{last[0], last[1], 0, 0}}}};
+  }
+
   // Not the builtins: clang waits for all of their copies before any read of LDS. No memory clobber either: lds_barrier
   // orders copies with reads. M0 holds the target; writing it needs one wait state before a copy reads it (LLVM,
   // GCNSubtarget::hasReadM0LdsDmaHazard).

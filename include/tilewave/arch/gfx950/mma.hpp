@@ -27,11 +27,12 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
   }
 };
 
-/// Square products on CDNA4: a unit a lane of 16-bit elements, two of fp8, which has its full rate only in f8f6f4.
+/// Square products on CDNA4: a unit a lane of 16-bit elements, two of fp8, which has its full rate only in f8f6f4, and
+/// six words of two of fp6.
 struct Product {
   static constexpr bool direct_copies = true;
   template <DType type>
-  static constexpr int product_chunks = is_fp8(type) ? 2 : 1;
+  static constexpr int product_chunks = is_fp8(type) || is_fp6(type) ? 2 : 1;
 
   template <DType type, int side>
   using Sums = Vec<ProductSum<type>, side * side / 64>;
@@ -86,12 +87,15 @@ struct Product {
  private:
   using Pair = Vec<Chunk, 2>;
   using Words = int __attribute__((ext_vector_type(8)));
-  /// Of an operand: 0 is e4m3, 4 is e2m1, which has the first four registers of eight.
+  /// Of an operand: 0 is e4m3; 2 and 3 are e2m3 and e3m2, which have the first six registers of eight; 4 is e2m1, four.
   template <DType type>
-  static constexpr int format = type == DType::fp4_e2m1 ? 4 : 0;
+  static constexpr int format = type == DType::fp4_e2m1   ? 4
+                                : type == DType::fp6_e3m2 ? 3
+                                : type == DType::fp6_e2m3 ? 2
+                                                          : 0;
   template <DType type, int chunks>
   TILEWAVE_DEVICE static Words words(const Chunk (&units)[chunks], int product) {
-    static_assert(type == DType::fp4_e2m1 || type == DType::fp8_e4m3fn);
+    static_assert(type == DType::fp4_e2m1 || is_fp6(type) || type == DType::fp8_e4m3fn);
     if constexpr (type == DType::fp4_e2m1) return __builtin_bit_cast(Words, (Pair{{units[product], Chunk{}}}));
     return __builtin_bit_cast(Words, (Pair{{units[2 * product], units[2 * product + 1]}}));
   }

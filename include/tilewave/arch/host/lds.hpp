@@ -56,15 +56,18 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], co
 template <DType type, int side>
 TILEWAVE_HOST_UNTRACKED inline void spread_micro(const Chunk* units, int lane, bool columns, float* to) {
   using Map = ProductMap<side>;
-  constexpr int elements = 16 * packing_of(type), k = Map::units * 32;
-  for (int c = 0; c < 32 / elements; ++c) {
-    const int first = (Map::units * c + Map::unit(lane)) * elements, row = Map::row(lane);
-    for (int e = 0; e < elements; ++e) {
-      const std::uint32_t word = units[c][e * size_of(type) / packing_of(type) / 4];
-      const float value = type == DType::fp4_e2m1 ? fp4_to_f32(static_cast<std::uint8_t>(word >> 4 * (e % 8)))
-                                                  : fp8_to_f32(type, static_cast<std::uint8_t>(word >> 8 * (e % 4)));
-      to[columns ? (first + e) * side + row : row * k + first + e] = value;
-    }
+  constexpr int runs = is_fp8(type) ? 2 : 1, run = 32 / runs, k = Map::units * 32,
+                bits = 8 * size_of(type) / packing_of(type);
+  for (int e = 0; e < 32; ++e) {
+    const int at = (Map::units * (e / run) + Map::unit(lane)) * run + e % run, row = Map::row(lane);
+    const int word = bits * e / 32, shift = bits * e % 32;
+    const auto word_of = [&](int w) { return std::uint64_t{units[w / 4][w % 4]}; };
+    const std::uint64_t both = word_of(word) | (shift + bits > 32 ? word_of(word + 1) << 32 : 0);
+    const auto code = static_cast<std::uint8_t>(both >> shift);
+    const float value = type == DType::fp4_e2m1 ? fp4_to_f32(code)
+                        : is_fp6(type)          ? fp6_to_f32(type, code)
+                                                : fp8_to_f32(type, code);
+    to[columns ? at * side + row : row * k + at] = value;
   }
 }
 /// The 32 k of a row whose scale a lane has, times it: exact, as long as a scale is no extreme.
@@ -178,7 +181,7 @@ template <ArchId Id>
 requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   static constexpr bool direct_copies = Id == ArchId::gfx950;
   template <DType type>
-  static constexpr int product_chunks = Id == ArchId::gfx950&& is_fp8(type) ? 2 : 1;
+  static constexpr int product_chunks = Id == ArchId::gfx950 && (is_fp8(type) || is_fp6(type)) ? 2 : 1;
 
   template <DType type, int side, int chunks>
   static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
@@ -193,7 +196,9 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
                                                         const std::uint32_t (&kv_scales)[products],
                                                         const std::uint32_t (&rows_scales)[products],
                                                         Vec<float, side * side / 64>& sums, Where where = {}) {
-    constexpr auto takes = [](DType type) { return type == DType::fp4_e2m1 || type == facts_of(Id).fp8; };
+    constexpr auto takes = [](DType type) {
+      return type == DType::fp4_e2m1 || is_fp6(type) || type == facts_of(Id).fp8;
+    };
     static_assert(takes(of_kv) && takes(of_rows));
     for (int p = 0; p < products; ++p) {
       detail::multiply_micro<of_kv, of_rows, side>(kv + p * product_chunks<of_kv>, rows + p * product_chunks<of_rows>,
@@ -214,6 +219,16 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     Chunk load(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       const void* const from = at(lane_offset, offset, 16, where);
       return from == nullptr ? Chunk{} : Memory<Id>::load(static_cast<const Chunk*>(from), where);
+    }
+    Vec<Chunk, 2> load_sixes(std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
+      using Eight = Vec<std::uint32_t, 2>;
+      Vec<Chunk, 2> sixes = {};
+      const void* const from = at(lane_offset, offset, 24, where);
+      for (int i = 0; from != nullptr && i < 3; ++i) {
+        const Eight two = Memory<Id>::load(static_cast<const Eight*>(from) + i, where);
+        sixes[i / 2][i % 2 * 2] = two[0], sixes[i / 2][i % 2 * 2 + 1] = two[1];
+      }
+      return sixes;
     }
     void copy(void* shared, std::uint32_t lane_offset, std::int32_t offset, Where where = {}) const {
       queue(shared, lane_offset, offset, 16, where);

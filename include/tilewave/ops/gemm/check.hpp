@@ -22,9 +22,12 @@ constexpr bool in_range(Enum value, Enum last) {
 /// Operands with mx scales.
 inline Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (!facts.mx) return {StatusCode::unsupported_quant_mode, "this architecture multiplies nothing with mx scales"};
-  const bool fp4_a = s.a == DType::fp4_e2m1, fp4_b = s.b == DType::fp4_e2m1;
-  if ((!fp4_a && s.a != facts.fp8) || (!fp4_b && s.b != facts.fp8) || (fp4_a && !fp4_b))
-    return {StatusCode::unsupported_dtype, "with mx scales a and b are fp4 or fp8, and b of a fp4 is fp4"};
+  if (s.a != facts.fp8 && !is_fp6(s.a) && s.a != DType::fp4_e2m1)
+    return {StatusCode::unsupported_dtype, "with mx scales a is fp4, fp6 or this architecture's fp8"};
+  if (s.b != s.a && s.b != DType::fp4_e2m1)
+    return {StatusCode::unsupported_dtype, "with mx scales b is of a's type, or fp4"};
+  if (is_fp6(s.b) && s.weights == GemmWeights::preshuffled)
+    return {StatusCode::unsupported_layout, "preshuffled weights with mx scales are fp4 or fp8"};
   if (s.group != 0) return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
   if (s.groups == GemmGroups::contiguous)
     return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, and contiguous groups begin anywhere"};
@@ -65,7 +68,7 @@ inline Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
   if ((size_of(s.out) == 1) != (s.out_scale != ScaleMode::none))
     return {StatusCode::unsupported_quant_mode, "an out of fp8 or i8 is scaled, and no other"};
   if (s.out_scale == ScaleMode::mx || packing_of(s.out) > 1)
-    return {StatusCode::unsupported_quant_mode, "an out has neither mx scales nor codes of four bits"};
+    return {StatusCode::unsupported_quant_mode, "an out has neither mx scales nor codes of four or six bits"};
   if (s.out_scale == ScaleMode::per_token)
     return {StatusCode::unsupported_quant_mode, "no block has a whole row of out: scale per tensor or per group"};
   if (s.layout != GemmLayout::nt && size_of(s.a) != 2)
@@ -235,7 +238,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
-  const int unit = 16 / size_of(s.a), unit_b = 16 / size_of(s.b);
+  const int unit = elements_of_unit(s.a), unit_b = elements_of_unit(s.b);
   if (p.k > 0 && (bad(turned_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
                   bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};

@@ -41,8 +41,8 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double step = by_registers ? few
                       : area <= 1  ? c.small * std::pow(area, c.small_area) * (1 + c.small_beside * beside)
                                    : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
-  // Products of fp4 take half the time of fp8's; those of both types take fp8's.
-  const double half = p.spec.mx() && p.spec.a == DType::fp4_e2m1 ? 0.5 : 1.0;
+  // Products of fp4 and fp6 take half the time of those that fp8 has a part in.
+  const double half = p.spec.mx() && packing_of(p.spec.a) > 1 ? 0.5 : 1.0;
   const double steps = std::ceil(p.k * size / policy.depth / splits);
   const double computing = std::ceil(blocks / at_a_time) * steps * step * half;
   const double by_tiles =

@@ -39,7 +39,7 @@ struct GemmLdsKernel {
   static constexpr int b_slots = one_more ? a_slots + 1 : a_slots;
   static constexpr int pieces = RowsA::pieces;
   static_assert(pieces % 2 == 0 && RowsB::pieces == pieces && (direct ? a_slots >= 2 : a_slots <= 2));
-  static_assert(P.depth == (S.a == DType::fp4_e2m1 ? 64 : 128));
+  static_assert(P.depth == (S.mx() ? bytes_of(S.a, 128) : 128));
 
   struct Shared : Scales::template InLds<a_slots> {
     alignas(16) Chunk a[a_slots][a_bytes / sizeof(Chunk)];
@@ -102,7 +102,7 @@ struct GemmLdsKernel {
         a_slot = a_slot + 1 == a_slots ? 0 : a_slot + 1;
         b_slot = b_slot + 1 == b_slots ? 0 : b_slot + 1;
       }
-      multiply_piece<0, products>(piece[1], sums, [](auto) TILEWAVE_INLINE_LAMBDA {});
+      multiply_piece<1, 0, products>(sums, [](auto) TILEWAVE_INLINE_LAMBDA {});
       scales.fold(scales_now, sums);
       if constexpr (direct) B::template copies_wait<0>();
     }
@@ -139,13 +139,13 @@ struct GemmLdsKernel {
       if constexpr (direct) B::template copies_wait<pending>();
       B::lds_barrier();
       if constexpr (!direct && a_slots == 1) {  // all have read the slot, which is written again
-        multiply_piece<0, before>(piece[1], sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
+        multiply_piece<1, 0, before>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
           spread<copies, before, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { advance<i, whole>(step + 1, 0); });
         });
         B::lds_barrier();
       }
       if constexpr (!whole) clean_end(step, a_slot, b_slot);
-      multiply_piece<before, products>(piece[1], sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
+      multiply_piece<1, before, products>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
         constexpr int slots = products - before;
         spread<reads, slots, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], step, a_slot, b_slot, 0); });
         bring<whole, slot, slots, 0>(step, a_slot, b_slot);
@@ -154,7 +154,7 @@ struct GemmLdsKernel {
       B::sched_fence();
       scales_now = scales.load(step, a_slot);
       static_for<pieces - 1>([&](auto p) TILEWAVE_INLINE_LAMBDA {
-        multiply_piece<0, products>(piece[p % 2], sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
+        multiply_piece<p % 2, 0, products>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
           spread<reads, products, slot>(
               [&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[1 - p % 2], step, a_slot, b_slot, p + 1); });
           bring<whole, slot, products, p + 1>(step, a_slot, b_slot);
@@ -218,13 +218,30 @@ struct GemmLdsKernel {
         to.a[t][c] = of_a.read(shared.a[a_slot], t, p, c);
       }
     }
-    /// Products [from, to) of a piece; beside(index) is called behind each.
-    template <int from, int to, class Beside>
-    TILEWAVE_DEVICE void multiply_piece(const Piece& of, typename W::AllSums& sums, const Beside& beside) {
+    /// What a product of piece p takes of units that a lane has: of the second of fp6 the last six words of two.
+    template <DType type, int p, int chunks>
+    TILEWAVE_DEVICE static void arrange(const Chunk (&units)[chunks], Chunk (&operand)[chunks]) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4 * chunks; ++w) {
+        const int from = is_fp6(type) && p == 1 ? min_of(w + 2, 4 * chunks - 1) : w;
+        operand[w / 4][w % 4] = units[from / 4][from % 4];
+      }
+    }
+    /// Products [from, to) of an even or odd piece; beside(index) is called behind each.
+    template <int parity, int from, int to, class Beside>
+    TILEWAVE_DEVICE void multiply_piece(typename W::AllSums& sums, const Beside& beside) {
+      const Piece& of = piece[parity];
       auto& into = scales.sums_of_step(sums);
       static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA {
         constexpr int i = from + index, m = i / W::tiles_n, n = i % W::tiles_n;
-        Scales::template multiply<m, n>(of.scales, of.b[n], of.a[m], into[m][n]);
+        if constexpr (Map::by_lane) {
+          Chunk of_a_row[Map::chunks_a], of_b_row[Map::chunks_b];
+          arrange<S.a, parity>(of.a[m], of_a_row);
+          arrange<S.b, parity>(of.b[n], of_b_row);
+          Scales::template multiply<m, n>(of.scales, of_b_row, of_a_row, into[m][n]);
+        } else {
+          Scales::template multiply<m, n>(of.scales, of.b[n], of.a[m], into[m][n]);
+        }
         B::pin(into[m][n]);
         beside(index);
         B::sched_fence();

@@ -13,6 +13,9 @@ namespace tilewave {
 template <class B, GemmSpec S, int side>
 struct GemmSquareMap : ProductMap<side> {
   static constexpr int rows = side, columns = side, run = 4;
+  /// In LDS the k of a lane in a step lie side by side, and not those of all lanes for a product: two products of six
+  /// bits take three units.
+  static constexpr bool by_lane = is_fp6(S.a) || is_fp6(S.b);
   static constexpr int chunks_a = B::template product_chunks<S.a>, chunks_b = B::template product_chunks<S.b>;
 };
 /// The same by the room's atom: as many atoms side by side as make 16 columns.

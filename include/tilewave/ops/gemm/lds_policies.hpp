@@ -40,7 +40,7 @@ constexpr GemmPolicies gemm_packed_policies(const GemmSpec& s) {
 /// Of mx scales: steps of 128 k, three of them in LDS with their scales, or four; few rows as others have them.
 constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSpec& s) {
   GemmPolicies all;
-  const int depth = 128 / packing_of(s.a), depth_b = 128 / packing_of(s.b);
+  const int depth = 128 * size_of(s.a) / packing_of(s.a), depth_b = 128 * size_of(s.b) / packing_of(s.b);
   const bool fp8_weights = packing_of(s.b) == 1;
   const auto tile = [&](int rows, int columns, int waves_rows, int waves_columns, int splits, int waves_per_simd) {
     const int waves = waves_rows * waves_columns, step = rows * depth + columns * depth_b + waves * 512;

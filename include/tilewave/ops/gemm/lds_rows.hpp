@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Rows of one operand in a slot of LDS: a step of K of each, 128 bytes or of fp4 64, in units of 16 bytes. Unit u of
-// row r is at place r times their number + (u ^ f(r)): copies write whole rows one after the other, so that it is their
-// addresses in memory that are permuted, and reads of `side` rows meet no bank twice.
+// Rows of one operand in a slot of LDS: a step of K of each, 128 bytes, of fp6 96 and of fp4 64, in units of 16 bytes.
+// Unit u of row r is at place r times their number + (u ^ f(r)): copies write whole rows one after the other, so that it
+// is their addresses in memory that are permuted, and reads of `side` rows meet no bank twice.
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"
 
 namespace tilewave {
 
-/// f of a row of so many units: (row >> shift) % units, mixed with the number of its group of eight rows among
-/// `eights`.
+/// f of a row of so many units: (row >> shift) % units (of six units: % 2), mixed with the number of its group of eight
+/// rows among `eights`.
 TILEWAVE_HOST_DEVICE constexpr int gemm_lds_mask(int units, int row, int shift, int eights) {
-  return ((row >> shift) ^ (row / 8 % eights)) % units;
+  return ((row >> shift) ^ (row / 8 % eights)) % (units & -units);
 }
 
 /// A slot of `rows` rows of an operand, of the waves of W. `mixed`: f also differs between neighbouring groups of eight
@@ -24,38 +24,47 @@ struct GemmLdsSlot {
   static constexpr DType type = T;
   static constexpr int row_bytes = bytes_of(type, W::step_k), row_units = row_bytes / 16;
   static constexpr int chunks = B::template product_chunks<type>;
-  static constexpr int piece_units = Map::units * chunks, pieces = row_units / piece_units;
+  static constexpr int lane_units = row_units / Map::units;  // of a step
+  static constexpr bool sixes = is_fp6(type);                // two pieces share a unit
+  static constexpr int pieces = sixes ? 2 : lane_units / chunks;
+  static_assert(lane_units == (sixes ? 3 : pieces * chunks) && row_units % Map::units == 0);
   static constexpr int copies = rows * row_units / (waves * B::facts.wave_lanes);  // of a wave for a slot
   static_assert(rows * row_units % (waves * B::facts.wave_lanes) == 0);
 
   static constexpr int eights = mixed ? side / 8 : 1;
+  /// Unit i of a lane in a row.
+  TILEWAVE_HOST_DEVICE static constexpr int unit(int lane, int i) {
+    return Map::by_lane ? lane_units * Map::unit(lane) + i : Map::units * i + Map::unit(lane);
+  }
   static constexpr int conflicts(int shift) {
     int turns = 0;
-    for (int first = 0; first < row_units; first += Map::units) {
+    for (int i = 0; i < lane_units; ++i) {
       turns += lds_conflicts(B::facts.id, [&](int lane) {
-        return Map::row(lane) * row_units +
-               ((first + Map::unit(lane)) ^ gemm_lds_mask(row_units, Map::row(lane), shift, eights));
+        const int row = Map::row(lane);
+        return row * row_units + (unit(lane, i) ^ gemm_lds_mask(row_units, row, shift, eights));
       });
     }
     return turns;
   }
-  static constexpr int shift = conflicts(0) == 0 ? 0 : conflicts(1) == 0 ? 1 : 2;
-  static_assert(conflicts(shift) == 0 && side % (row_units << shift) == 0);
+  static constexpr int shift = conflicts(0) == 0 ? 0 : conflicts(1) == 0 ? 1 : conflicts(2) == 0 ? 2 : 4;
+  static_assert(conflicts(shift) == 0 && side % ((row_units & -row_units) << shift) == 0);
   TILEWAVE_DEVICE static int permute(int row) { return gemm_lds_mask(row_units, row, shift, eights); }
 
   std::int32_t k_bytes;
-  int at[row_units / Map::units];  // of this lane's unit 0, 0 + units, ... in its row of the wave's first product
+  /// f changes low bits of a unit's number alone: behind so many units of a lane, places are as far apart as the units.
+  static constexpr int places = sixes ? row_units & -row_units : lane_units;
+  int at[places];  // of this lane's units in its row of the wave's first product
 
   TILEWAVE_DEVICE GemmLdsSlot(std::int32_t k, int wave_row) : k_bytes(bytes_of(type, k)) {
     const int lane = B::lane_id(), row = Map::row(lane);
     TILEWAVE_UNROLL
-    for (int i = 0; i < row_units / Map::units; ++i)
-      at[i] = (wave_row + row) * row_units + ((Map::units * i + Map::unit(lane)) ^ permute(row));
+    for (int i = 0; i < places; ++i) at[i] = (wave_row + row) * row_units + (unit(lane, i) ^ permute(row));
   }
 
-  /// Unit c of a lane for product `tile` of the wave.
+  /// Unit c of a lane for product `tile` of the wave. The first of fp6's second piece is the last of its first.
   TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int piece, int c) const {
-    return slot[at[piece * chunks + c] + tile * side * row_units];
+    const int i = sixes ? piece + c : piece * chunks + c;
+    return slot[at[i % places] + i / places * places + tile * side * row_units];
   }
 
   TILEWAVE_DEVICE bool ends_within(std::int32_t step) const { return k_bytes % 16 != 0 && k_bytes / row_bytes == step; }
@@ -92,11 +101,12 @@ struct GemmLdsRows : GemmLdsSlot<W, T, rows, false> {
         source(W::template source<T>(base, layer_offset, row_stride, rows_of, k)),
         stride(row_stride * size_of(Slot::type)),
         first(B::wave_id() * copies * B::facts.wave_lanes) {
+    const int lane = B::lane_id();
     TILEWAVE_UNROLL
     for (int i = 0; i < copies; ++i) {
-      const int r = row_of(i);
-      offset[i] =
-          rows_of.has(r) ? static_cast<std::uint32_t>(rows_of.row(r) * stride + unit_of(i) * 16) : B::Source::nowhere;
+      const int r = row_of(i, lane);
+      offset[i] = rows_of.has(r) ? static_cast<std::uint32_t>(rows_of.row(r) * stride + unit_of(i, lane) * 16)
+                                 : B::Source::nowhere;
     }
   }
 
@@ -114,15 +124,22 @@ struct GemmLdsRows : GemmLdsSlot<W, T, rows, false> {
   }
 
  private:
-  TILEWAVE_DEVICE int row_of(int i) const {
-    return first / row_units + B::facts.wave_lanes / row_units * i + B::lane_id() / row_units;
+  static constexpr bool whole_rows = B::facts.wave_lanes % row_units == 0;  // that a copy brings
+  TILEWAVE_DEVICE int place(int i, int lane) const { return first + B::facts.wave_lanes * i + lane; }
+  TILEWAVE_DEVICE int row_of(int i, int lane) const {
+    if constexpr (!whole_rows) return place(i, lane) / row_units;
+    return first / row_units + B::facts.wave_lanes / row_units * i + lane / row_units;
   }
-  TILEWAVE_DEVICE int unit_of(int i) const { return B::lane_id() % row_units ^ permute(row_of(i)); }
+  TILEWAVE_DEVICE int unit_of(int i, int lane) const {
+    return (whole_rows ? lane : place(i, lane)) % row_units ^ permute(row_of(i, lane));
+  }
   /// A step that is not whole, or beyond K, has units that are nowhere.
   template <bool whole>
   TILEWAVE_DEVICE std::uint32_t from(int i, std::int32_t step) const {
     if constexpr (whole) return offset[i];
-    return std::int64_t{step} * row_bytes + unit_of(i) * 16 < k_bytes ? offset[i] : B::Source::nowhere;
+    // Which unit is worked out anew where that takes a division: registers are full of what whole steps need.
+    const int lane = whole_rows ? B::lane_id() : B::settle(std::int32_t{B::lane_id()});
+    return std::int64_t{step} * row_bytes + unit_of(i, lane) * 16 < k_bytes ? offset[i] : B::Source::nowhere;
   }
   template <bool whole>
   TILEWAVE_DEVICE std::int32_t start(std::int32_t step) const {

@@ -70,7 +70,10 @@ requires(W::spec.scale == GemmScale::mx) struct GemmStepScales<W, true> : GemmMx
     find(a_, g.a_mx_scale + tile.a_layer * g.a_scale_layer_stride, typename W::RowsOfA(g, tile));
     find(b_, g.b_mx_scale + tile.layer * g.b_scale_layer_stride, typename W::RowsOfB(g, tile));
     TILEWAVE_UNROLL
-    for (int p = 0; p < pieces; ++p) at_[p] = Base::word(row, Base::group(p)) + Base::byte(row, 0);
+    for (int p = 0; p < pieces; ++p) {
+      const int group = Map::by_lane ? Map::unit(lane) * pieces + p : Base::group(p);
+      at_[p] = Base::word(row, group) + Base::byte(row, 0);
+    }
   }
 
   template <int i>

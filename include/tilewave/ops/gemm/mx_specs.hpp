@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: MIT
-// Specs of operands with mx scales, as their own list: fp4, fp8, fp4 weights under fp8 rows; preshuffled weights; and
-// the first half of experts' feed-forward layers, silu(gate) * up. Other chips than CDNA4 have no entries of them.
+// Specs of operands with mx scales, as their own list: fp4, fp6, fp8, fp4 weights under rows of fp8 and fp6; preshuffled
+// weights; and the first half of experts' feed-forward layers, silu(gate) * up. Other chips than CDNA4 have no entries
+// of them.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 5> gemm_mx_specs(ArchId arch) {
-  constexpr DType fp4 = DType::fp4_e2m1;
+constexpr std::array<GemmSpec, 9> gemm_mx_specs(ArchId arch) {
+  constexpr DType fp4 = DType::fp4_e2m1, e2m3 = DType::fp6_e2m3, e3m2 = DType::fp6_e3m2;
   constexpr GemmScale mx = GemmScale::mx;
   const DType fp8 = facts_of(arch).fp8;
   return {{{.a = fp4, .b = fp4, .scale = mx},
            {.a = fp8, .b = fp8, .scale = mx},
            {.a = fp8, .b = fp4, .scale = mx},
            {.a = fp4, .b = fp4, .out = DType::f16, .scale = mx, .weights = GemmWeights::preshuffled},
+           {.a = e2m3, .b = e2m3, .scale = mx},
+           {.a = e3m2, .b = e3m2, .scale = mx},
+           {.a = e2m3, .b = fp4, .scale = mx},
+           {.a = e2m3, .b = fp4, .scale = mx, .weights = GemmWeights::preshuffled},
            {.a = fp8,
             .b = fp4,
             .scale = mx,

@@ -47,7 +47,7 @@ struct GemmProblem {
   std::int32_t expected_group_rows = 0;  // masked: a guess for the choice of an entry; 0: all there is room for
 
   // From a row (with [K, M] or [K, N] from one k) to the next, and from a batch or group to the next, in elements: one
-  // of fp4 is two values.
+  // of fp4 is two values, one of fp6 is four, in three bytes.
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;  // b_stride: 0 when preshuffled
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;

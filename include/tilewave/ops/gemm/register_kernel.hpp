@@ -81,6 +81,59 @@ struct GemmRegisterRows {
   }
 };
 
+/// The same of fp6: 24 bytes of a lane are those of a product, in two units. K ends between two.
+template <class W, DType T, int tiles>
+struct GemmRegisterSixes {
+  using B = typename W::Backend;
+  using Map = typename W::Map;
+  static constexpr int row_bytes = bytes_of(T, W::step_k), lane_bytes = 24;
+  static constexpr int pieces = row_bytes / lane_bytes / Map::units, units = 2 * pieces;
+  static_assert(pieces * Map::units * lane_bytes == row_bytes);
+  struct Step {
+    Chunk of[tiles][units];
+  };
+
+  typename B::Source source;
+  std::int32_t k_bytes;
+  std::uint32_t offset[tiles];  // of the lane's first
+
+  template <class RowsOf>
+  TILEWAVE_DEVICE GemmRegisterSixes(const typename B::Source& from, const RowsOf& rows_of, std::int64_t row_stride,
+                                    std::int32_t k, int first_row)
+      : source(from), k_bytes(bytes_of(T, k)) {
+    const int lane = B::lane_id();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < tiles; ++i) {
+      const int in_tile = first_row + i * W::side + Map::row(lane);
+      const std::int64_t at = rows_of.row(in_tile) * row_stride * size_of(T) + Map::unit(lane) * lane_bytes;
+      offset[i] = rows_of.has(in_tile) ? static_cast<std::uint32_t>(at) : B::Source::nowhere;
+    }
+  }
+
+  template <bool whole>
+  TILEWAVE_DEVICE Step load(std::int32_t step) const {
+    Step rows;
+    const std::int32_t start = (whole ? step : min_of(step, k_bytes / row_bytes)) * row_bytes;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < tiles; ++i) {
+      TILEWAVE_UNROLL
+      for (int p = 0; p < pieces; ++p) {
+        const int in_step = p * Map::units * lane_bytes;
+        std::uint32_t from = offset[i] + in_step;
+        if constexpr (!whole) {
+          const bool any = std::int64_t{step} * row_bytes + in_step + Map::unit(B::lane_id()) * lane_bytes < k_bytes;
+          from = any ? from : B::Source::nowhere;
+        }
+        const Vec<Chunk, 2> two = source.load_sixes(from, start);
+        rows.of[i][2 * p] = two[0];
+        rows.of[i][2 * p + 1] = two[1];
+      }
+    }
+    return rows;
+  }
+  TILEWAVE_DEVICE void clean(Step&, std::int32_t) const {}
+};
+
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmRegisterKernel {
   using Room = B;
@@ -89,11 +142,14 @@ struct GemmRegisterKernel {
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = P.waves_per_simd;
   static constexpr bool preshuffled = S.weights == GemmWeights::preshuffled;
-  using RowsA = GemmRegisterRows<W, S.a, W::tiles_m, false>;
-  using RowsB = GemmRegisterRows<W, S.b, W::tiles_n, preshuffled>;
+  template <DType type, int tiles, bool shuffled>
+  using Rows =
+      std::conditional_t<is_fp6(type), GemmRegisterSixes<W, type, tiles>, GemmRegisterRows<W, type, tiles, shuffled>>;
+  using RowsA = Rows<S.a, W::tiles_m, false>;
+  using RowsB = Rows<S.b, W::tiles_n, preshuffled>;
   using Scales = GemmStepScales<W, false>;
   static constexpr int pieces = RowsA::units / W::Map::chunks_a;
-  static_assert(P.depth == (S.a == DType::fp4_e2m1 ? 64 : 128) && RowsB::units == pieces * W::Map::chunks_b);
+  static_assert(P.depth == (S.mx() ? bytes_of(S.a, 128) : 128) && RowsB::units == pieces * W::Map::chunks_b);
   using Shared = typename W::Exchange;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {

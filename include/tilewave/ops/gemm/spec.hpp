@@ -58,8 +58,8 @@ inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under Gem
 /// Quantised outputs are scaled as `out_scale` says: per_tensor, by a given number, or per_group, by one found for each
 /// 128 columns of a row. Per token would need rows that no block has as a whole.
 struct GemmSpec {
-  // Both bf16, both f16, both the chip's fp8, or both i8; or b i4 and a any of these but i8. With mx scales both fp4,
-  // both fp8, or a fp8 and b fp4.
+  // Both bf16, both f16, both the chip's fp8, or both i8; or b i4 and a any of these but i8. With mx scales both of the
+  // chip's fp8, fp6_e2m3, fp6_e3m2 or fp4, or b fp4 and a any of these.
   DType a = DType::bf16, b = DType::bf16;
   DType out = DType::bf16;  // bf16, f16 or f32; quantised: the chip's fp8 or i8
   GemmScale scale = GemmScale::none;
