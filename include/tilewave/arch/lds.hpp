@@ -70,8 +70,8 @@ constexpr int lds_turned_conflicts(const PlaceOf& place_of) {
 ///               bf16, f16, the room's fp8, and i8, whose sums are ints
 ///   buffers     Source{base, bytes}, the same in all lanes of a wave, bytes below 2^31: load(lane_offset, offset)
 ///               gives the 16 bytes at lane_offset + offset, 0 beyond; `offset` is the same in all lanes, and a lane
-///               offset from Source::nowhere on is beyond whatever the other is. load_sixes: 24 bytes, aligned to 8, the
-///               last 8 of the second unit 0
+///               offset from Source::nowhere on is beyond whatever the other is. load_sixes: 24 bytes, aligned to 8;
+///               the last 8 of the second unit are 0
 ///   copies      direct_copies: whether the room has them. source.copy(shared, lane_offset, offset): lane l's 16 bytes
 ///               land at shared + 16 l, `shared` the same in all lanes. copy_word: 4 bytes, at shared + 4 l. They land
 ///               at any time until copies_wait<n>() has returned, which leaves at most n of this wave's under way, the
@@ -111,9 +111,9 @@ concept TurnedLdsBackend = LdsBackend<B> && requires(const void* row) {
 /// Such a room of a chip that takes OCP MX's formats:
 ///   products    multiply_scaled<of_kv, of_rows, side>(kv, rows, kv_scales, rows_scales, sums): sums += as many
 ///               products as there are scales, of 128 (side 16) or 64 k each. Operands are fp4, fp6 or the room's fp8,
-///               each its own: product_chunks units a product, of fp6 the first six words of two. Each 32 k of a row have an e8m0 scale: lane l has that of row
-///               l % side and of 32 k number l / side of the product, in the low byte of a word; the others do not
-///               matter
+///               each its own: product_chunks units a product, of fp6 the first six words of two. Each 32 k of a row
+///               have an e8m0 scale: lane l has that of row l % side and of 32 k number l / side of the product, in the
+///               low byte of a word; the others do not matter
 template <class B>
 concept MxProductBackend = LdsBackend<B> && MxBackend<B> &&
     requires(const Chunk (&two)[2], const Chunk (&four)[4], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Rows of one operand in a slot of LDS: a step of K of each, 128 bytes, of fp6 96 and of fp4 64, in units of 16 bytes.
-// Unit u of row r is at place r times their number + (u ^ f(r)): copies write whole rows one after the other, so that it
-// is their addresses in memory that are permuted, and reads of `side` rows meet no bank twice.
+// Unit u of row r is at place r times their number + (u ^ f(r)): copies write whole rows one after the other, so that
+// it is their addresses in memory that are permuted, and reads of `side` rows meet no bank twice.
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"

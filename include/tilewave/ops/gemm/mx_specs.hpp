@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Specs of operands with mx scales, as their own list: fp4, fp6, fp8, fp4 weights under rows of fp8 and fp6; preshuffled
-// weights; and the first half of experts' feed-forward layers, silu(gate) * up. Other chips than CDNA4 have no entries
-// of them.
+// Specs of operands with mx scales, as their own list: fp4, fp6, fp8, fp4 weights under rows of fp8 and fp6; weights
+// preshuffled; and the first half of experts' feed-forward layers, silu(gate) * up. Other chips than CDNA4 have no
+// entries of them.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"
