@@ -38,11 +38,14 @@ inline double half_step(DType type, double value) {
                    : type == DType::f16      ? 11
                    : type == DType::bf16     ? 8
                    : type == DType::fp4_e2m1 ? 2
+                   : type == DType::fp6_e3m2 ? 3
                                              : 4;
   const double smallest = type == DType::f16            ? 0x1p-25
                           : type == DType::fp8_e4m3fn   ? 0x1p-10
                           : type == DType::fp8_e4m3fnuz ? 0x1p-11
                           : type == DType::fp4_e2m1     ? 0x1p-2
+                          : type == DType::fp6_e2m3     ? 0x1p-4
+                          : type == DType::fp6_e3m2     ? 0x1p-5
                                                         : 0;
   if (value == 0 || !std::isfinite(value)) return smallest;
   return std::max(smallest, std::ldexp(1.0, std::ilogb(value) - bits));

@@ -119,7 +119,9 @@ inline TwinBuffer poisoned(DType type, std::int64_t elements, std::string_view e
   buffer.upload();
   return buffer;
 }
-inline TwinBuffer poisoned(DType type, std::int64_t elements) { return poisoned(type, elements, name_of(type)); }
+inline TwinBuffer poisoned(DType type, std::int64_t elements) {
+  return poisoned(type, elements, is_fp6(type) ? "bytes" : name_of(type));
+}
 inline TwinBuffer poisoned_words(std::int64_t elements) { return poisoned(DType::f32, elements, "i32"); }
 
 /// Uniform in (-1, 1): element (r, c) of the tensor `name`.

@@ -42,7 +42,7 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
     for (const ScaleMode scale : {per_token, per_tensor, per_group}) add({8192, 8192}, codes, bf16, scale, true);
   for (const DType out : {DType::f16, DType::f32}) add(e, fp8, out, per_token, true);
   if (facts_of(arch).mx) {
-    for (const DType codes : {DType::fp4_e2m1, fp8})
+    for (const DType codes : {DType::fp4_e2m1, fp8, DType::fp6_e2m3})
       for (const std::int32_t rows : {32768, 4096, 128}) add({rows, 8192}, bf16, codes, mx);
   }
   return cases;

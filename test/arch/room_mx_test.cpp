@@ -27,16 +27,68 @@ struct PackFp4Kernel {
   }
 };
 
+template <class B, DType type>
+struct PackFp6Kernel {
+  using Room = B;
+  struct Args {
+    const Vec<float, 32>* in;    // [grid, wave_lanes]
+    Vec<std::uint32_t, 6>* out;  // [grid, wave_lanes]
+  };
+  using Shared = NoShared;
+  static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
+    const int i = B::block_id() * B::facts.wave_lanes + B::lane_id();
+    args.out[i] = type == DType::fp6_e2m3 ? B::pack_e2m3(args.in[i]) : B::pack_e3m2(args.in[i]);
+  }
+};
+
+/// Every bf16, which has all ties, and its neighbours in f32, n to a vector; what is next to each other differs much. No
+/// NaN.
+template <int n>
+std::vector<Vec<float, n>> all_values() {
+  std::vector<Vec<float, n>> in(3 * 0x10000 / n);
+  for (std::uint32_t i = 0; i < 3 * 0x10000; ++i) {
+    const float x = std::bit_cast<float>((i * 4099u % 0x10000u << 16) + i % 3 - 1);
+    in[i / n][static_cast<int>(i % n)] = std::isnan(x) ? 1.75f : x;
+  }
+  return in;
+}
+
+template <class B, DType type>
+void check_fp6() {
+  const std::vector<Vec<float, 32>> in = all_values<32>();
+  const auto out = run_kernel<PackFp6Kernel<B, type>>(static_cast<int>(in.size()) / B::facts.wave_lanes, in, in.size(),
+                                                      Vec<std::uint32_t, 6>{});
+  for (std::uint32_t i = 0; i < 3 * 0x10000; ++i) {
+    const float x = in[i / 32][static_cast<int>(i % 32)];
+    const int bit = 6 * static_cast<int>(i % 32);
+    const Vec<std::uint32_t, 6>& words = out[i / 32];
+    const std::uint64_t both = words[bit / 32] | (bit % 32 > 26 ? std::uint64_t{words[bit / 32 + 1]} << 32 : 0);
+    const auto got = static_cast<int>(both >> bit % 32 & 63u);
+    if (got == int{f32_to_fp6(type, x)}) continue;
+    CAPTURE(room_name<B>(), i, x, got);
+    CHECK(got == int{f32_to_fp6(type, x)});
+  }
+}
+
+struct CheckPackFp6 {
+  template <class B>
+  void operator()() const {
+    if constexpr (MxBackend<B>) {
+      check_fp6<B, DType::fp6_e2m3>();
+      check_fp6<B, DType::fp6_e3m2>();
+    } else {
+      CHECK_FALSE(B::facts.mx);
+    }
+  }
+};
+
 struct CheckPackFp4 {
   template <class B>
   void operator()() const {
     if constexpr (MxBackend<B>) {
-      // Every bf16, which has all ties, and its neighbours in f32; what is next to each other differs much. No NaN.
-      std::vector<Vec<float, 8>> in(3 * 0x10000 / 8);
-      for (std::uint32_t i = 0; i < 3 * 0x10000; ++i) {
-        const float x = std::bit_cast<float>((i * 4099u % 0x10000u << 16) + i % 3 - 1);
-        in[i / 8][static_cast<int>(i % 8)] = std::isnan(x) ? 1.75f : x;
-      }
+      const std::vector<Vec<float, 8>> in = all_values<8>();
       const auto out =
           run_kernel<PackFp4Kernel<B>>(static_cast<int>(in.size()) / B::facts.wave_lanes, in, in.size(), 0u);
       for (std::uint32_t i = 0; i < 3 * 0x10000; ++i) {
@@ -55,5 +107,6 @@ struct CheckPackFp4 {
 }  // namespace
 
 TEST_CASE("fp4 codes, where a room has them, are those of core/dtype.hpp") { AllRooms::each(CheckPackFp4{}); }
+TEST_CASE("fp6 codes, where a room has them, are those of core/dtype.hpp") { AllRooms::each(CheckPackFp6{}); }
 
 }  // namespace tilewave::test

@@ -11,14 +11,14 @@ from contract import ARCHS, rows_of, run
 
 POLICY_COLUMNS = "lanes rows_per_block chunks vec span cluster held waves_per_simd".split()
 PEAK_GBPS = {"gfx942": 5300, "gfx950": 8000, "sm90": 4800}
-BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "fp4_e2m1": 0.5}
+BYTES = {"f32": 4, "f16": 2, "bf16": 2, "fp8_e4m3fn": 1, "fp8_e4m3fnuz": 1, "i8": 1, "fp4_e2m1": 0.5, "fp6_e2m3": 0.75}
 POLICY = (r"(?P<policy>l(?P<lanes>\d+)\.r(?P<rows_per_block>\d+)\.c(?P<chunks>\d+)\.v(?P<vec>\d+)(?:\.s(?P<span>\d+))?"
           r"(?:\.b(?P<cluster>\d+))?(?P<again>\.again)?(?:\.k(?P<keep>\d+))?)")
 EXTENT = r"(?P<arch>gfx942|gfx950|sm90)/(?P<x>f32|f16|bf16|fp8|i8)/c(?P<columns>\d+)/r(?P<rows>\d+)(?:of(?P<of>\d+))?/"
 END = POLICY
 # Largest error that rounding to a type alone makes of a row, in the l2 norm.
 ROUNDING = {"f32": 1e-5, "f16": 4e-4, "bf16": 3e-3, "fp8_e4m3fn": 5e-2, "fp8_e4m3fnuz": 5e-2, "i8": 5e-2,
-            "fp4_e2m1": 0.2}
+            "fp4_e2m1": 0.2, "fp6_e2m3": 5e-2}
 
 
 def scale_bytes(mode, rows, columns):
@@ -191,9 +191,9 @@ class Quant:
     step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
             for columns in (8192, 1024, 3584)]
     identity = "kind arch x_dtype out_dtype scale_mode given columns rows config_rows seed".split()
-    name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)\.(?P<scale>\w+)"
+    name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1|fp6_e2m3)\.(?P<scale>\w+)"
                       r"/given(?P<given>[01])/" + END)
-    rows = 64
+    rows = 67
     small = "/c5120/r32/"  # 5 rows
     one = "/c5120/r32/fp8.per_token/"
 
@@ -341,7 +341,8 @@ class Csv(contract.Contract):
         self.assertEqual(len(rows), len(run("--benchmark_list_tests", *some).stdout.splitlines()))
         for row in rows:
             self.assertEqual((row["ok"], row["err"]), ("0", "1"), row["name"])
-            column = int("/fp4_e2m1." in row["name"])  # the byte that was changed has two
+            # The byte that was changed is the last of an element, which may have two values or four.
+            column = 1 if "/fp4_e2m1." in row["name"] else 3 if "/fp6_e2m3." in row["name"] else 0
             self.assertRegex(done.stderr, re.escape(row["name"]) +
                              rf": 1 values outside the tolerance; the first: out is .* at row 0, column {column}\n")
 

@@ -81,6 +81,7 @@ class MxOutput {
   }
   double code_value(double quotient) const {
     if (type_ == DType::fp4_e2m1) return fp4_by_definition(nearest_fp4(quotient));
+    if (is_fp6(type_)) return fp6_by_definition(type_, nearest_fp6(type_, quotient));
     return by_definition(type_, nearest_code(type_, static_cast<float>(quotient)));
   }
   static std::string wrong(const char* what, int row, int column, double got, double wanted) {
@@ -125,6 +126,11 @@ inline const Wrong<P> mx_wrongs[] = {
     {"fp4 with another scale", StatusCode::unsupported_quant_mode,
      [](P& p) {
        p.spec.out = DType::fp4_e2m1;
+       p.spec.scale = ScaleMode::per_group;
+     }},
+    {"fp6 with another scale", StatusCode::unsupported_quant_mode,
+     [](P& p) {
+       p.spec.out = DType::fp6_e3m2;
        p.spec.scale = ScaleMode::per_group;
      }},
     {"i8", StatusCode::unsupported_dtype, [](P& p) { p.spec.out = DType::i8; }},

@@ -183,10 +183,14 @@ concept Fp8AtomBackend = Backend<B> &&
 };
 
 /// A room of a chip that takes OCP MX's formats:
-///   numbers     pack_fp4(v) -> one word of eight codes, the first in its low bits: f32_to_fp4 to the bit
+///   numbers     pack_fp4(v) -> one word of eight codes, the first in its low bits: f32_to_fp4 to the bit;
+///               pack_e2m3(v), pack_e3m2(v) -> six words of 32 codes of fp6, the first in the low bits: f32_to_fp6 to
+///               the bit
 template <class B>
-concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight) {
+concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec<float, 32>& all) {
   { B::pack_fp4(eight) } -> std::same_as<std::uint32_t>;
+  { B::pack_e2m3(all) } -> std::same_as<Vec<std::uint32_t, 6>>;
+  { B::pack_e3m2(all) } -> std::same_as<Vec<std::uint32_t, 6>>;
 };
 
 /// A room with copies that some waves fetch for others, into a ring of stages in shared memory:

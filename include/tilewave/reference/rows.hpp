@@ -121,11 +121,11 @@ inline double scale_of(double amax, DType codes) {
   const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;
   return amax < 0x1p-117 ? 1 : amax / largest;
 }
-/// The same of 32 values with an mx scale: their largest by 4 (fp4) or 448, to the power of two below, or above from
-/// 1.5 times that on.
+/// The same of 32 values with an mx scale: their largest by 4 (fp4, e2m3), 16 (e3m2) or 448, to the power of two below,
+/// or above from 1.5 times that on.
 inline double mx_scale_of(double amax, DType codes) {
   if (!(amax < std::numeric_limits<double>::infinity())) return std::numeric_limits<double>::quiet_NaN();
-  const double quotient = amax / (codes == DType::fp4_e2m1 ? 4 : 448);
+  const double quotient = amax / (is_fp8(codes) ? 448 : codes == DType::fp6_e3m2 ? 16 : 4);
   if (quotient == 0) return 0x1p-127;
   const int below = std::ilogb(quotient);
   return std::max(std::ldexp(1.0, below + (quotient >= std::ldexp(1.5, below))), 0x1p-127);

@@ -11,9 +11,10 @@
 
 namespace tilewave {
 
-/// The bits of one element of type T; of fp4, of the two values in it.
+/// The bits of one element of type T; of fp4, of the two values in it, of fp6 of the four.
 template <DType T>
-using Storage = UnsignedOf<size_of(T)>;
+using Storage = typename std::conditional_t<is_fp6(T), std::enable_if<true, Vec<std::uint8_t, 3>>,
+                                            detail::Unsigned<is_fp6(T) ? 1 : size_of(T)>>::type;
 
 /// Bytes of n values of type T.
 TILEWAVE_HOST_DEVICE constexpr int bytes_of(DType t, int n) { return n * size_of(t) / packing_of(t); }
@@ -71,13 +72,17 @@ TILEWAVE_DEVICE Vec<float, n> widen(const Packed<T, n>& packed) {
   return values;
 }
 
-/// The other way: round to nearest even; fp8 and fp4 saturate, i8 truncates and saturates at +-127. Of fp4, n is a
-/// multiple of 8.
+/// The other way: round to nearest even; fp8, fp6 and fp4 saturate, i8 truncates and saturates at +-127. Of fp4, n is a
+/// multiple of 8; of fp6 it is 32.
 template <class B, DType T, int n>
 TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
   using P = Packed<T, n>;
   if constexpr (T == DType::f32) {
     return __builtin_bit_cast(P, values);
+  } else if constexpr (is_fp6(T)) {
+    static_assert(n == 32);
+    if constexpr (T == DType::fp6_e2m3) return B::pack_e2m3(values);
+    if constexpr (T == DType::fp6_e3m2) return B::pack_e3m2(values);
   } else {
     constexpr int per_word = 4 / size_of(T) * packing_of(T), words = (n + per_word - 1) / per_word;
     static_assert(n == 1 || n % per_word == 0);

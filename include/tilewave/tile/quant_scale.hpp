@@ -32,7 +32,14 @@ enum class ScaleLayout : int { rows, shuffled };
 
 /// The largest magnitude that a quantised type holds.
 TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
-  return t == DType::i8 ? 127.0f : t == DType::fp8_e4m3fnuz ? 240.0f : t == DType::fp4_e2m1 ? 6.0f : 448.0f;
+  switch (t) {
+    case DType::i8: return 127.0f;
+    case DType::fp8_e4m3fnuz: return 240.0f;
+    case DType::fp4_e2m1: return 6.0f;
+    case DType::fp6_e2m3: return 7.5f;
+    case DType::fp6_e3m2: return 28.0f;
+    default: return 448.0f;
+  }
 }
 
 /// The scale of values of which `largest` is the largest magnitude, and what they are multiplied by before they are
@@ -44,13 +51,14 @@ TILEWAVE_HOST_DEVICE constexpr float quant_factor(DType type, float largest) {
   return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
 }
 
-/// The e8m0 scale of 32 values of which `largest` is the largest magnitude: largest / 4 of fp4 or / 448 of e4m3, to the
-/// power of two below, or above from 1.5 times that on. So fp4 never saturates, and e4m3 from 448 to 672 of its steps.
-/// NaN of an infinity, 2^-127 of zeros. (quotients of 1.5 are largest = 1.5 * 2^n, and 1.3125 * 2^n)
+/// The e8m0 scale of 32 values of which `largest` is the largest magnitude: that by 4 of fp4 and e2m3, 16 of e3m2 and 448
+/// of e4m3, to the power of two below, or above from 1.5 times that on. So fp4 and fp6 never saturate, and e4m3 from 448
+/// to 672 of its steps. NaN of an infinity, 2^-127 of zeros. (quotients of 1.5 are largest = 1.5 * 2^n, and 1.3125 * 2^n)
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, float largest) {
   const auto bits = __builtin_bit_cast(std::int32_t, largest);
   if (bits >= 0x7f800000) return 0xff;
-  const int exponent = type == DType::fp4_e2m1 ? ((bits + 0x400000) >> 23) - 2 : ((bits + 0x580000) >> 23) - 9;
+  const int exponent =
+      is_fp8(type) ? ((bits + 0x580000) >> 23) - 9 : ((bits + 0x400000) >> 23) - (type == DType::fp6_e3m2 ? 4 : 2);
   return static_cast<std::uint8_t>(exponent > 0 ? exponent : 0);
 }
 /// 1 / scale, by which values are multiplied; 0 of NaN.

@@ -13,12 +13,12 @@ namespace tilewave {
 
 /// Whether every row of a tensor starts on a multiple of 16 bytes. Null is fine.
 inline bool rows_aligned(const void* data, const RowStrides& s, std::int32_t inner_rows, DType type) {
-  const std::int64_t unit = 16 / size_of(type);
+  const std::int64_t unit = elements_of_unit(type);
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 &&
          (data == nullptr || (s.outer % unit == 0 && (inner_rows == 1 || s.inner % unit == 0)));
 }
 inline bool element_aligned(const void* data, DType type) {
-  return reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0;
+  return is_fp6(type) || reinterpret_cast<std::uintptr_t>(data) % size_of(type) == 0;
 }
 
 inline Status check_row_extent(std::int32_t rows, std::int32_t columns, std::int32_t inner_rows) {
@@ -42,11 +42,11 @@ inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFac
     if (out != x) return {StatusCode::unsupported_dtype, "an output without a scale is of the input's type"};
   } else if (mode == ScaleMode::mx) {
     if (!facts.mx) return {StatusCode::unsupported_quant_mode, "mx scales are for gfx950 only"};
-    if (out != DType::fp4_e2m1 && out != facts.fp8) {
-      return {StatusCode::unsupported_dtype, "an output with mx scales is fp4 or e4m3"};
+    if (out != DType::fp4_e2m1 && !is_fp6(out) && out != facts.fp8) {
+      return {StatusCode::unsupported_dtype, "an output with mx scales is fp4, fp6 or e4m3"};
     }
-  } else if (out == DType::fp4_e2m1) {
-    return {StatusCode::unsupported_quant_mode, "an output of fp4 has mx scales"};
+  } else if (out == DType::fp4_e2m1 || is_fp6(out)) {
+    return {StatusCode::unsupported_quant_mode, "an output of fp4 or fp6 has mx scales"};
   } else if (out != DType::i8 && !is_fp8(out)) {
     return {StatusCode::unsupported_dtype, "an output with a scale is i8 or fp8"};
   } else if (is_fp8(out) && out != facts.fp8) {
@@ -160,8 +160,9 @@ struct RowPolicies {
 };
 
 /// Neighbouring chunks of a lane. CDNA wants every access 16 bytes wide, outputs included; a Hopper lane stores 8 bytes
-/// as fast.
+/// as fast. Of fp6, 32 values become codes at once.
 constexpr int output_span(ArchId arch, DType x, DType out) {
+  if (is_fp6(out)) return mx_group * size_of(x) / 16;
   return arch != ArchId::sm90 ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
 }
 

@@ -49,7 +49,9 @@ struct RowOutput {
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
-  static constexpr int joined = !P.wide(X) ? 1 : max_of(1, min_of(P.span, 16 / bytes_of(type, unit)));
+  static constexpr int joined = is_fp6(type) ? P.span
+                                : !P.wide(X) ? 1
+                                             : max_of(1, min_of(P.span, 16 / bytes_of(type, unit)));
   static constexpr int group = group_of(mode), group_lanes = max_of(1, group / (unit * P.span));
 
   /// Writes the row. `each(body)` calls body(from) for every tile of the row, the tile loaded; `value(chunk, from)`
@@ -167,13 +169,20 @@ struct RowOutput {
   // One access, or as many of 16 bytes as it takes (an output wider than the input).
   template <int n>
   TILEWAVE_DEVICE static void put(const Window& to, int offset, const Vec<float, n>& values) {
-    constexpr int per_store = min_of(n, 16 / size_of(type) * packing_of(type));
-    TILEWAVE_UNROLL
-    for (int i = 0; i < n; i += per_store) {
-      Vec<float, per_store> part;
+    if constexpr (is_fp6(type)) {  // 24 bytes, aligned to 8
+      const Packed<type, n> codes = narrow<B, type, n>(values);
       TILEWAVE_UNROLL
-      for (int e = 0; e < per_store; ++e) part[e] = values[i + e];
-      to.store_stream(offset + bytes_of(type, i), narrow<B, type, per_store>(part));
+      for (int i = 0; i < 3; ++i)
+        to.store_stream(offset + 8 * i, Vec<std::uint32_t, 2>{{codes[2 * i], codes[2 * i + 1]}});
+    } else {
+      constexpr int per_store = min_of(n, 16 / size_of(type) * packing_of(type));
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; i += per_store) {
+        Vec<float, per_store> part;
+        TILEWAVE_UNROLL
+        for (int e = 0; e < per_store; ++e) part[e] = values[i + e];
+        to.store_stream(offset + bytes_of(type, i), narrow<B, type, per_store>(part));
+      }
     }
   }
 };

@@ -2,7 +2,6 @@
 // Products of operands with mx scales: from bf16 through quantisation and back, and what is refused by name.
 #include "entries/gemm.hpp"
 #include "entries/quant.hpp"
-#include "test/core/mx_table.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/reference/gemm.hpp"
 
@@ -14,7 +13,7 @@ using C = StatusCode;
 
 std::int64_t scale_bytes(std::int32_t rows, std::int32_t k) { return align_up(rows, 32) * align_up(k / mx_group, 8); }
 
-/// Values of a matrix, and what quantisation makes of them, on the device and on the host: of fp6 here, by definition.
+/// Values of a matrix, and what quantisation makes of them, on the device and on the host.
 class Quantised {
  public:
   Quantised(char name, DType type, std::int32_t rows, std::int32_t k)
@@ -26,7 +25,7 @@ class Quantised {
         codes_(DType::i8, rows * row_bytes_),
         scales_(DType::i8, static_cast<std::int32_t>(scale_bytes(rows, k))) {
     values_.set(rows, k, [name](int r, int c) { return drawn(name, r, c) * (c / 32 % 3 == r % 3 ? 8.0f : 0.25f); });
-    is_fp6(type) ? quantise_to_fp6(type) : quantise(type);
+    quantise(type);
   }
   double value(std::int32_t row, std::int32_t k) const { return values_.at(row, k); }
   const void* codes(bool device) const { return device ? codes_.device() : codes_.host(); }
@@ -51,31 +50,6 @@ class Quantised {
     bench::check_hip(hipDeviceSynchronize(), "quantising");
     codes_.download();
     scales_.download();
-  }
-  /// The largest of 32 values becomes a code of the largest exponent.
-  void quantise_to_fp6(DType type) {
-    const int largest = type == DType::fp6_e2m3 ? 2 : 4, eights = ceil_div(k_, 8 * mx_group);
-    std::vector<std::uint8_t> codes(static_cast<std::size_t>(rows_) * row_bytes_, 0xff),
-        scales(static_cast<std::size_t>(scale_bytes(rows_, k_)), 0xff);
-    for (std::int32_t r = 0; r < rows_; ++r) {
-      for (std::int32_t first = 0; first < k_; first += mx_group) {
-        double amax = 0;
-        for (std::int32_t k = first; k < first + mx_group; ++k) amax = std::max(amax, std::abs(value(r, k)));
-        const int exponent = std::ilogb(amax) - largest;
-        scales[shuffled_scale(r, first / mx_group, eights)] = static_cast<std::uint8_t>(127 + exponent);
-        for (std::int32_t k = first; k < first + mx_group; ++k) {
-          const int code = nearest_fp6(type, std::ldexp(value(r, k), -exponent));
-          for (int bit = 0; bit < 6; ++bit) {
-            std::uint8_t& byte = codes[r * row_bytes_ + (6 * k + bit) / 8];
-            const int at = (6 * k + bit) % 8;
-            byte = static_cast<std::uint8_t>((byte & ~(1 << at)) | (code >> bit & 1) << at);
-          }
-        }
-      }
-    }
-    codes_.set(1, rows_ * row_bytes_, [&](int, int at) { return static_cast<std::int8_t>(codes[at]); });
-    scales_.set(1, static_cast<std::int32_t>(scales.size()),
-                [&](int, int at) { return static_cast<std::int8_t>(scales[at]); });
   }
 
   std::int32_t rows_, k_, row_bytes_;

@@ -65,7 +65,7 @@ TEST_CASE("mx codes and scales of boundary columns, in rows and shuffled") {
 TEST_CASE("mx codes of zeros, ties, tiny and huge values, NaN and infinities") {
   const Value values[] = {
       [](int r, int) { return r == 1 ? -0.0f : 0.0f; },
-      // Largest codes at the sides of 1.5 times a power of two, of both formats; the others are ties among them.
+      // Largest codes at the sides of 1.5 times a power of two, of all formats; the others are ties among them.
       [](int r, int c) {
         const float sides[] = {3.0f, 2.984375f, 5.96875f, 6.0f, 1.3125f, 1.3046875f, 448.0f, 672.0f};
         const float side = std::ldexp(sides[c / 32 % 8], r * 4 - 8);
@@ -86,12 +86,13 @@ TEST_CASE("mx codes of zeros, ties, tiny and huge values, NaN and infinities") {
   });
 }
 
-TEST_CASE("every bf16 below 6 under an mx scale of 1") {
+TEST_CASE("every bf16 below 6, of e3m2 24, under an mx scale of 1") {
   each_mx_entry([](const QuantEntry& e) {
-    if (e.policy.lanes != 256 || !e.policy.held || e.spec.out != DType::fp4_e2m1) return std::string();
-    const Value value = [](int r, int c) {
+    if (e.policy.lanes != 256 || !e.policy.held || is_fp8(e.spec.out)) return std::string();
+    const float most = e.spec.out == DType::fp6_e3m2 ? 24.0f : 6.0f;
+    const Value value = [most](int r, int c) {
       const float x = bf16_to_f32(static_cast<std::uint16_t>(r * 1024 + c));
-      return c % 32 == 0 ? 5.0f : std::abs(x) < 6.0f ? x : 0.0f;
+      return c % 32 == 0 ? most - 1 : std::abs(x) < most ? x : 0.0f;
     };
     return run(e, 64, 1024, ScaleLayout::shuffled, value);
   });

@@ -145,6 +145,19 @@ struct MxNumbers<true> {
     for (int e = 0; e < 8; ++e) word |= std::uint32_t{f32_to_fp4(v[e])} << 4 * e;
     return word;
   }
+  static Vec<std::uint32_t, 6> pack_e2m3(const Vec<float, 32>& v) { return pack_fp6(DType::fp6_e2m3, v); }
+  static Vec<std::uint32_t, 6> pack_e3m2(const Vec<float, 32>& v) { return pack_fp6(DType::fp6_e3m2, v); }
+
+ private:
+  static Vec<std::uint32_t, 6> pack_fp6(DType type, const Vec<float, 32>& v) {
+    Vec<std::uint32_t, 6> words{};
+    for (int i = 0; i < 32; ++i) {
+      const std::uint64_t code = std::uint64_t{f32_to_fp6(type, v[i])} << 6 * i % 32;
+      words[6 * i / 32] |= static_cast<std::uint32_t>(code);
+      if (code >> 32) words[6 * i / 32 + 1] |= static_cast<std::uint32_t>(code >> 32);
+    }
+    return words;
+  }
 };
 
 }  // namespace tilewave::host

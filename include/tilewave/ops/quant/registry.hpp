@@ -9,9 +9,9 @@
 namespace tilewave {
 
 /// The specs every architecture serves: bf16 and f16 to fp8 and i8 with every scale, f32 with one a row; back to bf16
-/// with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 to both with mx scales.
-constexpr SpecList<QuantSpec, 26> quant_specs(ArchId arch) {
-  SpecList<QuantSpec, 26> specs;
+/// with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 to all with mx scales.
+constexpr SpecList<QuantSpec, 28> quant_specs(ArchId arch) {
+  SpecList<QuantSpec, 28> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
     for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor, ScaleMode::per_group}) {
       specs.add({DType::bf16, codes, scale});
@@ -23,7 +23,8 @@ constexpr SpecList<QuantSpec, 26> quant_specs(ArchId arch) {
     specs.add({codes, DType::f32, ScaleMode::per_token});
   }
   if (facts_of(arch).mx) {
-    for (const DType codes : {DType::fp4_e2m1, facts_of(arch).fp8}) specs.add({DType::bf16, codes, ScaleMode::mx});
+    for (const DType codes : {DType::fp4_e2m1, facts_of(arch).fp8, DType::fp6_e2m3, DType::fp6_e3m2})
+      specs.add({DType::bf16, codes, ScaleMode::mx});
   }
   return specs;
 }

@@ -15,10 +15,10 @@ enum class QuantKind : int {
 
 constexpr const char* name_of(QuantKind k) { return k == QuantKind::quantise ? "quant" : "dequant"; }
 
-/// One side holds values (f32, f16 or bf16), the other codes (i8, the architecture's fp8, or as an output fp4): which
-/// one is x says what is done. All arithmetic is f32. i8 codes are truncated toward zero, others the nearest, ties to
-/// even; a value beyond the largest code becomes that. Smooth scales and who gives the scale of a tensor are run-time
-/// choices of the Problem.
+/// One side holds values (f32, f16 or bf16), the other codes (i8, the architecture's fp8, or as an output fp4 or fp6):
+/// which one is x says what is done. All arithmetic is f32. i8 codes are truncated toward zero, others the nearest, of
+/// two the even one; a value beyond the largest code becomes that. Smooth scales and who gives a tensor's scale are the
+/// Problem's to choose at run time.
 struct QuantSpec {
   DType x = DType::bf16;
   DType out = DType::fp8_e4m3fn;
