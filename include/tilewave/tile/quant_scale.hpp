@@ -51,9 +51,10 @@ TILEWAVE_HOST_DEVICE constexpr float quant_factor(DType type, float largest) {
   return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
 }
 
-/// The e8m0 scale of 32 values of which `largest` is the largest magnitude: that by 4 of fp4 and e2m3, 16 of e3m2 and 448
-/// of e4m3, to the power of two below, or above from 1.5 times that on. So fp4 and fp6 never saturate, and e4m3 from 448
-/// to 672 of its steps. NaN of an infinity, 2^-127 of zeros. (quotients of 1.5 are largest = 1.5 * 2^n, and 1.3125 * 2^n)
+/// The e8m0 scale of 32 values of which `largest` is the largest magnitude: that by 4 of fp4 and e2m3, 16 of e3m2 and
+/// 448 of e4m3, to the power of two below, or above from 1.5 times that on. So fp4 and fp6 never saturate, and e4m3
+/// from 448 to 672 of its steps. NaN of an infinity, 2^-127 of zeros. (quotients of 1.5 are largest = 1.5 * 2^n, and of
+/// e4m3 1.3125 * 2^n)
 TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, float largest) {
   const auto bits = __builtin_bit_cast(std::int32_t, largest);
   if (bits >= 0x7f800000) return 0xff;
