@@ -41,10 +41,12 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double step = by_registers ? few
                       : area <= 1  ? c.small * std::pow(area, c.small_area) * (1 + c.small_beside * beside)
                                    : c.large * (1 + c.large_beside * min_of(1.0, blocks / units));
+  // With mx scales a large tile is 256 x 256, or of fp8 half of that.
+  const double part = p.spec.mx() && !by_registers && area > 1 ? area / 4 : 1.0;
   // Products of fp4 and fp6 take half the time of those that fp8 has a part in.
   const double half = p.spec.mx() && packing_of(p.spec.a) > 1 ? 0.5 : 1.0;
   const double steps = std::ceil(p.k * size / policy.depth / splits);
-  const double computing = std::ceil(blocks / at_a_time) * steps * step * half;
+  const double computing = std::ceil(blocks / at_a_time) * steps * step * half * part;
   const double by_tiles =
       tiles * (policy.rows * size + policy.columns * size_b) * p.k / (by_registers || area >= 1 ? c.l2 : c.l2_small);
   const double once = layers * ((size_b * p.n + size * m) * p.k + 2.0 * m * p.n) / c.memory;
