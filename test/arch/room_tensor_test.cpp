@@ -198,82 +198,6 @@ struct CheckMulticast {
   }
 };
 
-// --- a ring of two blocks --------------------------------------------------------------------------------------------
-
-/// The last wave of either block fetches half of each stage for both; a stage is empty when the readers of both blocks
-/// have told so in both.
-template <class B>
-struct PairKernel {
-  using Room = B;
-  static constexpr int blocks = 2, readers = 2, stages = 3, steps = 4 * stages + 1, units = 2 * 64;
-  static constexpr int lanes = B::facts.wave_lanes, block_threads = (readers + 1) * lanes, waves_per_simd = 1;
-  struct Args {
-    typename B::TensorMap map;  // rows: 16 for each step of each cluster
-    Chunk* out;                 // [grid, steps, units]
-  };
-  struct Shared {
-    alignas(1024) Chunk stage[stages][units];
-    typename B::Mbarrier full[stages], empty[stages];
-  };
-
-  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
-    const int wave = B::wave_id(), rank = B::cluster_rank(), block = B::block_id();
-    if (B::block_lane_id() == 0) {
-      for (int s = 0; s < stages; ++s) {
-        B::mbarrier_init(&shared.full[s], 1);
-        B::mbarrier_init(&shared.empty[s], blocks * readers);
-      }
-      B::mbarrier_ready();
-    }
-    B::cluster_arrive();
-    B::cluster_wait();
-    for (int step = 0; step < steps; ++step) {
-      const int slot = step % stages, round = step / stages % 2;
-      Chunk* const stage = shared.stage[slot];
-      if (wave == readers) {
-        B::mbarrier_wait(&shared.empty[slot], round ^ 1);
-        B::mbarrier_expect(&shared.full[slot], 2048);
-        if (B::lane_id() == 0) {
-          const int row = 16 * (block / blocks * steps + step) + 8 * rank;
-          B::copy_tensor(stage + 64 * rank, args.map, 0, row, 0, &shared.full[slot], 3u);
-        }
-      } else {
-        B::mbarrier_wait(&shared.full[slot], round);
-        for (int i = wave * lanes + B::lane_id(); i < units; i += readers * lanes) {
-          B::store(args.out + (block * steps + step) * units + i, B::load(stage + i));
-        }
-        for (int to = 0; to < blocks; ++to) B::mbarrier_arrive(&shared.empty[slot], to);
-      }
-    }
-    B::cluster_arrive();
-    B::cluster_wait();
-  }
-};
-
-struct CheckPair {
-  template <class B>
-  void operator()() const {
-    if constexpr (TensorBackend<B>) {
-      using K = PairKernel<B>;
-      constexpr int clusters = 5, grid = clusters * K::blocks, rows_in_all = clusters * K::steps * 16;
-      const Bytes tensor = numbered_bytes(rows_in_all * 128);
-      const Device<unsigned char> in(tensor);
-      Device<Chunk> out(std::vector<Chunk>(grid * K::steps * K::units));
-      const TensorShape shape{in.data(), DType::bf16, 64, rows_in_all, 1, 128, rows_in_all * 128, 8};
-      typename K::Args args{{}, out.data()};
-      REQUIRE(B::make_tensor_map(shape, args.map).ok());
-      launch_kernel<K>(grid, K::blocks, args);
-      Bytes expected;
-      for (int b = 0; b < grid; ++b) {
-        for (int half = 0; half < 2 * K::steps; ++half) {
-          append_box(expected, shape, tensor, 0, 16 * (b / K::blocks * K::steps) + 8 * half, 0);
-        }
-      }
-      CHECK((bytes_of(out.values()) == expected));
-    }
-  }
-};
-
 // --- stores ----------------------------------------------------------------------------------------------------------
 
 /// Each block stores three boxes of its layer, the third from where the first was.
@@ -357,7 +281,6 @@ struct CheckStores {
 TEST_CASE("tensor maps that the engine cannot read are named") { AllRooms::each(CheckMaps{}); }
 TEST_CASE("a box lands swizzled, with zeros outside the tensor") { AllRooms::each(CheckCopies{}); }
 TEST_CASE("blocks of a cluster copy boxes for each other") { AllRooms::each(CheckMulticast{}); }
-TEST_CASE("two blocks fill and empty their rings together") { AllRooms::each(CheckPair{}); }
 TEST_CASE("stored boxes end where the tensor does") { AllRooms::each(CheckStores{}); }
 
 }  // namespace tilewave::test

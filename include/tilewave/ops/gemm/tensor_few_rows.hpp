@@ -40,7 +40,7 @@ struct GemmTensorFewRows {
       multiply_stage(places, shared, at.slot, all);
       shared.ring.release(at.slot);
     }
-    ring.advance(steps.end - steps.first);
+    ring.skip(steps.end - steps.first);
     exchange(all, shared.exchange[group], sums);
   }
 

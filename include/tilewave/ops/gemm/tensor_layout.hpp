@@ -6,6 +6,7 @@
 #include "tilewave/ops/gemm/epilogue.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 #include "tilewave/ops/gemm/tensor_few_rows.hpp"
+#include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
 
@@ -100,26 +101,10 @@ struct GemmTensorLayout {
     TILEWAVE_DEVICE bool clustered() const { return P.cluster > 1 || (P.splits > 1 && gemm.splits > 1); }
   };
 
-  struct Barriers {
-    typename B::Mbarrier full[P.stages], empty[P.stages];
-
+  struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// By one wave.
     TILEWAVE_DEVICE void begin() {
-      const int s = B::lane_id();
-      if (s < P.stages) {
-        B::mbarrier_init(&full[s], shared_scales ? 2 : 1);
-        B::mbarrier_init(&empty[s], groups * (few_rows ? 1 : group_waves) * P.cluster);
-      }
-      B::mbarrier_ready();
-    }
-    /// This wave has read the stage: those who write it know.
-    TILEWAVE_DEVICE void release(int slot) {
-      if constexpr (P.cluster == 1) {
-        B::mbarrier_arrive(&empty[slot]);
-      } else {
-        TILEWAVE_UNROLL
-        for (int r = 0; r < P.cluster; ++r) B::mbarrier_arrive(&empty[slot], r);
-      }
+      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1, groups * (few_rows ? 1 : group_waves));
     }
   };
 
@@ -137,21 +122,7 @@ struct GemmTensorLayout {
     alignas(16) float b_scale[shared_scales ? P.stages : 1][shared_b_scales];
   };
 
-  /// A slot of the ring, and the parity of its round.
-  struct Ring {
-    int slot = 0, round = 0;
-    TILEWAVE_DEVICE void advance() {
-      if (++slot == P.stages) {
-        slot = 0;
-        round ^= 1;
-      }
-    }
-    TILEWAVE_DEVICE void advance(std::int32_t stages) {
-      const std::int32_t there = slot + stages, rounds = there / P.stages;
-      slot = there - rounds * P.stages;
-      round ^= rounds & 1;
-    }
-  };
+  using Ring = RingPlace<P.stages>;
 
   /// This lane's in its group, and its wave's: not by wave_id(), which all lanes of a wave would have to call.
   TILEWAVE_DEVICE static int group_lane() { return B::block_lane_id() % group_lanes; }

@@ -7,6 +7,7 @@
 
 #include "tilewave/ops/mqa_logits/args.hpp"
 #include "tilewave/ops/mqa_logits/seen.hpp"
+#include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
 
@@ -32,7 +33,7 @@ struct MqaStagedLogits {
   struct Ring {
     alignas(1024) Chunk keys[P.stages][MqaStagedLogits::keys * pieces];
     alignas(16) float scales[P.stages][MqaStagedLogits::keys];
-    typename B::Mbarrier full[P.stages], empty[P.stages];
+    RingBarriers<B, P.stages> stage;
   };
   struct Shared {
     alignas(1024) Chunk q[P.queries][S.heads * pieces];
@@ -44,13 +45,8 @@ struct MqaStagedLogits {
     const bool fetches = B::wave_id() == 0;
     Ring& ring = shared.ring;
     if (fetches) {
-      const int lane = B::lane_id();
-      if (lane < P.stages) {
-        B::mbarrier_init(&ring.full[lane], 1);
-        B::mbarrier_init(&ring.empty[lane], waves);
-      }
-      if (lane == 0) B::mbarrier_init(&shared.queries, 1);
-      B::mbarrier_ready();
+      if (B::lane_id() == 0) B::mbarrier_init(&shared.queries, 1);
+      ring.stage.begin(1, waves);
     }
     B::barrier();
     const auto at = MqaLogitsPlace::of<B>(a.call, P.queries);
@@ -72,16 +68,7 @@ struct MqaStagedLogits {
   }
 
  private:
-  /// A slot of a ring, and the parity of its round.
-  struct Place {
-    int slot = 0, round = 0;
-    TILEWAVE_DEVICE void advance() {
-      if (++slot == P.stages) {
-        slot = 0;
-        round ^= 1;
-      }
-    }
-  };
+  using Place = RingPlace<P.stages>;
 
   /// Fetches tile after tile, by one wave.
   class Fetcher {
@@ -102,12 +89,13 @@ struct MqaStagedLogits {
       const std::int32_t row = paged ? call.block_size.remainder(first) : first;
       // Scales of ranges end with the tensor, a multiple of 16 bytes.
       const std::int32_t scales = paged ? keys : min_of(std::int32_t{keys}, call.columns - first);
-      B::mbarrier_wait(&ring.empty[place.slot], place.round ^ 1);
-      B::mbarrier_expect(&ring.full[place.slot], sizeof(ring.keys[0]) + scales * sizeof(float));
+      ring.stage.wait_free(place);
+      auto* const full = &ring.stage.full[place.slot];
+      B::mbarrier_expect(full, sizeof(ring.keys[0]) + scales * sizeof(float));
       if (B::lane_id() == 0) {
-        B::copy_tensor(ring.keys[place.slot], a.keys, 0, row, page, &ring.full[place.slot]);
+        B::copy_tensor(ring.keys[place.slot], a.keys, 0, row, page, full);
         const auto* const from = static_cast<const float*>(call.k_scale) + page * call.k_scale_page_stride + row;
-        B::copy_bulk(ring.scales[place.slot], from, scales * sizeof(float), &ring.full[place.slot]);
+        B::copy_bulk(ring.scales[place.slot], from, scales * sizeof(float), full);
       }
       place.advance();
       ++tile;
@@ -138,13 +126,13 @@ struct MqaStagedLogits {
 
     TILEWAVE_DEVICE explicit Reader(Ring& of) : ring(of) {}
     TILEWAVE_DEVICE void read() {
-      B::mbarrier_wait(&ring.full[place.slot], place.round);
+      ring.stage.wait_full(place);
       const int lane = B::lane_id(), row = 16 * wave() + lane % 16;
       TILEWAVE_UNROLL
       for (int s = 0; s < steps; ++s)
         operand[s] = B::load_matrices(&ring.keys[place.slot][row * pieces + ((2 * s + lane / 16) ^ row % 8)]);
       scale = ring.scales[place.slot][written_key()];
-      B::mbarrier_arrive(&ring.empty[place.slot]);
+      ring.stage.release(place.slot);
       place.advance();
     }
   };

@@ -104,7 +104,7 @@ struct PagedAttentionStagedDecode {
     std::int32_t i = L::group();
     for (; i < work.stages(); i += L::groups, ring.advance(L::groups)) {
       if (L::clustered(a) && i >= beyond && i - L::groups < beyond) Epilogue::tell_places_are_free();
-      B::mbarrier_wait(&stages.full[ring.slot], ring.round);
+      stages.barriers.wait_full(ring);
       const std::int32_t token = work.token(i);
       Stage& stage = stages.stage[ring.place()];
       // A wave may be at the next tile's probabilities while another's products still read this one's.
@@ -134,7 +134,7 @@ struct PagedAttentionStagedDecode {
       L::each_row([&](int j, int e) { s.row_sum[j][e] += sums[j][e]; });
       if constexpr (L::widened) widen_values(stage, v, early_tiles, L::out_tiles);
       multiply_v(stage, v, p, s);
-      B::mbarrier_arrive(&stages.empty[ring.slot]);
+      stages.barriers.release(ring.slot);
     }
     if (L::clustered(a) && i - L::groups < beyond) Epilogue::tell_places_are_free();
   }

@@ -4,6 +4,7 @@
 
 #include "tilewave/ops/paged_attention/pace.hpp"
 #include "tilewave/ops/paged_attention/work.hpp"
+#include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
 
@@ -24,9 +25,8 @@ struct PagedAttentionStages {
     float v_scale[L::per_token ? stage_tokens : 4];
   };
   /// Where a wave stands in the ring.
-  struct Ring {
-    int slot = 0, round = 0;  // of the barriers
-    int shift = 0;            // of the stages against their barriers
+  struct Ring : RingPlace<stages> {
+    int shift = 0;  // of the stages against their barriers
 
     /// Whose `count` stages end in the last place: the first is free while the others are still read.
     TILEWAVE_DEVICE static Ring ending_last(std::int32_t count) {
@@ -34,12 +34,8 @@ struct PagedAttentionStages {
       ring.shift = (stages - count % stages) % stages;
       return ring;
     }
-    TILEWAVE_DEVICE int place() const { return slot + shift < stages ? slot + shift : slot + shift - stages; }
-    TILEWAVE_DEVICE void advance(int count = 1) {
-      slot += count;
-      if (slot < stages) return;
-      slot -= stages;
-      round ^= 1;
+    TILEWAVE_DEVICE int place() const {
+      return this->slot + shift < stages ? this->slot + shift : this->slot + shift - stages;
     }
   };
 
@@ -47,19 +43,10 @@ struct PagedAttentionStages {
     Stage stage[stages];
     typename L::Received received;  // in the first places, when nobody reads them any more
   };
-  typename B::Mbarrier full[stages], empty[stages];
+  RingBarriers<B, stages> barriers;
 
   /// By one of the waves that fetch.
-  TILEWAVE_DEVICE void begin() {
-    if (B::lane_id() == 0) {
-      for (int i = 0; i < stages; ++i) {
-        B::mbarrier_init(&full[i], L::fetching);
-        B::mbarrier_init(&empty[i], L::waves);
-      }
-      B::mbarrier_ready();
-    }
-    (void)B::any(false);  // the wave is together again, behind what one lane did
-  }
+  TILEWAVE_DEVICE void begin() { barriers.begin(L::fetching, L::waves); }
 
   /// What one copy takes: contiguous bytes of a segment.
   struct Piece {
@@ -92,14 +79,14 @@ struct PagedAttentionStages {
       // Tokens behind the last unit with one to attend: what can do without them is copied without them.
       const std::int32_t absent = max_of(token + to * a.segment - align_up(work.end(), L::unit), 0);
       auto* here = reinterpret_cast<char*>(&stage[at.place()]);
-      typename B::Mbarrier* landed = &full[at.slot];
+      typename B::Mbarrier* full = &barriers.full[at.slot];
       pace.look();
-      B::mbarrier_wait(&empty[at.slot], at.round ^ 1);
+      barriers.wait_free(at);
       // All of them arrive, also one without a share of this stage: else it might miss the phase.
       if (L::fetching == 1 || wave == 0) {
-        B::mbarrier_expect(landed, static_cast<std::uint32_t>((to - from) * a.segment_bytes - absent * behind_of(a)));
+        B::mbarrier_expect(full, static_cast<std::uint32_t>((to - from) * a.segment_bytes - absent * behind_of(a)));
       } else {
-        B::mbarrier_arrive(landed);
+        B::mbarrier_arrive(full);
       }
       for (std::int32_t done = 0; done < segments * a.pieces.divisor; done += L::fetching * L::lanes) {
         const Piece piece = done == 0 ? piece_0 : piece_of(a, work.kv_head(), done + first_piece(wave));
@@ -108,7 +95,7 @@ struct PagedAttentionStages {
         const std::int32_t in_page =
             a.segment == a.block_size.divisor ? 0 : a.block_size.remainder(token + piece.segment * a.segment);
         B::copy_bulk(here + piece.in_stage, piece.page_0 + page * piece.page_bytes + in_page * piece.token_bytes,
-                     piece.bytes - (piece.segment == to - 1 ? absent * piece.behind : 0), landed);
+                     piece.bytes - (piece.segment == to - 1 ? absent * piece.behind : 0), full);
       }
       if (ahead % L::lanes == 0) next_pages = pages_from(ahead + L::lanes);
       if (!work.ends_with(i)) pace.wait([&] { return work.share(); });
