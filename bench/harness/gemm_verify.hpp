@@ -116,7 +116,7 @@ class GemmPart {
           static_cast<const std::byte*>(p.b_group_scale) + of.layer * p.b_scale_batch_stride * size_of(s.group_scale());
     }
     if (p.bias != nullptr) {
-      part_.bias = static_cast<const std::byte*>(p.bias) + of.layer * p.bias_batch_stride * size_of(s.out);
+      part_.bias = static_cast<const std::byte*>(p.bias) + of.layer * p.bias_batch_stride * size_of(s.extra());
     }
   }
   GemmPart(const GemmPart&) = delete;

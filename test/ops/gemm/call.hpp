@@ -18,6 +18,9 @@ struct GemmShape {
   bool interleaved = false;
   float alpha = 1;
   int splits = 1;
+  bool heads = false;  // rows of a, out and residual of all batches side by side
+  std::int32_t beyond =
+      0;  // what the table of groups says more than there is, where a group has all rows or is the last
 };
 
 inline std::string name_of(const GemmShape& s) {
@@ -147,11 +150,13 @@ class GemmCall {
       row += r;
     }
     if (spec.groups == GemmGroups::contiguous) table_.push_back(row);
+    std::vector<std::int32_t> told = table_;
+    for (std::int32_t& rows_told : told)
+      if (rows_told == s.m) rows_told += s.beyond;
     table_on_device_ = bench::DeviceBuffer(table_.size() * sizeof(table_[0]));
     if (!table_.empty()) {
-      bench::check_hip(
-          hipMemcpy(table_on_device_.data(), table_.data(), table_on_device_.bytes(), hipMemcpyHostToDevice),
-          "copying the table of groups");
+      bench::check_hip(hipMemcpy(table_on_device_.data(), told.data(), table_on_device_.bytes(), hipMemcpyHostToDevice),
+                       "copying the table of groups");
     }
   }
 
@@ -222,6 +227,7 @@ class GemmCall {
   RowStrides strides(std::int64_t columns, std::int64_t rows, DType type) const {
     const std::int64_t unit = type == DType::f32 ? 1 : elements_of_unit(type) * stored_size(type);
     const std::int64_t row = align_up(columns + s_.gap, unit);
+    if (s_.heads) return {row, layers_ * row};
     return {rows * row + unit * (s_.gap > 0), row};
   }
 
@@ -299,15 +305,23 @@ class GemmCall {
 
   std::string wrong(const ArchFacts& facts, bool emulated) const {
     GemmProblem p = problem([](const Tensor& t) { return t.host(); });
+    const auto on_host = [](const Tensor& t, DType type, std::int64_t& inner, std::int64_t& outer) {
+      inner = t.host_strides().inner / stored_size(type), outer = t.host_strides().outer / stored_size(type);
+    };
+    on_host(a_, spec_.a, p.a_stride, p.a_batch_stride);
+    on_host(b_, spec_.b, p.b_stride, p.b_batch_stride);
+    on_host(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
     p.group_offsets = p.group_rows = table_.data();
     if (!out_.gaps_kept(a_layers_ * s_.m, columns_)) return "wrote between rows";
     const reference::Gemm wanted(p);
     std::vector<bool> written(static_cast<std::size_t>(a_layers_) * s_.m);
     // Every sum of two rounds once, of i8 none. Products of sm90's fp8 instructions keep 13 bits beside the largest of
-    // 32.
-    const double sums = spec_.a == DType::i8                                       ? 8 * 0x1p-24
-                        : facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated ? (s_.k / 32 + 1) * 0x1p-13
-                                                                                   : (s_.k + 32) * 0x1p-24;
+    // 32, and are promoted after 128 k where these have scales.
+    const bool promoted = block() || spec_.packed();
+    const double sums = spec_.a == DType::i8 ? 8 * 0x1p-24
+                        : facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated
+                            ? ((promoted ? 3 : s_.k / 32) + 1) * 0x1p-13
+                            : (s_.k + 32) * 0x1p-24;
     for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
         const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;

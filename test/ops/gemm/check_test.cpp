@@ -114,6 +114,10 @@ const Wrong<P> of_groups[] = {
     {"workspace is the table", C::bad_value,
      [](P& p) { p.workspace = const_cast<std::int32_t*>(p.group_rows != nullptr ? p.group_rows : p.group_offsets); }},
 };
+const Wrong<P> of_contiguous[] = {
+    {"rows of [K, M], which groups cut anywhere", C::unsupported_layout,
+     [](P& p) { p.spec.layout = p.spec.layout == GemmLayout::nn ? GemmLayout::tt : GemmLayout::tn; }},
+};
 const Wrong<P> of_layers[] = {
     {"products of b in one place", C::bad_stride, [](P& p) { p.b_batch_stride = 0; }},
     {"products of b not whole 16 bytes apart", C::bad_stride, [](P& p) { p.b_batch_stride += 1; }},
@@ -210,6 +214,8 @@ const Wrong<P> quantised[] = {
     {"out_scale off by a byte", C::misaligned, [](P& p) { p.out_scale = moved(p.out_scale, 1); }},
     {"out is out_scale", C::bad_value, [](P& p) { p.out = p.out_scale; }},
     {"workspace is out_scale", C::bad_value, [](P& p) { p.workspace = p.out_scale; }},
+};
+const Wrong<P> out_of_fp8[] = {
     {"out of the other flavour", C::unsupported_dtype,
      [](P& p) { p.spec.out = p.spec.out == DType::fp8_e4m3fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn; }},
 };
@@ -315,6 +321,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     if (spec.a == DType::i8) refused(of_i8);
     if (size_of(spec.a) == 1) refused(of_bytes);
     refused(groups ? std::span<const Wrong<P>>(of_groups) : one);
+    if (spec.groups == GemmGroups::contiguous && spec.layout == GemmLayout::nt && size_of(spec.a) == 2 && !spec.gated)
+      refused(of_contiguous);
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
     if (spec.weights == GemmWeights::preshuffled && e->arch == ArchId::sm90) refused(of_strips);
@@ -330,6 +338,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(spec.gated ? std::span<const Wrong<P>>(gated) : not_gated);
     if (spec.gated && block) refused(gated_blocks);
     refused(spec.out_scale != ScaleMode::none ? std::span<const Wrong<P>>(quantised) : not_quantised);
+    if (is_fp8(spec.out)) refused(out_of_fp8);
     if (spec.out_scale == ScaleMode::per_tensor) refused(per_tensor);
     if (spec.out_scale == ScaleMode::per_group) {
       refused(per_group);
@@ -351,6 +360,67 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     for (Tensor* const untouched : {&out, &residual, &workspace, &out_scale}) {
       untouched->download();
       CHECK(untouched->gaps_kept(0, 0));
+    }
+  }
+}
+
+TEST_CASE("the choice for batch-invariant calls follows from N and K alone") {
+  for (const GemmEntry* const e : first_entries()) {
+    INFO(name_of(e->arch) << " " << name_of(e->spec));
+    const GemmSpec& spec = e->spec;
+    std::vector<const GemmEntry*> all;
+    for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
+                               all_gemm_gated_entries(), all_gemm_int4_entries()}) {
+      for (const GemmEntry* other : entries)
+        if (other->arch == e->arch && other->spec == spec) all.push_back(other);
+    }
+    const auto chosen = [&](std::int32_t m, std::int32_t layers, std::int32_t expected, std::int32_t n) {
+      const auto at = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
+      constexpr std::int32_t k = 4096;
+      P p;
+      p.spec = spec;
+      p.batch_invariant = true;
+      p.m = m, p.n = n, p.k = k;
+      p.a = at(1), p.b = at(2), p.out = at(3);
+      const std::int64_t rows = align_up(m, 16);
+      p.a_stride = turned_a(spec.layout) ? rows : k, p.a_batch_stride = rows * k;
+      p.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : turned_b(spec.layout) ? n : k;
+      p.b_batch_stride = std::int64_t{n} * k / packing_of(spec.b);
+      p.out_stride = n, p.out_batch_stride = std::int64_t{n} * m;
+      if (spec.packed()) {
+        if (is_fp8(spec.a)) p.a_scale = floats(at(4)), p.a_scale_batch_stride = m;
+        p.b_group_scale = at(5), p.b_scale_k_stride = n, p.b_scale_batch_stride = std::int64_t{n} * k / spec.group;
+      } else if (spec.scale != GemmScale::none) {
+        p.a_scale = floats(at(4)), p.b_scale = floats(at(5));
+        const bool block = spec.scale == GemmScale::block;
+        if (block) p.a_scale_stride = p.b_scale_stride = 32, p.a_scale_k_stride = p.b_scale_k_stride = 1;
+        if (block || spec.scale == GemmScale::row) p.a_scale_batch_stride = 32 * m, p.b_scale_batch_stride = 32 * n;
+      }
+      if (spec.out_scale != ScaleMode::none) p.out_scale = static_cast<float*>(at(6));
+      if (spec.out_scale == ScaleMode::per_group)
+        p.out_scale_stride = n, p.out_scale_batch_stride = std::int64_t{n} * m;
+      const auto* const table = static_cast<const std::int32_t*>(at(7));
+      if (spec.groups == GemmGroups::one) {
+        p.batch = layers;
+      } else {
+        p.groups = layers;
+        (spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets) = table;
+        if (spec.groups == GemmGroups::masked) p.expected_group_rows = expected;
+      }
+      GemmPlan plan;
+      const Status status = gemm_select(p, all, facts_of(e->arch), plan);
+      INFO((status.ok() ? "" : status.reason));
+      REQUIRE(status.ok());
+      CHECK(plan.splits == 1);
+      return plan.entry;
+    };
+    for (const std::int32_t n : {256, 4096, 28672}) {
+      const GemmEntry* const one = chosen(1, 1, 0, n);
+      for (const std::int32_t m : {16, 64, 300, 8192})
+        for (const std::int32_t layers : {1, 8, 256}) {
+          CHECK(chosen(m, layers, 0, n) == one);
+          CHECK(chosen(m, layers, 16, n) == one);
+        }
     }
   }
 }

@@ -188,15 +188,16 @@ class GemmTiles {
   static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);
   static constexpr int rows_of_band = gemm_band(P);
 
+  /// Whatever the table says, a group ends where its rows do.
   TILEWAVE_DEVICE void enter(std::int32_t layer) {
     layer_ = layer;
     if constexpr (S.groups == GemmGroups::contiguous) {
-      first_row_ = B::load(a_.group_table + layer);
-      row_end_ = B::load(a_.group_table + layer + 1);
+      first_row_ = min_of(B::load(a_.group_table + layer), a_.m);
+      row_end_ = min_of(B::load(a_.group_table + layer + 1), a_.m);
     } else {
-      row_end_ = B::load(a_.group_table + layer);
+      row_end_ = min_of(B::load(a_.group_table + layer), a_.m);
     }
-    tiles_m_ = ceil_div(row_end_ - first_row_, rows);
+    tiles_m_ = ceil_div(max_of(row_end_ - first_row_, 0), rows);
   }
 
   const GemmArgs& a_;

@@ -29,6 +29,8 @@ inline Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (is_fp6(s.b) && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights with mx scales are fp4 or fp8"};
   if (s.group != 0) return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
+  if (s.out_scale == ScaleMode::per_group)
+    return {StatusCode::unsupported_quant_mode, "with mx scales out has no scales of groups"};
   if (s.groups == GemmGroups::contiguous)
     return {StatusCode::unsupported_layout, "mx scales lie in 32 rows each, and contiguous groups begin anywhere"};
   return {};
@@ -76,6 +78,8 @@ inline Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
   if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights are nt"};
   if (s.layout != GemmLayout::nt && s.gated) return {StatusCode::unsupported_layout, "gated products are nt"};
+  if (turned_a(s.layout) && s.groups == GemmGroups::contiguous)
+    return {StatusCode::unsupported_layout, "contiguous groups begin anywhere, and rows of [K, M] lie in 16 bytes"};
   if (s.activation == ActivationKind::swigluoai && !s.gated)
     return {StatusCode::bad_value, "swigluoai is of a gate and an up value: the spec must be gated"};
   return {};

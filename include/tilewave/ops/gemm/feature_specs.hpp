@@ -10,7 +10,7 @@
 namespace tilewave {
 
 /// Preshuffled weights, groups, other outputs, activations, gates of experts, i8 without scales, other layouts.
-constexpr std::array<GemmSpec, 11> gemm_feature_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 12> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
   const DType fp8 = facts_of(arch).fp8;
@@ -31,6 +31,7 @@ constexpr std::array<GemmSpec, 11> gemm_feature_specs(ArchId arch) {
       {.a = f16, .b = f16, .out = f16, .layout = GemmLayout::tn},
       {.layout = GemmLayout::tt, .activation = ActivationKind::gelu_tanh},
       {.a = i8, .b = i8, .scale = GemmScale::row, .weights = preshuffled},
+      {.out = i8, .activation = ActivationKind::relu, .out_scale = ScaleMode::per_tensor},
   }};
 }
 

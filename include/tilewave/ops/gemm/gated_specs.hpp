@@ -7,7 +7,7 @@
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 6> gemm_gated_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 7> gemm_gated_specs(ArchId arch) {
   constexpr ActivationKind silu = ActivationKind::silu;
   const DType fp8 = facts_of(arch).fp8;
   return {{{.activation = silu, .gated = true},
@@ -33,7 +33,14 @@ constexpr std::array<GemmSpec, 6> gemm_gated_specs(ArchId arch) {
             .groups = GemmGroups::contiguous,
             .activation = silu,
             .gated = true,
-            .out_scale = ScaleMode::per_group}}};
+            .out_scale = ScaleMode::per_group},
+           {.a = fp8,
+            .b = fp8,
+            .scale = GemmScale::row,
+            .weights = GemmWeights::preshuffled,
+            .groups = GemmGroups::contiguous,
+            .activation = silu,
+            .gated = true}}};
 }
 
 constexpr GemmPolicies gemm_gated_policies(ArchId arch, const GemmSpec& s) { return gemm_feature_policies(arch, s); }

@@ -25,14 +25,14 @@ constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
   return {0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
 }
 
-/// Microseconds, with m rows in each layer.
+/// Microseconds, with m rows in each layer, or in all contiguous groups together.
 inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                             const ArchFacts& facts) {
   const GemmLdsCosts c = gemm_lds_costs(facts.id);
   const auto size_of_value = [](DType type) { return double(size_of(type)) / packing_of(type); };
   const double size = size_of_value(p.spec.a), size_b = size_of_value(p.spec.b);
-  const double layers = p.spec.groups == GemmGroups::one ? p.batch : p.groups;
-  const double tiles = layers * ceil_div(m, policy.rows) * ceil_div(p.n, policy.columns), blocks = tiles * splits;
+  const GemmShare share = gemm_share(p, m, policy);
+  const double tiles = share.tiles, blocks = tiles * splits;
   const double units = facts.compute_units, at_a_time = units * policy.waves_per_simd;
   const double beside = blocks > units ? policy.waves_per_simd - 1 : 0;
   const double few = c.few * policy.columns / 64 * std::sqrt(policy.rows / 16.0);
@@ -49,7 +49,7 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double computing = std::ceil(blocks / at_a_time) * steps * step * half * part;
   const double by_tiles =
       tiles * (policy.rows * size + policy.columns * size_b) * p.k / (by_registers || area >= 1 ? c.l2 : c.l2_small);
-  const double once = layers * ((size_b * p.n + size * m) * p.k + 2.0 * m * p.n) / c.memory;
+  const double once = (gemm_layers(p) * size_b * p.n * p.k + share.rows * (size * p.k + 2.0 * p.n)) / c.memory;
   // Sums put aside are written, read in turn, and wait for a launch of their own.
   const double sums = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
   const double aside = splits > 1 ? c.aside + c.aside_split * splits + sums / c.aside_memory : 0;

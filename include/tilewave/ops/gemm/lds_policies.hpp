@@ -64,8 +64,9 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
   }
   few(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
   if (s.weights == GemmWeights::preshuffled) {
-    few(32, 128, 4);
-    few(64, 128, 2);
+    const int columns = s.gated ? 256 : 128;  // a wave has pairs of gates and ups
+    few(32, columns, 4);
+    few(64, columns, 2);
   }
   return all;
 }
@@ -123,8 +124,9 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
   few(16, wide ? 256 : narrow ? 64 : 128, 4);
   if (preshuffled && !wide) {
-    few(32, 128, 4);
-    few(64, 128, 2);
+    const int columns = s.gated ? 256 : 128;  // a wave has pairs of gates and ups
+    few(32, columns, 4);
+    few(64, columns, 2);
   }
   return all;
 }

@@ -97,6 +97,10 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   const bool block = s.scale == GemmScale::block, shuffled = s.weights == GemmWeights::preshuffled;
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
+    if (s.out_scale == ScaleMode::per_group) {
+      add({.rows = 128, .columns = 128});
+      return all;
+    }
     add({.rows = 128, .columns = 256});
     add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
     return all;
@@ -190,7 +194,7 @@ inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& pl
 }
 
 /// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
-/// batch_invariant not on M. A row of `tuned` that serves the problem decides instead, if its entry is a candidate.
+/// batch_invariant on N and K alone. A row of `tuned` that serves the problem decides instead, if its entry is a candidate.
 /// Without `tuned`: the library's own tables (tuned_tables.hpp).
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
@@ -205,17 +209,18 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
       return {};
     }
   }
-  constexpr std::int32_t rows_of_any = 128;
-  const std::int32_t m = p.batch_invariant ? rows_of_any : p.m;
+  // A row's bits do not depend on what is beside it: neither may the choice.
+  GemmProblem q = p;
+  if (p.batch_invariant) q.m = 128, q.batch = 1, q.groups = min_of(p.groups, 1), q.expected_group_rows = 0;
   double best = 0;
   for (const GemmEntry* e : candidates) {
     if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
       const bool tensor = e->policy.path == GemmPath::tensor;
-      const double cost = tensor            ? gemm_cost_sm90(p, m, e->policy, splits)
-                          : p.spec.packed() ? gemm_cost_packed(p, m, e->policy, splits, facts)
-                                            : gemm_cost_lds(p, m, e->policy, splits, facts);
+      const double cost = tensor            ? gemm_cost_sm90(q, q.m, e->policy, splits)
+                          : p.spec.packed() ? gemm_cost_packed(q, q.m, e->policy, splits, facts)
+                                            : gemm_cost_lds(q, q.m, e->policy, splits, facts);
       if (plan.entry != nullptr && cost >= best) continue;
       plan = {e, splits};
       best = cost;
