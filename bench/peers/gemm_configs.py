@@ -24,7 +24,9 @@ class Config:
     def bytes_ideal(self):
         """Both operands, out and scales, once."""
         elements = (self.m + self.n) * self.k * BYTES[self.a] + self.m * self.n * BYTES[self.out]
-        return self.batch * elements + 4 * {"none": 0, "tensor": 2, "row": self.batch * (self.m + self.n)}[self.scale]
+        of_k = -(-self.k // 128)
+        scales = {"none": 0, "tensor": 2, "row": self.batch * (self.m + self.n), "block": (self.m - (-self.n // 128)) * of_k}
+        return self.batch * elements + 4 * scales[self.scale]
 
     def flops(self):
         return 2 * self.batch * self.m * self.n * self.k
@@ -40,7 +42,7 @@ def config_of(key):
     left_out = ("i4 weights" if special[:1] == ["i4"] else
                 f"'{special[0]}'" if special else
                 "i8 operands" if named["a"] == "i8" else
-                "block scales" if scale == "block" else
+                "block scales of K no multiple of 128" if scale == "block" and int(named["k"]) % 128 else
                 "batches of fp8" if named["a"] == "fp8" and batch > 1 else "")
     return Config(named["a"], named["out"], scale, *(int(named[field]) for field in "mnk"), batch, left_out)
 

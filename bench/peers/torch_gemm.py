@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Times PyTorch's matrix products on the configs of bench_gemm, in the same way: cuBLAS for 16-bit types and, by
-torch._scaled_mm, for fp8 with a scale of the tensor; what PyTorch has for scales of rows. CSV with bench_gemm's columns on stdout.
+torch._scaled_mm, for fp8 with scales of the tensor, of rows, and of blocks, 1 x 128 by 128 x 128. CSV with bench_gemm's columns on stdout.
 
   torch_gemm.py build/sm90/bench/bench_gemm >peers.csv
   torch_gemm.py --graph --filter '/m16/' ours.csv"""
@@ -32,18 +32,23 @@ class Gemm:
             values = torch.empty(*layers, rows, c.k, dtype=torch.bfloat16, device="cuda").normal_()
             return (values * FP8_DEVIATION).clamp(-240, 240).to(fp8) if c.a == "fp8" else values.to(dtypes[c.a])
 
-        def scales(rows):
-            shape = {"none": (0,), "tensor": (), "row": (rows, 1)}[c.scale]
+        def scales(*shape):
             return (torch.rand(shape, device="cuda") + 0.5) / FP8_DEVIATION
 
         self.a, self.b = operand(c.m), operand(c.n)
-        self.a_scale, self.b_scale = scales(c.m), scales(c.n)
+        if c.scale == "block":  # A's [M, K / 128] with M side by side, as ours
+            self.a_scale, self.b_scale = scales(-(-c.k // 128), c.m).T, scales(-(-c.n // 128), -(-c.k // 128))
+        else:
+            self.a_scale, self.b_scale = (scales(*{"none": (0,), "tensor": (), "row": (rows, 1)}[c.scale])
+                                          for rows in (c.m, c.n))
 
     def run_of(self, peer):
         """A function that multiplies, or why this peer is not asked to."""
         torch, c = self.torch, self.config
         if c.a == "fp8":
-            b, b_scale = self.b.T, self.b_scale.T if c.scale == "row" else self.b_scale
+            if c.scale == "block" and peer == "torch":
+                return "sums of blocks are promoted"
+            b, b_scale = self.b.T, self.b_scale.T if c.scale in ("row", "block") else self.b_scale
             return lambda: torch._scaled_mm(self.a, b, scale_a=self.a_scale, scale_b=b_scale, out_dtype=self.out,
                                             use_fast_accum=peer == "torch")
         if peer == "exact":
@@ -62,7 +67,13 @@ class Gemm:
             return bits[..., rows, :].view(operand.dtype).double()
 
         rows, columns = some(c.m, 8), some(c.n, 256)
-        expected = rows_of(self.a, rows) @ rows_of(self.b, columns).mT
+        if c.scale == "block":  # 128 k after the other
+            a, b = rows_of(self.a, rows), rows_of(self.b, columns)
+            a_scale, b_scale = self.a_scale[rows].double(), self.b_scale[columns // 128].double()
+            expected = sum(a[:, k:k + 128] @ b[:, k:k + 128].mT * a_scale[:, k // 128, None] * b_scale[:, k // 128]
+                           for k in range(0, c.k, 128))
+        else:
+            expected = rows_of(self.a, rows) @ rows_of(self.b, columns).mT
         if c.scale == "row":
             expected *= self.a_scale[rows].double() * self.b_scale[columns].double().T
         if c.scale == "tensor":
