@@ -22,7 +22,7 @@ TILEWAVE_DEVICE Vec<float, n> as_floats(const Vec<Sum, n>& sums) {
 }
 
 /// What a user's own epilogue looks like: a trivially copyable struct, called on every element after what the Spec and
-/// Problem ask for, before it is rounded to out's type. It may read device memory, but changes nothing: what lies beyond
+/// Problem ask for, before it is rounded to out's type. It may read memory, but changes nothing: what lies beyond
 /// the matrix comes, too, as if it were the last row's or column's, and is dropped. This one returns what it gets.
 struct GemmIdentity {
   TILEWAVE_DEVICE float operator()(float value, GemmElement) const { return value; }

@@ -194,8 +194,8 @@ inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& pl
 }
 
 /// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
-/// batch_invariant on N and K alone. A row of `tuned` that serves the problem decides instead, if its entry is a candidate.
-/// Without `tuned`: the library's own tables (tuned_tables.hpp).
+/// batch_invariant on N and K alone. A row of `tuned` that serves the problem decides instead, if its entry is a
+/// candidate. Without `tuned`: the library's own tables (tuned_tables.hpp).
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
                           GemmPlan& plan, std::span<const TunedGemm> tuned) {
