@@ -74,6 +74,13 @@ class SortCall {
     bench::check_hip(hipDeviceSynchronize(), "running the kernels");
     return "";
   }
+  /// Other choices.
+  template <class F>
+  void set_ids(const F& id) {
+    for (std::int32_t t = 0; t < p.tokens; ++t)
+      for (std::int32_t slot = 0; slot < p.topk; ++slot) ids[t * p.ids_stride + slot] = id(t, slot);
+    bench::check_hip(hipMemcpy(ids_.data(), ids.data(), ids_.bytes(), hipMemcpyHostToDevice), "copying");
+  }
   MoeSortProblem on_host() const {
     MoeSortProblem host = p;
     host.topk_ids = ids.data();
