@@ -98,6 +98,15 @@ class CacheCall {
     positions_.upload();
   }
 
+  /// Caches, and scales that are found, as they were at first.
+  void clear() {
+    for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) {
+      if ((b == &k_scale || b == &v_scale) && host.spec.quant != QuantMode::per_token) continue;
+      std::fill(b->host.begin(), b->host.end(), 0xff);
+      b->upload();
+    }
+  }
+
   /// Compares what was written with the reference, and that nothing else was.
   void check() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
