@@ -2,6 +2,7 @@
 // A launch captured in a graph and replayed at other lengths. Only where there is a GPU: the emulated device has no graphs.
 #pragma once
 
+#include "test/graph.hpp"
 #include "test/ops/paged_attention/call.hpp"
 
 #if TILEWAVE_ON_GPU_COMPILER
@@ -15,31 +16,19 @@ void replay(const PagedAttentionEntry& e, Call& call, int wanted_splits,
             const std::vector<std::vector<std::int32_t>>& at, F f) {
   const int splits = splits_for(e, wanted_splits);
   const std::vector<std::int32_t> lengths = call.lengths, ones(lengths.size(), 1);
-  hipStream_t stream{};
-  hipGraph_t graph{};
-  hipGraphExec_t executable{};
-  bench::check_hip(hipStreamCreate(&stream), "creating a stream");
   call.run(e, splits);  // loads the kernels, which may not happen while capturing
   const Prepared d = call.prepare(e, splits);
   copy_to_device(d.lengths.data(), ones.data(), d.lengths.bytes());
-  bench::check_hip(hipStreamBeginCapture(stream, hipStreamCaptureModeThreadLocal), "capturing");
-  const Status status = e.launch(d.p, splits, stream);
-  bench::check_hip(hipStreamEndCapture(stream, &graph), "ending a capture");
-  if (!status.ok()) throw std::runtime_error(status.reason);
-  bench::check_hip(hipGraphInstantiateWithFlags(&executable, graph, 0), "instantiating a graph");
+  const Graph graph([&](hipStream_t stream) { return e.launch(d.p, splits, stream); });
   for (const std::vector<std::int32_t>& now : at) {
     copy_to_device(d.lengths.data(), now.data(), d.lengths.bytes());
     d.out.fill(0xff);
     d.lse.fill(0xff);
-    bench::check_hip(hipGraphLaunch(executable, stream), "replaying");
-    bench::check_hip(hipStreamSynchronize(stream), "waiting");
+    graph.replay();
     call.lengths = now;
     f(call.collect(d));
   }
   call.lengths = lengths;
-  (void)hipGraphExecDestroy(executable);
-  (void)hipGraphDestroy(graph);
-  (void)hipStreamDestroy(stream);
 }
 
 }  // namespace tilewave::test

@@ -10,7 +10,7 @@ namespace tilewave::reference {
 
 /// Every output of a problem, whole, rows packed.
 struct SortedChoices {
-  std::vector<std::int32_t> ids, expert_ids, post_pad, offsets, counts, rows;
+  std::vector<std::int32_t> ids, expert_ids, post_pad, offsets, counts, rows, row_tokens;
   std::vector<float> weights;
 };
 
@@ -20,6 +20,7 @@ inline SortedChoices sorted_choices(const MoeSortProblem& p) {
   SortedChoices s;
   s.ids.assign(p.capacity, pad);
   s.weights.assign(p.capacity, 0.0f);
+  s.row_tokens.assign(p.capacity, -1);
   s.expert_ids.assign((p.capacity + p.unit - 1) / p.unit, -1);
   s.rows.assign(std::size_t(p.tokens) * p.topk, -1);
   std::vector<std::vector<std::int32_t>> choices(p.experts);  // of each expert, in order
@@ -36,6 +37,7 @@ inline SortedChoices sorted_choices(const MoeSortProblem& p) {
     for (const std::int32_t choice : choices[e]) {
       const std::int32_t token = choice / p.topk, slot = choice % p.topk;
       s.ids[row] = slot << 24 | token;
+      s.row_tokens[row] = token;
       if (p.topk_weights != nullptr) s.weights[row] = p.topk_weights[token * p.weights_stride + slot];
       s.rows[choice] = row++;
     }

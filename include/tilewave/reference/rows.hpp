@@ -115,7 +115,7 @@ inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
 inline std::int64_t scale_index(const QuantProblem& p, std::int32_t row, std::int32_t column) {
   return p.spec.scale == ScaleMode::per_tensor  ? 0
          : p.spec.scale == ScaleMode::per_token ? row
-                                                : row * p.scale_stride + column / 128;
+                                                : row * p.scale_stride + column / 128 * p.scale_group_stride;
 }
 inline double scale_of(double amax, DType codes) {
   const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;

@@ -56,6 +56,7 @@ inline GatedToken gated_token(const TopkGatingProblem& p, std::int32_t token) {
       of_group.push_back(std::isnan(t.choice[e]) ? -infinity : t.choice[e]);
     std::sort(of_group.rbegin(), of_group.rend());
     group_scores[g] = two_best ? of_group[0] + of_group[1] : of_group[0];
+    if (std::isnan(group_scores[g])) group_scores[g] = of_group[0];  // +inf and -inf
   }
   std::vector<std::int32_t> groups(p.groups);
   std::iota(groups.begin(), groups.end(), 0);

@@ -73,6 +73,9 @@ Status check_scale_layout(const Problem& p, bool aligned) {
   if (p.scale_layout != ScaleLayout::rows && p.scale_layout != ScaleLayout::shuffled) {
     return {StatusCode::bad_value, "scale_layout is none of ScaleLayout"};
   }
+  if (p.spec.scale != ScaleMode::per_group && p.scale_group_stride != 1) {
+    return {StatusCode::bad_stride, "scale_group_stride is of scales per_group"};
+  }
   if (p.spec.scale != ScaleMode::mx) {
     if (p.scale_layout == ScaleLayout::rows) return {};
     return {StatusCode::bad_value, "shuffled scales are mx scales"};

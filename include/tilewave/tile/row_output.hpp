@@ -9,19 +9,24 @@ namespace tilewave {
 
 struct RowOutputArgs {
   void* out;
-  // Of f32: per_tensor [1], read; per_token [rows]; per_group [rows, ceil(columns / 128)] with scale_stride. Of e8m0:
-  // mx [rows, columns / 32] with scale_stride, or shuffled.
+  // Of f32: per_tensor [1], read; per_token [rows]; per_group [rows, ceil(columns / 128)] with scale_stride and
+  // scale_group_stride. Of e8m0: mx [rows, columns / 32] with scale_stride, or shuffled.
   void* scale;
   RowStrides strides;
   std::int64_t scale_stride;
-  std::int32_t shuffled_eights = 0;  // of groups of a row, padded, where mx scales are shuffled; else 0
+  // per_group: scale_group_stride. mx: eights of groups of a row, padded, where scales are shuffled; else 0.
+  std::int64_t of_groups = 0;
+
+  TILEWAVE_DEVICE constexpr std::int32_t shuffled_eights() const { return static_cast<std::int32_t>(of_groups); }
 };
 
 /// What the kernels take of a problem with an output.
 template <class Problem>
 constexpr RowOutputArgs row_output_args(const Problem& p) {
-  const bool shuffled = p.scale_layout == ScaleLayout::shuffled;
-  return {p.out, p.scale, p.out_strides, p.scale_stride, shuffled ? (p.columns + 255) / 256 : 0};
+  const std::int64_t of_groups = p.scale_layout == ScaleLayout::shuffled ? (p.columns + 255) / 256
+                                 : p.spec.scale == ScaleMode::per_group  ? p.scale_group_stride
+                                                                         : 0;
+  return {p.out, p.scale, p.out_strides, p.scale_stride, of_groups};
 }
 
 /// A group of columns lies inside a wave; of mx, whole accesses of a lane lie inside a group.
@@ -122,7 +127,7 @@ struct RowOutput {
       TILEWAVE_UNROLL
       for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
       largest = B::template reduce<group_lanes>(largest, Max{});
-      auto* scale = static_cast<float*>(a.scale) + at.row * a.scale_stride + first / group;
+      auto* scale = static_cast<float*>(a.scale) + at.row * a.scale_stride + first / group * a.of_groups;
       if (stores) B::store(scale, quant_scale(type, largest));
       return quant_factor(type, largest);
     } else {  // as whole numbers a NaN is larger than an infinity, as which it goes on
@@ -134,8 +139,8 @@ struct RowOutput {
       largest = __builtin_bit_cast(float, min_of(most, 0x7f800000));
       largest = B::template reduce<group_lanes>(largest, Max{});
       const std::uint8_t scale = mx_scale(type, largest);
-      const std::int64_t offset = a.shuffled_eights > 0 ? shuffled_scale(at.row, first / group, a.shuffled_eights)
-                                                        : at.row * a.scale_stride + first / group;
+      const std::int64_t offset = a.shuffled_eights() > 0 ? shuffled_scale(at.row, first / group, a.shuffled_eights())
+                                                          : at.row * a.scale_stride + first / group;
       if (stores) B::store(static_cast<std::uint8_t*>(a.scale) + offset, scale);
       return mx_factor(scale);
     }

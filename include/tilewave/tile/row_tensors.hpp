@@ -27,14 +27,17 @@ inline Region vector_region(const void* data, DType type, std::int64_t count) {
   return Region(data, size_of(type), count, {});
 }
 /// Scales as RowOutputArgs has them, pads included where they are shuffled.
-inline Region scale_region(const void* scale, ScaleMode mode, std::int32_t rows, std::int32_t columns,
-                           std::int64_t stride, ScaleLayout layout = ScaleLayout::rows) {
-  const std::int64_t groups = ceil_div<std::int64_t>(columns, group_of(mode));
-  if (mode == ScaleMode::per_group) return Region(scale, sizeof(float), groups, {{rows, stride}});
-  if (mode == ScaleMode::mx && layout == ScaleLayout::rows) return Region(scale, 1, groups, {{rows, stride}});
+template <class Problem>
+Region scale_region(const Problem& p) {
+  const ScaleMode mode = p.spec.scale;
+  const std::int64_t groups = ceil_div<std::int64_t>(p.columns, group_of(mode));
+  if (mode == ScaleMode::per_group)
+    return Region(p.scale, sizeof(float), groups > 0, {{p.rows, p.scale_stride}, {groups, p.scale_group_stride}});
+  if (mode == ScaleMode::mx && p.scale_layout == ScaleLayout::rows)
+    return Region(p.scale, 1, groups, {{p.rows, p.scale_stride}});
   if (mode == ScaleMode::mx)
-    return Region(scale, 1, align_up<std::int64_t>(rows, 32) * align_up(groups, std::int64_t{8}), {});
-  return vector_region(scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : rows);
+    return Region(p.scale, 1, align_up<std::int64_t>(p.rows, 32) * align_up(groups, std::int64_t{8}), {});
+  return vector_region(p.scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : p.rows);
 }
 
 /// A tensor that is read; `repeats` says that a stride of it is 0, which is one that was forgotten.
@@ -51,7 +54,7 @@ inline Status check_written(const Region& tensor, const char* overlaps) {
 }
 /// Scales that are read or written: one set of rules, since groups that overlap are a stride gone wrong in either case.
 inline Status check_scales(const Region& scales) {
-  return check_written(scales, "scale_stride is less than the groups of a row");
+  return check_written(scales, "scales of two rows or groups overlap: see scale_stride and scale_group_stride");
 }
 /// Whether a tensor that is written shares no byte with any of the others.
 inline bool clear_of(const Region& written, std::initializer_list<Region> others) {

@@ -46,7 +46,7 @@ class Call {
         x_(spec.x, s.rows, width_, s.inner_rows, strides(width_)),
         up_(spec.x, s.rows, s.columns, s.inner_rows, strides(s.columns + up_gap)),
         out_(spec.out, s.rows, s.columns, s.inner_rows, strides(s.columns)),
-        scale_(DType::f32, scale_rows(), scale_columns(), 1, {groups_ + 3, 0}) {
+        scale_(DType::f32, scale_rows(), scale_columns(), 1, {scale_columns() + 3, 0}) {
     const auto value = [&](char name, int r, int c) { return s.value ? s.value(r, c) : 2.5f * drawn(name, r, c); };
     x_.set(s.rows, width_, [&](int r, int c) { return value('x', r, c); });
     if (own_) up_.set(s.rows, s.columns, [&](int r, int c) { return value('u', r, c + s.columns); });
@@ -88,8 +88,12 @@ class Call {
   }
   bool per_group() const { return spec_.scale == ScaleMode::per_group; }
   bool per_token() const { return spec_.scale == ScaleMode::per_token; }
-  std::int32_t scale_rows() const { return per_group() ? s_.rows : 1; }
-  std::int32_t scale_columns() const { return per_group() ? groups_ : per_token() ? s_.rows : 1; }
+  /// Of every other number of rows scales of groups are [groups, rows].
+  bool by_groups() const { return s_.rows % 2 != 0; }
+  std::int32_t scale_rows() const { return !per_group() ? 1 : by_groups() ? groups_ : s_.rows; }
+  std::int32_t scale_columns() const {
+    return per_group() ? by_groups() ? s_.rows : groups_ : per_token() ? s_.rows : 1;
+  }
 
   ActivationProblem problem() const {
     ActivationProblem p;
@@ -106,7 +110,8 @@ class Call {
     p.out_strides = s_.out == Place::on_gates ? p.x_strides
                     : s_.out == Place::on_ups ? p.up_strides
                                               : strides(s_.columns);
-    p.scale_stride = groups_ + 3;
+    p.scale_stride = scale_columns() + 3;
+    if (per_group() && by_groups()) std::swap(p.scale_stride, p.scale_group_stride);
     return p;
   }
   ActivationProblem on_host() const {
@@ -134,6 +139,7 @@ class Call {
       const double amax = reference::amax(wanted.values, first, end), slack = 1e-5;
       const double unit = spec_.scale == ScaleMode::per_tensor ? s_.given
                           : per_token()                        ? scale_.at(0, r)
+                          : by_groups()                        ? scale_.at(first / scale_group, r)
                                                                : scale_.at(r, first / scale_group);
       if (spec_.scale != ScaleMode::per_tensor) {
         const double right = reference::scale_of(amax, spec_.out);

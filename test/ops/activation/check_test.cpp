@@ -92,6 +92,7 @@ const Wrong<P> not_swiglu[] = {
 };
 const Wrong<P> grouped[] = {
     {"scale_stride 0", C::bad_stride, [](P& p) { p.scale_stride = 0; }},
+    {"scale_group_stride 0", C::bad_stride, [](P& p) { p.scale_group_stride = 0; }},
     {"scale_stride 2^62", C::bad_stride, [](P& p) { p.scale_stride = std::int64_t{1} << 62; }},
 };
 

@@ -12,6 +12,9 @@ enum class CacheLayout { plain, shuffled, nhd, hnd };
 inline constexpr CacheLayout cache_layouts[] = {CacheLayout::plain, CacheLayout::shuffled, CacheLayout::nhd,
                                                 CacheLayout::hnd};
 
+/// k_out of fused specs: none, a tensor of its own, or k.
+enum class KeyOut { none, own, in_place };
+
 struct CacheShape {
   int tokens, q_heads, kv_heads, head_size, rotary, block_size, pages;
 };
@@ -41,7 +44,8 @@ class CacheCall {
   KvCacheWriteProblem host, device;
   Bytes k_cache, v_cache, k_scale, v_scale;
 
-  CacheCall(const KvCacheWriteSpec& spec, const CacheShape& s, CacheLayout layout, IndexType index, bool in_place)
+  CacheCall(const KvCacheWriteSpec& spec, const CacheShape& s, CacheLayout layout, IndexType index, bool in_place,
+            KeyOut key_out = KeyOut::none)
       : k_cache(cache_bytes(spec, s)),
         v_cache(cache_bytes(spec, s)),
         k_scale(scale_bytes(spec, s)),
@@ -49,16 +53,20 @@ class CacheCall {
         heads_((spec.fused ? s.q_heads : 0) + 2 * s.kv_heads),
         qkv_strides_{std::int64_t{heads_} * s.head_size + 16, s.head_size},
         qkv_(spec.x, s.tokens * heads_, s.head_size, heads_, qkv_strides_),
+        after_(spec.x, s.tokens * heads_, s.head_size, heads_, qkv_strides_),
         out_strides_(in_place ? qkv_strides_ : RowStrides{std::int64_t{s.q_heads} * s.head_size + 32, s.head_size}),
-        out_(in_place ? spec.x : spec.q_out, s.tokens * (in_place ? heads_ : s.q_heads), s.head_size,
-             in_place ? heads_ : std::max(s.q_heads, 1), out_strides_),
+        key_strides_(key_out == KeyOut::in_place ? qkv_strides_
+                                                 : RowStrides{s.kv_heads * (s.head_size + 8) + 8, s.head_size + 8}),
+        out_(spec.q_out, in_place ? 0 : s.tokens * s.q_heads, s.head_size, std::max(s.q_heads, 1), out_strides_),
+        keys_(spec.x, key_out == KeyOut::own ? s.tokens * s.kv_heads : 0, s.head_size, s.kv_heads, key_strides_),
         weights_(spec.x, 2, s.head_size, 1, {s.head_size, 0}),
         cos_(spec.table, table_rows, std::max(s.rotary / 2, 1), 1, {s.rotary, 0}),
         sin_(spec.table, table_rows, std::max(s.rotary / 2, 1), 1, {s.rotary, 0}),
         slots_(s.tokens * size_of(index)),
         positions_(s.tokens * size_of(index)),
         q_scale_(4),
-        in_place_(in_place) {
+        in_place_(in_place),
+        key_out_(spec.fused ? key_out : KeyOut::none) {
     qkv_.set(s.tokens * heads_, s.head_size, [](auto r, auto c) { return drawn('x', r, c); });
     weights_.set(2, s.head_size, [](auto r, auto c) { return 1 + drawn('w', r, c) / 4; });
     const reference::RopeAngles angles = reference::rope_angles(std::max(s.rotary, 2), 10000);
@@ -90,13 +98,22 @@ class CacheCall {
     positions_.upload();
   }
 
+  /// Caches, and scales that are found, as they were at first.
+  void clear() {
+    for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) {
+      if ((b == &k_scale || b == &v_scale) && host.spec.quant != QuantMode::per_token) continue;
+      std::fill(b->host.begin(), b->host.end(), 0xff);
+      b->upload();
+    }
+  }
+
   /// Compares what was written with the reference, and that nothing else was.
   void check() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) b->download();
     check_cache(reference::HeadOf::k, k_cache, k_scale);
     check_cache(reference::HeadOf::v, v_cache, v_scale);
-    if (host.spec.fused) check_queries();
+    if (host.spec.fused) check_heads();
   }
 
  private:
@@ -161,6 +178,7 @@ class CacheCall {
       p.table_stride = s.rotary;
       p.q_strides = p.k_strides;
       p.q_out_strides = {out_strides_.outer, out_strides_.inner};
+      p.k_out_strides = {key_strides_.outer, key_strides_.inner};
     }
     host = device = p;
     place(host, qkv_.host(), [](const auto& b) -> const void* { return address(b, false); });
@@ -185,6 +203,8 @@ class CacheCall {
     if (!p.spec.fused) return;
     p.q = qkv;
     p.q_out = const_cast<void*>(in_place_ ? qkv : at(out_));
+    if (key_out_ == KeyOut::own) p.k_out = const_cast<void*>(at(keys_));
+    if (key_out_ == KeyOut::in_place) p.k_out = const_cast<void*>(p.k);
     p.cos = at(cos_);
     p.sin = at(sin_);
     p.positions = at(positions_);
@@ -230,31 +250,53 @@ class CacheCall {
     for (std::size_t i = 0; found && i < used_scale.size(); ++i) strays += !used_scale[i] && scales.host[i] != 0xff;
     CHECK(strays == 0);
   }
-  void check_queries() {
-    out_.download(in_place_ ? qkv_ : out_);
+  void check_head(reference::HeadOf what, int token, int head, const Tensor& in, int row, DType type,
+                  double scale) const {
+    const std::vector<double> want = reference::written_head(host, what, token, head);
+    for (int d = 0; d < host.head_size; ++d) {
+      const double got = in.at(row, d) * scale;
+      if (close(got, want[d], type, scale)) continue;
+      FAIL("token " << token << ", head " << head << (what == reference::HeadOf::q ? " of q_out" : " of k_out")
+                    << ", dimension " << d << ": " << got << ", not " << want[d]);
+    }
+  }
+  /// q_out and k_out, and that of qkv nothing else has changed.
+  void check_heads() {
+    after_.download(qkv_);
+    out_.download();
+    keys_.download();
     const double scale = is_fp8(host.spec.q_out) ? 0.0625 : 1;
-    const int heads = in_place_ ? heads_ : host.q_heads;
     for (int t = 0; t < host.tokens; ++t)
-      for (int h = 0; h < heads; ++h) {
-        const bool q = h < host.q_heads;
-        const std::vector<double> want =
-            q ? reference::written_head(host, reference::HeadOf::q, t, h) : std::vector<double>();
+      for (int of = 0; of < heads_; ++of) {
+        const bool q = of < host.q_heads, k = !q && of < host.q_heads + host.kv_heads;
+        const int row = t * heads_ + of, h = k ? of - host.q_heads : of;
+        if (q)
+          check_head(reference::HeadOf::q, t, h, in_place_ ? after_ : out_, in_place_ ? row : t * host.q_heads + h,
+                     host.spec.q_out, scale);
+        if (k && key_out_ != KeyOut::none) {
+          const bool own = key_out_ == KeyOut::own;
+          check_head(reference::HeadOf::k, t, h, own ? keys_ : after_, own ? t * host.kv_heads + h : row, host.spec.x,
+                     1);
+        }
+        if ((q && in_place_) || (k && key_out_ == KeyOut::in_place)) continue;
         for (int d = 0; d < host.head_size; ++d) {
-          const double got = out_.at(t * heads + h, d) * scale;
-          if (q ? close(got, want[d], host.spec.q_out, scale) : got == qkv_.at(t * heads + h, d)) continue;
-          FAIL("token " << t << ", head " << h << " of q_out, dimension " << d << ": " << got);
+          if (after_.at(row, d) != qkv_.at(row, d)) FAIL("token " << t << ", head " << of << " of qkv is overwritten");
         }
       }
-    CHECK(out_.gaps_kept(host.tokens * heads, host.head_size));
+    CHECK(after_.gaps_kept(host.tokens * heads_, host.head_size));
+    CHECK(out_.gaps_kept(in_place_ ? 0 : host.tokens * host.q_heads, host.head_size));
+    CHECK(keys_.gaps_kept(key_out_ == KeyOut::own ? host.tokens * host.kv_heads : 0, host.head_size));
   }
 
   int heads_;  // of qkv
   RowStrides qkv_strides_;
-  Tensor qkv_;
+  Tensor qkv_, after_;  // as it came in; as it is then
   RowStrides out_strides_;
-  Tensor out_, weights_, cos_, sin_;
+  RowStrides key_strides_;
+  Tensor out_, keys_, weights_, cos_, sin_;
   Bytes slots_, positions_, q_scale_;
   bool in_place_;
+  KeyOut key_out_;
 };
 
 }  // namespace tilewave::test

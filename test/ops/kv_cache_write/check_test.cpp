@@ -77,6 +77,7 @@ const Wrong<P> plain_wrongs[] = {
 const Wrong<P> unfused_wrongs[] = {
     {"q of a spec that is not fused", C::bad_value, [](P& p) { p.q = p.k; }},
     {"cos of a spec that is not fused", C::bad_value, [](P& p) { p.cos = p.k; }},
+    {"k_out of a spec that is not fused", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.k); }},
     {"a weight of a spec that is not fused", C::bad_value, [](P& p) { p.q_norm = p.k; }},
     {"q_heads of a spec that is not fused", C::bad_extent, [](P& p) { p.q_heads = 2; }},
 };
@@ -102,13 +103,27 @@ const Wrong<P> fused_wrongs[] = {
     {"q_out is k", C::bad_value, [](P& p) { p.q_out = const_cast<void*>(p.k); }},
     {"q_out is k_cache", C::bad_value, [](P& p) { p.q_out = p.k_cache; }},
     {"q_out is cos", C::bad_value, [](P& p) { p.q_out = const_cast<void*>(p.cos); }},
+    {"k_out off by 8 bytes", C::misaligned, [](P& p) { p.k_out = moved(p.k_out, 8); }},
+    {"heads of k_out off by an element", C::misaligned, [](P& p) { p.k_out_strides.head += 1; }},
+    {"tokens of k_out in one place", C::bad_stride, [](P& p) { p.k_out_strides.token = 0; }},
+    {"a stride of k_out of 2^62", C::bad_stride, [](P& p) { p.k_out_strides.token = far; }},
+    {"k_out is q", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.q); }},
+    {"k_out is v", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.v); }},
+    {"k_out is q_out", C::bad_value, [](P& p) { p.k_out = p.q_out; }},
+    {"k_out is k with other strides", C::bad_value,
+     [](P& p) {
+       p.k_out = const_cast<void*>(p.k), p.k_out_strides = {p.k_strides.token + 8, p.k_strides.head};
+     }},
+    {"k_out is k_cache", C::bad_value, [](P& p) { p.k_out = p.k_cache; }},
+    {"k_out is v_cache", C::bad_value, [](P& p) { p.k_out = p.v_cache; }},
+    {"k_out is positions", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.positions); }},
 };
 
 TEST_CASE("kv_cache_write: bad problems get a named status and a reason, and nothing is written") {
   for (const KvCacheWriteEntry* e : all_kv_cache_write_entries()) {
     const KvCacheWriteSpec& s = e->spec;
     if (s.group > 0) continue;  // see latent_test.cpp
-    CacheCall call(s, {2, 2, 2, 64, 32, 16, 2}, CacheLayout::hnd, IndexType::i64, false);
+    CacheCall call(s, {2, 2, 2, 64, 32, 16, 2}, CacheLayout::hnd, IndexType::i64, false, KeyOut::own);
     const auto refused = [&](std::span<const Wrong<P>> list) {
       check_refused<KvCacheWriteEntry, P>(*e, call.device, list, kv_cache_write_check, kv_cache_write_select,
                                           all_kv_cache_write_entries());

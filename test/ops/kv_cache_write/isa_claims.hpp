@@ -23,7 +23,8 @@ ordered_json row_claims(const KvCacheWriteSpec& s, const RowPolicy& p) {
   const auto wide = [&](DType type, bool neighbours) { return !is_fp8(type) ? p.chunks : neighbours ? 1 : 0; };
   // Where q and K end alike clang lets one store serve the last pieces of both.
   const bool shared = s.fused && !joined && s.q_out == s.kv;
-  claims["wide_stores"] = wide(s.kv, joined) + wide(s.kv, true) + (s.fused ? wide(s.q_out, joined) : 0) - shared;
+  const int of_fused = s.fused ? wide(s.q_out, joined) + p.chunks : 0;  // q_out and k_out
+  claims["wide_stores"] = wide(s.kv, joined) + wide(s.kv, true) + of_fused - shared;
   // Elements of V in a dim-major cache, and codes of halves.
   const int halves = (fp8 && !joined ? 2 * unit : 0) + (s.fused && is_fp8(s.q_out) && !joined ? 2 * unit : 0);
   claims["narrow_store_bytes"] = 4 * use.scalar_stores + 2 * unit * size_of(s.kv) + halves;
@@ -34,8 +35,8 @@ ordered_json row_claims(const KvCacheWriteSpec& s, const RowPolicy& p) {
       return n;
     };
     claims["wide_loads"] = p.chunks + weights + tables;
-    claims["wide_stores"] = 2;
-    claims["narrow_load_bytes"] = 4 * 4;  // slot and position
+    claims["wide_stores"] = 2 + p.chunks;  // codes of q and K, and k_out
+    claims["narrow_load_bytes"] = 4 * 4;   // slot and position
     claims["narrow_store_bytes"] = 2 * (s.e8m0 ? 1 : 4);
     claims["dpp"] = steps(p.lanes) + steps(s.group / (2 * unit));
   }

@@ -25,11 +25,12 @@ TEST_CASE("kv_cache_write: every entry writes what the reference says, in every 
     for (const CacheShape& s : shapes) {
       for (const CacheLayout layout : cache_layouts) {
         const bool in_place = e.spec.q_out == e.spec.x && e.spec.fused && variant % 2 == 0;
-        const IndexType index = variant++ % 3 == 0 ? IndexType::i32 : IndexType::i64;
+        const auto key_out = static_cast<KeyOut>(variant % 3);
+        const IndexType index = variant++ % 4 == 0 ? IndexType::i32 : IndexType::i64;
         INFO(s.tokens << " tokens, heads " << s.q_heads << "/" << s.kv_heads << " of " << s.head_size << ", "
                       << s.rotary << " turned, pages of " << s.block_size << ", layout " << static_cast<int>(layout)
-                      << (in_place ? ", in place" : ""));
-        CacheCall call(e.spec, s, layout, index, in_place);
+                      << (in_place ? ", in place" : "") << ", k_out " << static_cast<int>(key_out));
+        CacheCall call(e.spec, s, layout, index, in_place, key_out);
         const Status status = e.launch(call.device, {});
         if (!policy_takes(e.policy, e.spec.x, s.head_size, true)) {
           CHECK(name_of(status.code) == "no_matching_entry");
@@ -50,7 +51,7 @@ TEST_CASE("kv_cache_write: pages of any size with token-major caches, and in eve
     if (e.policy.columns(e.spec.x) != 128) return;
     each_schedule([&] {
       CacheCall call(e.spec, {9, 3, 2, 128, 64, 7, 3}, CacheLayout::nhd, IndexType::i64,
-                     e.spec.fused && e.spec.q_out == e.spec.x);
+                     e.spec.fused && e.spec.q_out == e.spec.x, KeyOut::in_place);
       const KvCacheWriteEntry* chosen = nullptr;
       REQUIRE(kv_cache_write_select(call.device, all_kv_cache_write_entries(), facts_of(e.arch), chosen).ok());
       CHECK(name_of(chosen->policy) == name_of(e.policy));
@@ -64,7 +65,7 @@ TEST_CASE("kv_cache_write: weights may be missing, one or both") {
   each_entry([](const KvCacheWriteEntry& e) {
     if (!e.spec.norm || e.policy.columns(e.spec.x) != 64) return;
     for (const int missing : {1, 2, 3}) {
-      CacheCall call(e.spec, {4, 2, 1, 64, 32, 16, 1}, CacheLayout::hnd, IndexType::i32, true);
+      CacheCall call(e.spec, {4, 2, 1, 64, 32, 16, 1}, CacheLayout::hnd, IndexType::i32, true, KeyOut::own);
       for (KvCacheWriteProblem* p : {&call.host, &call.device}) {
         if (missing & 1) p->q_norm = nullptr;
         if (missing & 2) p->k_norm = nullptr;

@@ -21,6 +21,7 @@ class LatentCall {
         pages_(s.tokens / s.block_size + 2),
         qk_(spec.x, s.tokens * heads_, s.head_size, heads_, {std::int64_t{heads_} * s.head_size + 16, s.head_size}),
         out_(spec.q_out, s.tokens * s.q_heads, s.head_size, 1, {s.head_size, 0}),
+        keys_(spec.x, s.tokens * s.kv_heads, s.head_size, 1, {s.head_size, 0}),
         weight_(spec.x, s.head_size),
         cos_(spec.table, table_rows, s.rotary / 2, 1, {s.rotary, 0}),
         sin_(spec.table, table_rows, s.rotary / 2, 1, {s.rotary, 0}),
@@ -61,6 +62,7 @@ class LatentCall {
     p.num_pages = pages_;
     p.q_strides = p.k_strides = {std::int64_t{heads_} * s.head_size + 16, s.head_size};
     p.q_out_strides = {std::int64_t{s.q_heads} * s.head_size, s.head_size};
+    p.k_out_strides = {std::int64_t{s.kv_heads} * s.head_size, s.head_size};
     p.k_cache_strides = nhd_key_strides({.kv = spec.kv, .head_size = s.head_size}, s.kv_heads, s.block_size);
     p.scale_page_stride = groups_ > 0 ? std::int64_t{s.kv_heads} * s.block_size : 0;
     p.scale_head_stride = groups_ > 0 ? s.block_size : 0;
@@ -73,11 +75,20 @@ class LatentCall {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     for (Bytes* b : {&cache_, &k_scale_, &q_scale_}) b->download();
     out_.download();
+    keys_.download();
     std::int64_t cached = 0;
     for (int t = 0; t < host.tokens; ++t) {
       for (int h = 0; h < host.q_heads; ++h) {
         const int row = t * host.q_heads + h;
         check_head(reference::HeadOf::q, t, h, q_scale_, row, [&](int d) { return out_.at(row, d); });
+      }
+      for (int h = 0; h < host.kv_heads; ++h) {
+        const std::vector<double> want = reference::written_head(host, reference::HeadOf::k, t, h);
+        for (int d = 0; d < host.head_size; ++d) {
+          const double got = keys_.at(t * host.kv_heads + h, d);
+          const double slack = half_step(host.spec.x, want[d]) * 1.001 + 4e-6 * (1 + std::abs(want[d]));
+          if (!(std::abs(got - want[d]) <= slack)) FAIL("k_out of token " << t << ", dimension " << d << ": " << got);
+        }
       }
       const std::int64_t slot = reference::slot_of(host, t);
       for (int h = 0; slot >= 0 && h < host.kv_heads; ++h) {
@@ -105,6 +116,7 @@ class LatentCall {
     p.q = at(qk_);
     p.k = static_cast<const std::byte*>(p.q) + std::int64_t{p.q_heads} * p.head_size * size_of(p.spec.x);
     p.q_out = const_cast<void*>(static_cast<const void*>(at(out_)));
+    p.k_out = const_cast<void*>(static_cast<const void*>(at(keys_)));
     p.k_cache = const_cast<void*>(static_cast<const void*>(at(cache_)));
     p.k_norm = at(weight_);  // q has none
     p.cos = at(cos_);
@@ -139,7 +151,7 @@ class LatentCall {
   }
 
   int heads_, groups_, pages_;
-  Tensor qk_, out_, weight_, cos_, sin_;
+  Tensor qk_, out_, keys_, weight_, cos_, sin_;
   Bytes cache_, k_scale_, q_scale_, slots_, positions_;
 };
 

@@ -45,6 +45,7 @@ class SortCall {
     out(expert_ids_, ceil_div(p.capacity, p.unit));
     out(post_pad_, 2);
     out(sorted_weights_, p.capacity);
+    out(row_tokens_, p.capacity);
     out(offsets_, p.experts + 1);
     out(counts_, p.experts);
     out(rows_, static_cast<std::int64_t>(ids.size()));
@@ -56,6 +57,7 @@ class SortCall {
     if (!s.optional) return;
     p.topk_weights = at<const float>(weights_);
     p.sorted_weights = at<float>(sorted_weights_);
+    p.row_tokens = at<std::int32_t>(row_tokens_);
     p.group_offsets = at<std::int32_t>(offsets_);
     p.group_counts = at<std::int32_t>(counts_);
     p.rows = at<std::int32_t>(rows_);
@@ -71,6 +73,13 @@ class SortCall {
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     bench::check_hip(hipDeviceSynchronize(), "running the kernels");
     return "";
+  }
+  /// Other choices.
+  template <class F>
+  void set_ids(const F& id) {
+    for (std::int32_t t = 0; t < p.tokens; ++t)
+      for (std::int32_t slot = 0; slot < p.topk; ++slot) ids[t * p.ids_stride + slot] = id(t, slot);
+    bench::check_hip(hipMemcpy(ids_.data(), ids.data(), ids_.bytes(), hipMemcpyHostToDevice), "copying");
   }
   MoeSortProblem on_host() const {
     MoeSortProblem host = p;
@@ -96,6 +105,7 @@ class SortCall {
     if (expert_ids() != wanted.expert_ids) return "sorted_expert_ids";
     if (p.group_offsets == nullptr) return untouched() ? "" : "wrote what it was not given";
     if (sorted_weights() != wanted.weights) return "sorted_weights";
+    if (words<std::int32_t>(row_tokens_) != wanted.row_tokens) return "row_tokens";
     if (offsets() != wanted.offsets) return "group_offsets";
     if (counts() != wanted.counts) return "group_counts";
     const std::vector<std::int32_t> found = rows();
@@ -133,13 +143,13 @@ class SortCall {
     return all;
   }
   bool untouched() const {
-    for (const bench::DeviceBuffer* buffer : {&sorted_weights_, &offsets_, &counts_, &rows_})
+    for (const bench::DeviceBuffer* buffer : {&sorted_weights_, &row_tokens_, &offsets_, &counts_, &rows_})
       for (const std::int32_t word : words<std::int32_t>(*buffer))
         if (word != -1) return false;
     return true;
   }
   bench::DeviceBuffer ids_, weights_, mask_, sorted_ids_, expert_ids_, post_pad_, sorted_weights_, offsets_, counts_,
-      rows_, workspace_;
+      rows_, row_tokens_, workspace_;
 };
 
 }  // namespace tilewave::test

@@ -29,6 +29,7 @@ const Wrong<P> wrongs[] = {
     {"mask off by two", C::misaligned, [](P& p) { p.expert_mask = moved(p.expert_mask, 2); }},
     {"sorted_ids off by a byte", C::misaligned, [](P& p) { p.sorted_ids = moved(p.sorted_ids, 1); }},
     {"rows off by a byte", C::misaligned, [](P& p) { p.rows = moved(p.rows, 1); }},
+    {"row_tokens off by two", C::misaligned, [](P& p) { p.row_tokens = moved(p.row_tokens, 2); }},
     {"ids in one place", C::bad_stride, [](P& p) { p.ids_stride = 0; }},
     {"weights in one place", C::bad_stride, [](P& p) { p.weights_stride = 0; }},
     {"rows that overlap", C::bad_stride, [](P& p) { p.rows_stride = p.topk - 1; }},
@@ -40,6 +41,7 @@ const Wrong<P> wrongs[] = {
      [](P& p) { p.sorted_weights = reinterpret_cast<float*>(p.sorted_ids); }},
     {"num_tokens_post_pad is the last offset", C::bad_value,
      [](P& p) { p.num_tokens_post_pad = p.group_offsets + p.experts; }},
+    {"row_tokens are sorted_ids", C::bad_value, [](P& p) { p.row_tokens = p.sorted_ids; }},
     {"group_counts are rows", C::bad_value, [](P& p) { p.group_counts = p.rows; }},
 };
 

@@ -101,6 +101,17 @@ class MqaCall {
   std::string run(const MqaLogitsEntry& entry) {
     const Status status = entry.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
+    return wrong();
+  }
+  /// Lengths of sequences that have keys enough.
+  void set_lengths(const std::vector<std::int32_t>& lengths) {
+    std::copy(lengths.begin(), lengths.end(), lengths_.begin());
+    bench::check_hip(hipMemcpy(const_cast<std::int32_t*>(p.context_lengths), lengths_.data(),
+                               lengths_.size() * sizeof(std::int32_t), hipMemcpyHostToDevice),
+                     "copying over");
+  }
+  /// Waits. The first thing that is wrong.
+  std::string wrong() {
     bench::check_hip(hipDeviceSynchronize(), "running the kernel");
     logits_.download();
     for (std::int32_t i = 0; i < all(); ++i) {

@@ -50,6 +50,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
   weight.set(1, s.columns, [](int, int c) { return drawn('w', 0, c); });
   bias.set(1, s.columns, [](int, int c) { return drawn('b', 0, c); });
   smooth.set(1, s.columns, [](int, int c) { return 1.0f + 0.25f * drawn('s', 0, c); });
+  const bool by_groups = spec.scale == ScaleMode::per_group && s.rows % 2 != 0;  // scales are [groups, rows]
   const float given_scale = 0.01f;
   if (spec.scale == ScaleMode::per_tensor) scale.set(1, 1, [&](int, int) { return given_scale; });
 
@@ -73,6 +74,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
     p.inner_rows = s.inner_rows;
     p.x_strides = p.residual_strides = p.residual_out_strides = p.out_strides = strides;
     p.scale_stride = groups;
+    if (by_groups) p.scale_stride = 1, p.scale_group_stride = s.rows;
     return p;
   };
   const Tensor& out_at = s.out_at_x() ? x : s.out_at_residual() ? residual : out;
@@ -121,6 +123,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
       if (spec.scale != ScaleMode::none) {
         const int index = spec.scale == ScaleMode::per_tensor  ? 0
                           : spec.scale == ScaleMode::per_token ? r
+                          : by_groups                          ? first / scale_group * s.rows + r
                                                                : r * groups + first / scale_group;
         unit = scale.at(0, index);
         const double wanted_unit = spec.scale == ScaleMode::per_tensor ? given_scale

@@ -50,6 +50,8 @@ const Wrong<P> dequantising[] = {
 const Wrong<P> grouped[] = {
     {"scale_stride 0", C::bad_stride, [](P& p) { p.scale_stride = 0; }},
     {"scale_stride less than a row's groups", C::bad_stride, [](P& p) { p.scale_stride = 1; }},
+    {"scale_group_stride 0", C::bad_stride, [](P& p) { p.scale_group_stride = 0; }},
+    {"scale_group_stride 2^62", C::bad_stride, [](P& p) { p.scale_group_stride = std::int64_t{1} << 62; }},
     {"scale_stride 2^62", C::bad_stride, [](P& p) { p.scale_stride = std::int64_t{1} << 62; }},
 };
 const Wrong<P> with_found_scale[] = {

@@ -55,7 +55,7 @@ class Call {
         x_(spec.x, s.rows, s.columns, s.inner_rows, strides_of(s)),
         out_(spec.out, s.rows, s.columns, s.inner_rows, strides_of(s)),
         smooth_(spec.x, s.columns),
-        scale_(DType::f32, scale_rows(), scale_columns(), 1, {groups_ + 3, 0}),
+        scale_(DType::f32, scale_rows(), scale_columns(), 1, {scale_columns() + 3, 0}),
         workspace_(found_ ? quant_partials * sizeof(float) : 0) {
     const float largest = largest_code(quantises_ ? spec.out : spec.x);
     x_.set(s.rows, s.columns, [&](int r, int c) {
@@ -94,13 +94,18 @@ class Call {
 
  private:
   bool given() const { return spec_.scale == ScaleMode::per_tensor && !found_; }
-  std::int32_t scale_rows() const { return spec_.scale == ScaleMode::per_group ? s_.rows : 1; }
+  bool per_group() const { return spec_.scale == ScaleMode::per_group; }
+  /// Of every other number of rows scales of groups are [groups, rows].
+  bool by_groups() const { return s_.rows % 2 != 0; }
+  std::int32_t scale_rows() const { return !per_group() ? 1 : by_groups() ? groups_ : s_.rows; }
   std::int32_t scale_columns() const {
-    return spec_.scale == ScaleMode::per_group ? groups_ : spec_.scale == ScaleMode::per_token ? s_.rows : 1;
+    if (per_group()) return by_groups() ? s_.rows : groups_;
+    return spec_.scale == ScaleMode::per_token ? s_.rows : 1;
   }
   double scale(int row, int column) const {
-    return spec_.scale == ScaleMode::per_group   ? scale_.at(row, column / scale_group)
-           : spec_.scale == ScaleMode::per_token ? scale_.at(0, row)
+    const int group = column / scale_group;
+    return per_group()                           ? by_groups() ? scale_.at(group, row) : scale_.at(row, group)
+                                     : spec_.scale == ScaleMode::per_token ? scale_.at(0, row)
                                                  : scale_.at(0, 0);
   }
 
@@ -118,7 +123,8 @@ class Call {
     p.columns = s_.columns;
     p.inner_rows = s_.inner_rows;
     p.x_strides = p.out_strides = strides_of(s_);
-    p.scale_stride = groups_ + 3;
+    p.scale_stride = scale_columns() + 3;
+    if (per_group() && by_groups()) std::swap(p.scale_stride, p.scale_group_stride);
     return p;
   }
 

@@ -193,9 +193,23 @@ TEST_CASE("gating chooses from the best groups alone") {
   shapes.push_back(s);
   s.group_score = GroupScore::two_best;
   shapes.push_back(s);
+  // A bias forces an expert and masks its neighbours: the best two of group 0 are +inf and -inf.
+  GatingShape forced{.tokens = 6, .experts = 64, .topk = 4, .score = sigmoid, .groups = 8, .kept_groups = 2};
+  forced.bias = [](int e) { return e == 3 ? inf : e < 8 ? -inf : 0.0f; };
+  shapes.push_back(forced);
+  forced.group_score = GroupScore::two_best;
+  shapes.push_back(forced);
   each_entry_on(shapes);
   each_spec_on(shapes);
 
+  GatingCall kept({DType::bf16}, forced);
+  REQUIRE(kept.run(facts_of(all_topk_gating_entries()[0]->arch)) == "");
+  for (int t = 0; t < forced.tokens; ++t) {
+    std::set<int> of;
+    for (const int expert : kept.indices(t)) of.insert(expert / 8);
+    CHECK(kept.index(t, 0) == 3);
+    CHECK(of.size() == 2);
+  }
   GatingCall call({DType::bf16}, s);
   REQUIRE(call.run(facts_of(all_topk_gating_entries()[0]->arch)) == "");
   CHECK(call.indices(0) == std::vector<std::int32_t>{41, 43, 40, 42});

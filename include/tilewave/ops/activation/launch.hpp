@@ -41,7 +41,7 @@ inline Status check_activation_regions(const ActivationProblem& p) {
   const Region x = rows_region(p.x, s.x, p.rows, pairs ? 2 * p.columns : p.columns, p.inner_rows, p.x_strides);
   const Region up = rows_region(behind.data, s.x, p.rows, p.columns, p.inner_rows, behind.strides);
   const Region out = rows_region(p.out, s.out, p.rows, p.columns, p.inner_rows, p.out_strides);
-  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride, p.scale_layout);
+  const Region scale = scale_region(p);
   for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(up, "a stride of up is 0"),
                                check_written(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;

@@ -24,6 +24,7 @@ struct ActivationProblem {
   std::int32_t inner_rows = 1;  // see RowStrides
   RowStrides x_strides{}, up_strides{}, out_strides{};
   std::int64_t scale_stride = 0;                 // per_group, mx: between the scales of two rows
+  std::int64_t scale_group_stride = 1;           // per_group: of two groups of columns; scales may be [groups, rows]
   ScaleLayout scale_layout = ScaleLayout::rows;  // of mx
 };
 

@@ -44,6 +44,8 @@ struct KvCacheWriteArgs {
   void* q_out;
   HeadStrides q_out_strides;
   void* q_scale;
+  void* k_out;  // null if nobody wants it
+  HeadStrides k_out_strides;
 };
 static_assert(offsetof(KvCacheWriteArgs, k_scale) == 176);
 

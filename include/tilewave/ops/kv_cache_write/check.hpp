@@ -96,7 +96,8 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   }
   if (!s.fused) {
     if (p.rotary_first != 0) return {StatusCode::bad_value, "rotary_first is for fused specs"};
-    for (const void* tensor : {p.q, static_cast<const void*>(p.q_out), p.cos, p.sin, p.positions}) {
+    const void *q_out = p.q_out, *k_out = p.k_out;
+    for (const void* tensor : {p.q, q_out, k_out, p.cos, p.sin, p.positions}) {
       if (tensor != nullptr) return {StatusCode::bad_value, "a tensor of fused specs is given"};
     }
   }
@@ -144,8 +145,9 @@ inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   if (p.positions == nullptr) return {StatusCode::null_pointer, "positions is null"};
   if (is_fp8(s.q_out) && p.q_scale == nullptr) return {StatusCode::null_pointer, "an fp8 q_out needs q_scale"};
   if (!heads_aligned(p.q, s.x, p.q_heads, p.q_strides) ||
-      !heads_aligned(p.q_out, s.q_out, p.q_heads, p.q_out_strides)) {
-    return {StatusCode::misaligned, "q and q_out need a 16-byte base and strides of whole 16 bytes"};
+      !heads_aligned(p.q_out, s.q_out, p.q_heads, p.q_out_strides) ||
+      (p.k_out != nullptr && !heads_aligned(p.k_out, s.x, p.kv_heads, p.k_out_strides))) {
+    return {StatusCode::misaligned, "q, q_out and k_out need a 16-byte base and strides of whole 16 bytes"};
   }
   if (!rows_aligned(p.cos, {p.table_stride, 0}, 1, s.table) || !rows_aligned(p.sin, {p.table_stride, 0}, 1, s.table)) {
     return {StatusCode::misaligned, "cos and sin need a 16-byte base and a stride of whole 16 bytes"};
@@ -191,6 +193,7 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   const Region k = heads_region(p.k, s.x, p.tokens, p.kv_heads, p.head_size, p.k_strides);
   const Region v = heads_region(p.v, s.x, p.tokens, p.kv_heads, p.head_size, p.v_strides);
   const Region q_out = heads_region(p.q_out, s.q_out, p.tokens, p.q_heads, p.head_size, p.q_out_strides);
+  const Region k_out = heads_region(p.k_out, s.x, p.tokens, p.kv_heads, p.head_size, p.k_out_strides);
   const Region slots = index_region(p.slots, p.slot_type, p.tokens);
   const Region positions = index_region(p.positions, p.position_type, p.tokens);
   const Region cos(p.cos, size_of(s.table), p.rotary / 2, {{p.table_rows, p.table_stride}});
@@ -202,6 +205,7 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   for (const Status& status :
        {check_read(q, "a stride of q is 0"), check_read(k, "a stride of k is 0"), check_read(v, "a stride of v is 0"),
         check_read(cos, "table_stride is 0"), check_written(q_out, "tokens or heads of q_out overlap"),
+        check_written(k_out, "tokens or heads of k_out overlap"),
         check_written(cache.k, "pages, heads, units or tokens of k_cache overlap"),
         check_written(cache.v, "pages, heads, units, dimensions or tokens of v_cache overlap"),
         check_written(cache.k_scale, "pages or heads of the scales overlap"),
@@ -212,14 +216,15 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
     return clear_of(written, {k, v, slots, positions, cos, sin, q_norm, k_norm, q_scale});
   };
   const bool found = s.quant == QuantMode::per_token;
-  if (!clear(cache.k) || !clear_of(cache.k, {q, q_out, cache.v, cache.k_scale, cache.v_scale})) {
+  if (!clear(cache.k) || !clear_of(cache.k, {q, q_out, k_out, cache.v, cache.k_scale, cache.v_scale})) {
     return {StatusCode::bad_value, "k_cache overlaps another tensor"};
   }
-  if (!clear(cache.v) || !clear_of(cache.v, {q, q_out, cache.k_scale, cache.v_scale})) {
+  if (!clear(cache.v) || !clear_of(cache.v, {q, q_out, k_out, cache.k_scale, cache.v_scale})) {
     return {StatusCode::bad_value, "v_cache overlaps another tensor"};
   }
-  if (found && (!clear(cache.k_scale) || !clear(cache.v_scale) || !clear_of(cache.k_scale, {q, q_out, cache.v_scale}) ||
-                !clear_of(cache.v_scale, {q, q_out}))) {
+  if (found &&
+      (!clear(cache.k_scale) || !clear(cache.v_scale) || !clear_of(cache.k_scale, {q, q_out, k_out, cache.v_scale}) ||
+       !clear_of(cache.v_scale, {q, q_out, k_out}))) {
     return {StatusCode::bad_value, "scales that are found overlap another tensor"};
   }
   if (s.group > 0 && !clear_of(q_scale, {q, k, slots, positions, cos, sin, q_norm, k_norm})) {
@@ -227,6 +232,13 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   }
   if (!in_place_or_clear(q_out, q) || !clear(q_out) || !clear_of(q_out, {cache.k_scale, cache.v_scale})) {
     return {StatusCode::bad_value, "q_out overlaps a tensor, without being q"};
+  }
+  const auto clear_k_out = [&] {
+    return clear_of(k_out, {q, v, q_out, slots, positions, cos, sin, q_norm, k_norm, q_scale}) &&
+           clear_of(k_out, {cache.k_scale, cache.v_scale});
+  };
+  if (!in_place_or_clear(k_out, k) || !clear_k_out()) {
+    return {StatusCode::bad_value, "k_out overlaps a tensor, without being k"};
   }
   return {};
 }

@@ -103,6 +103,9 @@ struct KvCacheWrite {
     Scale scale = scale_of(h, given);
     if constexpr (grouped) scale = bound;
     const Place to = place(a, slot);
+    if constexpr (S.fused) {
+      if (a.k_out != nullptr && is_k && active) write_key(a, h, token, head);
+    }
     if (!is_k) {
       if constexpr (S.fused) {
         if (active) {
@@ -253,6 +256,10 @@ struct KvCacheWrite {
       inverse = 1.0f / B::load(static_cast<const float*>(a.q_scale));
     }
     store_pieces<S.q_out, Turn::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
+  }
+  TILEWAVE_DEVICE static void write_key(const Args& a, const Head& h, std::int32_t token, std::int32_t head) {
+    auto* out = static_cast<Storage<S.x>*>(a.k_out) + token * a.k_out_strides.token + head * a.k_out_strides.head;
+    store_pieces<S.x, Turn::neighbours>(a, h, 1.0f, [&](int dim) { return out + dim; });
   }
   /// As elements of T, codes where it is narrower; `at(dim)` is where one lies. Neighbouring pieces of codes are one
   /// store.

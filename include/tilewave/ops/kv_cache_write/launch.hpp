@@ -14,6 +14,7 @@ inline bool kv_cache_write_aligned(const KvCacheWriteProblem&) { return true; }
 inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const KvCacheWritePolicy& policy) {
   const bool dim_major = p.values == ValueLayout::dim_major;
   const std::int32_t heads = p.q_heads + p.kv_heads, head_rows = p.tokens * heads;
+  const void* const unwritten = p.v != nullptr ? p.v : p.k;
   return {.head_blocks = ceil_div(head_rows, policy.rows),
           .head_rows = head_rows,
           .q_heads = p.q_heads,
@@ -31,8 +32,8 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .v_strides = p.v_strides,
           .slots = IndexList::of(p.slots, p.slot_type),
           .positions = IndexList::of(p.positions, p.position_type),
-          .q_norm = p.q_norm != nullptr ? p.q_norm : p.k,
-          .k_norm = p.k_norm != nullptr ? p.k_norm : p.k,
+          .q_norm = p.q_norm != nullptr ? p.q_norm : unwritten,
+          .k_norm = p.k_norm != nullptr ? p.k_norm : unwritten,
           .k_scale = p.k_scale,
           .v_scale = p.v_scale,
           .scale_page_stride = p.scale_page_stride,
@@ -54,7 +55,9 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .v_cache_strides = p.v_cache_strides,
           .q_out = p.q_out,
           .q_out_strides = p.q_out_strides,
-          .q_scale = p.q_scale};
+          .q_scale = p.q_scale,
+          .k_out = p.k_out,
+          .k_out_strides = p.k_out_strides};
 }
 
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of

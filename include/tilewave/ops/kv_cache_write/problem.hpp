@@ -9,10 +9,10 @@
 namespace tilewave {
 
 /// A token whose slot is negative, or beyond the pages, is in no cache: nothing of its K and V is written, its q
-/// is. The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out may
-/// be q, with its strides, where it is of q's type. Only `rotary` dimensions from rotary_first on are turned; a
-/// position outside [0, table_rows) makes what would be turned NaN. Without v and v_cache K alone is written, as latent
-/// attention has it.
+/// and k_out are. The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out
+/// may be q, with its strides, where it is of q's type, and k_out may be k. Only `rotary` dimensions from rotary_first on
+/// are turned; a position outside [0, table_rows) makes what would be turned NaN. Without v and v_cache K alone is
+/// written, as latent attention has it.
 struct KvCacheWriteProblem {
   KvCacheWriteSpec spec{};
 
@@ -30,13 +30,14 @@ struct KvCacheWriteProblem {
   ValueLayout values = ValueLayout::token_major;  // of v_cache, as attention's spec has it
 
   // of a fused spec alone
-  const void* q = nullptr;          // [tokens, q_heads, head_size]
-  void* q_out = nullptr;            // as q
-  void* q_scale = nullptr;          // of an fp8 q_out: [1], positive, read; of groups [tokens, q_heads, groups], found
-  const void* q_norm = nullptr;     // [head_size] of x's type, with spec.norm; null: ones
-  const void* k_norm = nullptr;     // the same
-  const void* cos = nullptr;        // [table_rows, rotary / 2], rows table_stride
-  const void* sin = nullptr;        // the same
+  const void* q = nullptr;       // [tokens, q_heads, head_size]
+  void* q_out = nullptr;         // as q
+  void* k_out = nullptr;         // optional: K before it becomes codes, of x's type, as k; for attention in a prefill
+  void* q_scale = nullptr;       // of an fp8 q_out: [1], positive, read; of groups [tokens, q_heads, groups], found
+  const void* q_norm = nullptr;  // [head_size] of x's type, with spec.norm; null: ones
+  const void* k_norm = nullptr;  // the same
+  const void* cos = nullptr;     // [table_rows, rotary / 2], rows table_stride
+  const void* sin = nullptr;     // the same
   const void* positions = nullptr;  // [tokens]
   IndexType position_type = IndexType::i32;
   float eps = 1e-6f;
@@ -49,7 +50,7 @@ struct KvCacheWriteProblem {
   std::int32_t block_size = 0;  // tokens of a page
   std::int64_t num_pages = 0;   // pages * block_size is below 2^31
 
-  HeadStrides q_strides{}, k_strides{}, v_strides{}, q_out_strides{};
+  HeadStrides q_strides{}, k_strides{}, v_strides{}, q_out_strides{}, k_out_strides{};
   PagedKeyStrides k_cache_strides{};
   PagedValueStrides v_cache_strides{};
   std::int64_t scale_page_stride = 0, scale_head_stride = 0;

@@ -121,8 +121,8 @@ struct MoeSort {
  private:
   template <class Visit>
   TILEWAVE_DEVICE static void each_expert_of_lane(const Args& a, const Visit& visit) {
-    const std::int32_t first = B::block_lane_id() * a.experts_of_lane,
-                       end = min_of(first + a.experts_of_lane, a.experts);
+    const std::int32_t of_lane = ceil_div(a.experts, block_threads);  // neighbours
+    const std::int32_t first = B::block_lane_id() * of_lane, end = min_of(first + of_lane, a.experts);
     TILEWAVE_ROLL
     for (std::int32_t e = first; e < end; ++e) visit(e);
   }
@@ -284,6 +284,7 @@ struct MoeSort {
       if (row >= 0) {
         B::store(a.sorted_ids + row, slot << sorted_token_bits | token);
         if (a.sorted_weights != nullptr) B::store(a.sorted_weights + row, tile.weights[i]);
+        if (a.row_tokens != nullptr) B::store(a.row_tokens + row, token);
         const std::int32_t unit = a.unit.quotient(row);
         if (unit * a.unit.divisor == row) B::store(a.sorted_expert_ids + unit, shared.local[expert] & 0xffff);
       }
@@ -295,6 +296,7 @@ struct MoeSort {
   TILEWAVE_DEVICE static void write_pad(const Args& a, std::int32_t row) {
     B::store(a.sorted_ids + row, a.topk.divisor << sorted_token_bits | a.tokens);
     if (a.sorted_weights != nullptr) B::store(a.sorted_weights + row, 0.0f);
+    if (a.row_tokens != nullptr) B::store(a.row_tokens + row, -1);
   }
   /// Pads of experts, and behind them up to the capacity; every block its share.
   TILEWAVE_DEVICE static void write_rest(const Args& a, const Shared& shared, std::int32_t rows) {
@@ -307,8 +309,9 @@ struct MoeSort {
     const std::int32_t lane = B::block_id() * block_threads + B::block_lane_id(), lanes = a.blocks * block_threads;
     TILEWAVE_ROLL
     for (std::int32_t pad = rows + lane; pad < a.capacity; pad += lanes) write_pad(a, pad);
+    const std::int32_t units = a.unit.quotient(a.capacity + a.unit.divisor - 1);
     TILEWAVE_ROLL
-    for (std::int32_t unit = a.unit.quotient(rows) + lane; unit < a.units; unit += lanes) {
+    for (std::int32_t unit = a.unit.quotient(rows) + lane; unit < units; unit += lanes) {
       B::store(a.sorted_expert_ids + unit, -1);
     }
   }

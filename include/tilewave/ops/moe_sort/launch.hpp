@@ -36,7 +36,8 @@ inline Status check_sort_pointers(const MoeSortProblem& p) {
         static_cast<const void*>(p.expert_mask), static_cast<const void*>(p.sorted_ids),
         static_cast<const void*>(p.sorted_expert_ids), static_cast<const void*>(p.num_tokens_post_pad),
         static_cast<const void*>(p.sorted_weights), static_cast<const void*>(p.group_offsets),
-        static_cast<const void*>(p.group_counts), static_cast<const void*>(p.rows)}) {
+        static_cast<const void*>(p.group_counts), static_cast<const void*>(p.rows),
+        static_cast<const void*>(p.row_tokens)}) {
     if (!element_aligned(words, DType::f32)) return {StatusCode::misaligned, "all tensors need 4-byte alignment"};
   }
   return {};
@@ -44,7 +45,7 @@ inline Status check_sort_pointers(const MoeSortProblem& p) {
 
 struct SortRegions {
   Region ids, weights, mask, rows;
-  std::array<Region, 7> written;  // rows among them
+  std::array<Region, 8> written;  // rows among them
 
   explicit SortRegions(const MoeSortProblem& p) {
     const auto choices = [&](const void* data, std::int64_t stride) {
@@ -57,6 +58,7 @@ struct SortRegions {
                vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
                vector(p.num_tokens_post_pad, 2),
                vector(p.sorted_weights, p.capacity),
+               vector(p.row_tokens, p.capacity),
                vector(p.group_offsets, std::int64_t{p.experts} + 1),
                vector(p.group_counts, p.experts),
                rows};
@@ -138,6 +140,7 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .group_offsets = p.group_offsets,
           .group_counts = p.group_counts,
           .rows = p.rows,
+          .row_tokens = p.row_tokens,
           .ids_stride = p.ids_stride,
           .weights_stride = p.weights_stride,
           .rows_stride = p.rows_stride,
@@ -148,8 +151,6 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .choices = p.tokens * p.topk,
           .experts = p.experts,
           .capacity = p.capacity,
-          .units = ceil_div(p.capacity, p.unit),
-          .experts_of_lane = ceil_div(p.experts, policy.threads_of(shares.counts)),
           .blocks = shares.blocks,
           .segment = shares.segment,
           .block_choices = shares.block_choices};

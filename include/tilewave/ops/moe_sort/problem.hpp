@@ -27,6 +27,7 @@ struct MoeSortProblem {
   std::int32_t* sorted_expert_ids = nullptr;  // [ceil(capacity / unit)]: the local expert of `unit` rows; -1: only pads
   std::int32_t* num_tokens_post_pad = nullptr;  // [2]: rows of all experts with their pads, tokens
   float* sorted_weights = nullptr;              // optional [capacity]; of a pad 0
+  std::int32_t* row_tokens = nullptr;           // optional [capacity]: of a pad -1; ids of `embedding`, which gathers
   std::int32_t* group_offsets = nullptr;  // optional [experts + 1]: first row of each local expert, then their end
   std::int32_t* group_counts = nullptr;   // optional [experts]: choices of each local expert, then 0
   std::int32_t* rows = nullptr;           // optional [tokens, topk]: the row of each choice; -1: none

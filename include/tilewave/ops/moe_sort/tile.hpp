@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-struct MoeSortArgs {
+struct MoeSortArgs {  // 176 bytes, which on sm90 come with the launch
   const std::int32_t* topk_ids;
   const float* topk_weights;
   const std::int32_t* expert_mask;
@@ -19,16 +19,17 @@ struct MoeSortArgs {
   std::int32_t* group_offsets;
   std::int32_t* group_counts;
   std::int32_t* rows;
+  std::int32_t* row_tokens;
   std::int64_t ids_stride, weights_stride, rows_stride;
   std::uint32_t* counts;  // [blocks, experts], in the workspace; null: blocks count for themselves
   FastDiv topk, unit;
   std::int32_t tokens, choices, experts, capacity;
-  std::int32_t units;            // of the capacity
-  std::int32_t experts_of_lane;  // where each lane takes neighbours
-  std::int32_t blocks;           // of the launch
-  std::int32_t segment;          // choices that a block counts
-  std::int32_t block_choices;    // of them those that it places
+  std::int32_t blocks;         // of the launch
+  std::int32_t segment;        // choices that a block counts
+  std::int32_t block_choices;  // of them those that it places
 };
+
+static_assert(sizeof(MoeSortArgs) == 176);
 
 template <class B, MoeSortPolicy P, int threads>
 struct MoeSortChoices {

@@ -37,7 +37,7 @@ inline Status check_norm_regions(const NormProblem& p) {
   const Region sum = rows(p.residual_out, s.x, p.residual_out_strides), out = rows(p.out, s.out, p.out_strides);
   const Region weight = vector_region(p.weight, s.weight, p.columns), bias = vector_region(p.bias, s.weight, p.columns);
   const Region smooth = vector_region(p.smooth, s.x, p.columns);
-  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride, p.scale_layout);
+  const Region scale = scale_region(p);
   const Region mean = vector_region(p.mean, DType::f32, p.rows), rstd = vector_region(p.rstd, DType::f32, p.rows);
   for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(residual, "a stride of residual is 0"),
                                check_written(sum, "rows of residual_out overlap"),

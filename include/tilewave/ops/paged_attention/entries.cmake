@@ -4,3 +4,4 @@ tilewave_entries(paged_attention_feature HEADER feature_specs.hpp SOURCES 10 HOS
 tilewave_entries(paged_attention_native HEADER feature_specs.hpp SOURCES 2 HOST_SOURCES 1)
 tilewave_entries(paged_attention_score HEADER score_specs.hpp SOURCES 4 HOST_SOURCES 1)
 tilewave_entries(paged_attention_wide HEADER feature_specs.hpp SOURCES 7 TESTS)  # for the label full
+tilewave_entries(paged_attention_written HEADER feature_specs.hpp TESTS)  # for the label full

@@ -47,6 +47,17 @@ template <class B, PagedAttentionSpec S>
 inline constexpr std::array<PagedAttentionEntry, 1> paged_attention_feature_entries{
     paged_attention_entry<B, S, paged_attention_other_policy(B::facts.id, S)>};
 
+/// What the other lists lack of the caches that kv_cache_write writes, of which a test reads each kind.
+constexpr std::array<PagedAttentionSpec, 2> paged_attention_written_specs(ArchId arch) {
+  constexpr DType f16 = DType::f16;
+  return {
+      {{.q = f16, .kv = f16, .out = f16, .head_size = 128},
+       {.kv = facts_of(arch).fp8, .quant = QuantMode::per_head, .head_size = 128, .values = ValueLayout::token_major}}};
+}
+
+template <class B, PagedAttentionSpec S>
+inline constexpr auto& paged_attention_written_entries = paged_attention_feature_entries<B, S>;
+
 /// Head sizes, each of which paged_attention_wide_entries has in every combination of types, scales and layouts.
 constexpr std::array<int, std::size(paged_attention_head_sizes)> paged_attention_wide_specs(ArchId) {
   return std::to_array(paged_attention_head_sizes);

@@ -57,7 +57,7 @@ struct Quant {
       Vec<float, unit> v = x.values(chunk);
       if constexpr (S.scale == ScaleMode::per_group) {  // a chunk lies in one group; what lies beyond is not written
         const int group = min_of(from + Tile::column(at.lane, chunk), a.extent.columns - unit) / scale_group;
-        scale = B::load(scales(a) + (at.active ? at.row : 0) * a.output.scale_stride + group);
+        scale = B::load(scales(a) + (at.active ? at.row : 0) * a.output.scale_stride + group * a.output.of_groups);
       }
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) v[e] *= scale;

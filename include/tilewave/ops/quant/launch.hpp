@@ -34,7 +34,7 @@ inline Status check_quant_regions(const QuantProblem& p) {
   const Region x = rows_region(p.x, s.x, p.rows, p.columns, p.inner_rows, p.x_strides);
   const Region out = rows_region(p.out, s.out, p.rows, p.columns, p.inner_rows, p.out_strides);
   const Region smooth = vector_region(p.smooth, s.x, p.columns);
-  const Region scale = scale_region(p.scale, s.scale, p.rows, p.columns, p.scale_stride, p.scale_layout);
+  const Region scale = scale_region(p);
   const Region workspace = vector_region(p.workspace, DType::f32, p.find_scale ? quant_partials : 0);
   for (const Status& status :
        {check_read(x, "a stride of x is 0"), check_written(out, "rows of out overlap"), check_scales(scale)}) {

@@ -43,7 +43,8 @@ struct GroupChoice {
         const Vec<float, 2> some = best[first + i];
         two = with(with(two, some[0]), some[1]);
       }
-      best[first][0] = g.two_best ? two[0] + two[1] : two[0];
+      const float score = g.two_best ? two[0] + two[1] : two[0];
+      best[first][0] = score == score ? score : two[0];  // of +inf and -inf: one expert forced, the others masked
     }
     B::barrier();
     for (std::int32_t own = lane; own < g.groups; own += P.lanes) {

@@ -11,7 +11,8 @@ namespace tilewave {
 /// score + bias in f32 is what they are chosen by, and their scores without it are the weights; without one the order
 /// is that of the logits, of which f32 scores may lose some. With groups > 1, group g being experts
 /// [g, g + 1) * experts / groups, only the kept_groups groups that score best count, again by score + bias, of equals
-/// the lower.
+/// the lower. With two_best the order is that of scores, bias or not; a group's score is the sum of its best two, of
+/// +inf and -inf +inf: an expert that the bias forces wins, its neighbours masked or not.
 ///
 /// A NaN ranks last, behind -inf and by index: indices are distinct and in range whatever the logits are. Its weight is
 /// NaN, and so are all weights of the token that are renormalised with it; where it is not chosen it counts nothing.
