@@ -110,6 +110,14 @@ struct GemmWaveTile {
     return typename B::Source{at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
   }
 
+  /// The same of preshuffled weights: sixteen rows are one that is sixteen times as long.
+  template <DType type, class RowsOf>
+  TILEWAVE_DEVICE static auto strips(const void* base, std::int64_t layer_offset, const RowsOf& of, std::int32_t k) {
+    const std::int64_t row_bytes = bytes_of(type, k), strips = ceil_div(of.span(), 16);
+    const char* const at = static_cast<const char*>(base) + layer_offset * size_of(type) + of.first * row_bytes;
+    return typename B::Source{at, static_cast<std::uint32_t>(strips * 16 * row_bytes)};
+  }
+
   /// Which rows of its matrix a tile has of A: neighbours.
   struct RowsOfA {
     std::int32_t first, left;  // how many there are from the first on
