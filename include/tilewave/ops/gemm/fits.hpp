@@ -26,7 +26,6 @@ constexpr bool gemm_policy_fits(ArchId arch, const GemmSpec& s, const GemmPolicy
   if (wave_rows * p.waves_rows != p.rows || wave_columns * p.waves_columns != p.columns) return false;
   if (p.waves_per_simd < 1 || p.waves_per_simd > 4 || p.rows * p.columns / waves / 64 > 256) return false;
   if (by_registers) return p.stages >= 1 && p.stages <= 8;
-  if (s.weights == GemmWeights::preshuffled) return false;
   // A step has an even number of pieces: products of 16 rows take all of it at once where they take 64 bytes or more.
   const bool small_sides = wave_rows % 32 != 0 || wave_columns % 32 != 0;
   if (small_sides && size_of(s.a) == 1) return false;

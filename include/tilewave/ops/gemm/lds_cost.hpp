@@ -35,7 +35,9 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double tiles = share.tiles, blocks = tiles * splits;
   const double units = facts.compute_units, at_a_time = units * policy.waves_per_simd;
   const double beside = blocks > units ? policy.waves_per_simd - 1 : 0;
-  const double few = c.few * policy.columns / 64 * std::sqrt(policy.rows / 16.0);
+  // Preshuffled weights are whole lines.
+  const double lines = p.spec.weights == GemmWeights::preshuffled ? 0.57 : 1;
+  const double few = c.few * lines * policy.columns / 64 * std::pow(policy.rows / 16.0, 0.2);
   const bool by_registers = policy.path == GemmPath::weights_in_registers;
   const double area = policy.rows * policy.columns / (128.0 * 128);
   const double step = by_registers ? few

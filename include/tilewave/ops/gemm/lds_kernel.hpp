@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"
+#include "tilewave/ops/gemm/lds_strips.hpp"
 #include "tilewave/ops/gemm/lds_turned.hpp"
 #include "tilewave/ops/gemm/mx_scales.hpp"
 #include "tilewave/ops/gemm/step_scales.hpp"
@@ -29,7 +30,8 @@ struct GemmLdsKernel {
   template <DType type, int rows, int tiles, bool turned>
   using Rows = std::conditional_t<turned, Turned<rows, tiles>, GemmLdsRows<W, type, rows>>;
   using RowsA = Rows<S.a, P.rows, W::tiles_m, turned_a(S.layout)>;
-  using RowsB = Rows<S.b, P.columns, W::tiles_n, turned_b(S.layout)>;
+  using RowsB = std::conditional_t<S.weights == GemmWeights::preshuffled, GemmLdsStrips<W, S.b, P.columns>,
+                                   Rows<S.b, P.columns, W::tiles_n, turned_b(S.layout)>>;
   static constexpr int a_slots = P.stages;
   static constexpr int lds_of_block = B::facts.lds_bytes / P.waves_per_simd;
   using Scales = GemmStepScales<W, direct>;

@@ -63,7 +63,7 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
     return {};
   } else {
     using Combine = GemmCombineKernel<B, S, P, Epilogue>;
-    return B::template launch<Combine>({args.tiles, Combine::block_threads}, args, stream);
+    return B::template launch<Combine>({args.tiles * Combine::blocks, Combine::block_threads}, args, stream);
   }
 }
 

@@ -110,6 +110,14 @@ struct GemmWaveTile {
     return typename B::Source{at, static_cast<std::uint32_t>(align_up<std::int64_t>(bytes, 16))};
   }
 
+  /// The same of preshuffled weights: sixteen rows are one that is sixteen times as long.
+  template <DType type, class RowsOf>
+  TILEWAVE_DEVICE static auto strips(const void* base, std::int64_t layer_offset, const RowsOf& of, std::int32_t k) {
+    const std::int64_t row_bytes = bytes_of(type, k), strips = ceil_div(of.span(), 16);
+    const char* const at = static_cast<const char*>(base) + layer_offset * size_of(type) + of.first * row_bytes;
+    return typename B::Source{at, static_cast<std::uint32_t>(strips * 16 * row_bytes)};
+  }
+
   /// Which rows of its matrix a tile has of A: neighbours.
   struct RowsOfA {
     std::int32_t first, left;  // how many there are from the first on
@@ -144,6 +152,7 @@ struct GemmWaveTile {
 
   // How sums leave.
 
+  using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   /// Where lanes tell each other the largest of their values of a row, while two rows of products are under way.
   static constexpr bool exchanges = S.out_scale == ScaleMode::per_group;
   struct Exchange {
@@ -190,14 +199,19 @@ struct GemmWaveTile {
     }
   }
 
+  /// Product j of row i of C, whose scale is known.
+  template <class OfHalf>
+  TILEWAVE_DEVICE static void write_product(const Args& a, const GemmTile& tile, int i, int j, float factor,
+                                            const OfHalf& of_half) {
+    store(a, tile, i, j, values_of(a, tile, i, j, of_half), factor);
+  }
   /// Row i of products of C; `of(j, half)`: the sums of product j.
   template <class Of>
   TILEWAVE_DEVICE static void write_row(const Args& a, const GemmTile& tile, int i, Exchange& exchange, const Of& of) {
     if constexpr (!exchanges) {
       const float factor = Epilogue::out_factor(a.gemm);
       static_for<tiles_c>([&](auto j) TILEWAVE_INLINE_LAMBDA {
-        const auto of_half = [&](int half) TILEWAVE_INLINE_LAMBDA { return of(j, half); };
-        store(a, tile, i, j, values_of(a, tile, i, j, of_half), factor);
+        write_product(a, tile, i, j, factor, [&](int half) TILEWAVE_INLINE_LAMBDA { return of(j, half); });
       });
     } else {
       // A group is the columns of neighbouring waves.
@@ -230,7 +244,6 @@ struct GemmWaveTile {
 
  private:
   using FourSums = Vec<Sum, 4>;
-  using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   using Values = Vec<float, Map::sums>;
 
   /// Of a lane's products in row i of C; of element e of its product j.
@@ -289,7 +302,8 @@ struct GemmWaveTile {
   }
 };
 
-/// Behind blocks that share K: their sums in the order of K, then the epilogue. Grid: the tiles.
+/// Behind blocks that share K: their sums in the order of K, then the epilogue. Grid: `blocks` times the tiles; each
+/// block has one product of all waves of its tile, or a row of them that has a scale in common.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmCombineKernel {
   using Room = B;
@@ -298,14 +312,22 @@ struct GemmCombineKernel {
   using Shared = typename W::Exchange;
   static constexpr int block_threads = W::block_threads;
   static constexpr int waves_per_simd = 1;
+  static constexpr int of_row = W::exchanges ? 1 : W::tiles_c, blocks = W::tiles_m * of_row;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const typename W::Place place(a, B::block_id(), false);
+    const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), part = B::block_id() / tiles;
+    const typename W::Place place(a, B::block_id() - part * tiles, false);
     if (!place.any) return;
-    for (int i = 0; i < W::tiles_m; ++i) {
-      W::write_row(a, place.tile, i, shared, [&](int j, int half) TILEWAVE_INLINE_LAMBDA {
-        return W::gather(a, place, i * W::tiles_n + j + half * W::tiles_c);
-      });
+    const int i = part / of_row;
+    const auto sums = [&](int j, int half) TILEWAVE_INLINE_LAMBDA {
+      return W::gather(a, place, i * W::tiles_n + j + half * W::tiles_c);
+    };
+    if constexpr (W::exchanges) {
+      W::write_row(a, place.tile, i, shared, sums);
+    } else {
+      const int j = part % of_row;
+      W::write_product(a, place.tile, i, j, W::Epilogue::out_factor(a.gemm),
+                       [&](int half) TILEWAVE_INLINE_LAMBDA { return sums(j, half); });
     }
   }
 };

@@ -58,16 +58,11 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
     p.splits = 16;
     all.add(p);
   };
-  if (s.weights == GemmWeights::row_major) {
-    fp8_weights ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
-    tile(128, 128, 2, 2, 16, fp8_weights ? 1 : 2);
-  }
+  fp8_weights ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
+  tile(128, 128, 2, 2, 16, fp8_weights ? 1 : 2);
   few(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
-  if (s.weights == GemmWeights::preshuffled) {
-    const int columns = s.gated ? 256 : 128;  // a wave has pairs of gates and ups
-    few(32, columns, 4);
-    few(64, columns, 2);
-  }
+  // A wave has pairs of gates and ups.
+  if (s.weights == GemmWeights::preshuffled) few(32, s.gated ? 256 : 128, 4);
   return all;
 }
 
@@ -78,39 +73,33 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
   const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
-  if (!preshuffled) {
-    const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
-      GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = waves_rows};
-      p.waves_columns = waves_columns;
-      p.path = path;
-      return p;
-    };
-    const int stages = direct ? 2 : 1;
-    GemmPolicy small = tile(128, 128, stages, 2, 2);
-    small.splits = 16;
-    small.waves_per_simd = 2;
-    if (!blocks) all.add(tile(256, 256, stages, 2, 4));
-    if (wide) {
-      all.add(tile(128, 256, direct && blocks ? 3 : stages, 2, 4));
-    } else {
-      all.add(direct && blocks ? tile(256, 128, 3, 4, 2) : small);
-    }
-    // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/campaigns; docs/clock.md).
-    const auto shared = [&](GemmPolicy p) {
-      p.splits = 16;
-      p.waves_per_simd = 2;
-      all.add(p);
-    };
-    if (!turned && !blocks && s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none) {
-      if (!direct) {
-        shared(tile(64, 64, 2, 2, 2));
-      } else {
-        shared(tile(64, 64, 4, 2, 2));
-        if (size_of(s.a) == 2) {
-          shared(tile(64, 128, 3, 2, 2));
-          shared(tile(64, 32, 6, 2, 2));
-        }
-      }
+  const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
+    GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = waves_rows};
+    p.waves_columns = waves_columns;
+    p.path = path;
+    return p;
+  };
+  const int stages = direct ? 2 : 1;
+  const auto shared = [&](GemmPolicy p) {
+    p.splits = 16;
+    p.waves_per_simd = 2;
+    all.add(p);
+  };
+  if (!blocks) all.add(tile(256, 256, stages, 2, 4));
+  if (wide) {
+    all.add(tile(128, 256, direct && blocks ? 3 : stages, 2, 4));
+  } else if (direct && blocks) {
+    all.add(tile(256, 128, 3, 4, 2));
+  } else {
+    shared(tile(128, 128, stages, 2, 2));
+  }
+  // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/campaigns; docs/clock.md).
+  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
+  if (one && !turned && !blocks && !preshuffled) {
+    shared(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));
+    if (direct && size_of(s.a) == 2) {
+      shared(tile(64, 128, 3, 2, 2));
+      shared(tile(64, 32, 6, 2, 2));
     }
   }
   if (turned) return all;
@@ -123,11 +112,7 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   };
   const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
   few(16, wide ? 256 : narrow ? 64 : 128, 4);
-  if (preshuffled && !wide) {
-    const int columns = s.gated ? 256 : 128;  // a wave has pairs of gates and ups
-    few(32, columns, 4);
-    few(64, columns, 2);
-  }
+  if (preshuffled && !wide) few(32, s.gated ? 256 : 128, 4);
   return all;
 }
 

@@ -8,7 +8,7 @@
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 9> gemm_mx_specs(ArchId arch) {
+constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
   constexpr DType fp4 = DType::fp4_e2m1, e2m3 = DType::fp6_e2m3, e3m2 = DType::fp6_e3m2;
   constexpr GemmScale mx = GemmScale::mx;
   const DType fp8 = facts_of(arch).fp8;
@@ -25,7 +25,8 @@ constexpr std::array<GemmSpec, 9> gemm_mx_specs(ArchId arch) {
             .scale = mx,
             .groups = GemmGroups::masked,
             .activation = ActivationKind::silu,
-            .gated = true}}};
+            .gated = true},
+           {.a = fp8, .b = fp4, .scale = mx, .weights = GemmWeights::preshuffled}}};
 }
 
 /// Of groups the first and the last.

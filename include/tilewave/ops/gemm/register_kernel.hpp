@@ -227,13 +227,8 @@ struct GemmRegisterKernel {
   TILEWAVE_DEVICE static typename B::Source source_of_b(const GemmArgs& g, const GemmTile& tile,
                                                         const typename W::RowsOfB& of) {
     const std::int64_t layer = tile.layer * g.b_layer_stride;
-    if constexpr (!preshuffled) {
-      return W::template source<S.b>(g.b, layer, g.b_stride, of, g.k);
-    } else {  // sixteen rows are one that is sixteen times as long
-      const std::int64_t row_bytes = bytes_of(S.b, g.k), blocks = ceil_div(of.span(), 16);
-      const char* const at = static_cast<const char*>(g.b) + layer * size_of(S.b) + of.first * row_bytes;
-      return {at, static_cast<std::uint32_t>(blocks * 16 * row_bytes)};
-    }
+    if constexpr (preshuffled) return W::template strips<S.b>(g.b, layer, of, g.k);
+    return W::template source<S.b>(g.b, layer, g.b_stride, of, g.k);
   }
 };
 
