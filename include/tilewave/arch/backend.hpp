@@ -66,6 +66,7 @@ struct GroupOperand {
 ///               Sum and Max give the same bits in every lane of the group and in every room;
 ///               order(a, b): of two integers, of 32 bits or below 2^62, a becomes the larger, b the other;
 ///               larger(a, b): that one;
+///               total(word), highest(word): the sum of a word of all lanes of the wave, and the largest of them;
 ///               other_half<m>(v), m a power of two below the wave: v is the same in each aligned group of m lanes,
 ///               and the upper group of every aligned pair gets the lower one's. The lower gets the upper one's where
 ///               m < 16, else anything;
@@ -134,6 +135,8 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::template other_half<1>(word) } -> std::same_as<std::uint32_t>;
   { B::template peers<8>(word) } -> std::same_as<Peers>;
   { B::sum_up_to(0) } -> std::same_as<int>;
+  { B::total(word) } -> std::same_as<std::uint32_t>;
+  { B::highest(word) } -> std::same_as<std::uint32_t>;
   { B::uniform(0) } -> std::same_as<int>;
   { B::settle(out) } -> std::same_as<float*>;
   { B::settle(word) } -> std::same_as<std::uint32_t>;
@@ -180,6 +183,14 @@ template <class B>
 concept Fp8AtomBackend = Backend<B> &&
     requires(typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
   { B::mma_fp8(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
+};
+
+/// A room that compares two bf16 or f16 in one operation:
+///   numbers     larger_pair<type>(a, b): of each half of two words the larger; a number wins over a NaN
+template <class B>
+concept PairBackend = Backend<B> && requires(std::uint32_t word) {
+  { B::template larger_pair<DType::bf16>(word, word) } -> std::same_as<std::uint32_t>;
+  { B::template larger_pair<DType::f16>(word, word) } -> std::same_as<std::uint32_t>;
 };
 
 /// A room of a chip that takes OCP MX's formats:

@@ -6,24 +6,14 @@
 
 namespace tilewave {
 
-/// The sum of 32-bit words, for B::reduce: the room moves them as floats.
-struct WordSum {
-  TILEWAVE_HOST_DEVICE float operator()(float a, float b) const {
-    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, a) + __builtin_bit_cast(std::uint32_t, b));
-  }
-};
-
 template <class B>
 struct WholeNumbers {
   static constexpr int lanes = B::facts.wave_lanes;
 
-  TILEWAVE_DEVICE static std::uint32_t sum(std::uint32_t word) {
-    return __builtin_bit_cast(std::uint32_t, B::template reduce<lanes>(__builtin_bit_cast(float, word), WordSum{}));
-  }
   /// Of numbers below 2^50.
   TILEWAVE_DEVICE static std::uint64_t sum(std::uint64_t number) {
-    const std::uint32_t low = sum(static_cast<std::uint32_t>(number) & 0xffffffu);
-    return (std::uint64_t{sum(static_cast<std::uint32_t>(number >> 24))} << 24) + low;
+    const std::uint32_t low = B::total(static_cast<std::uint32_t>(number) & 0xffffffu);
+    return (std::uint64_t{B::total(static_cast<std::uint32_t>(number >> 24))} << 24) + low;
   }
   TILEWAVE_DEVICE static std::uint32_t shuffle(std::uint32_t word, int lane) { return B::shuffle(word, lane); }
   TILEWAVE_DEVICE static std::uint64_t shuffle(std::uint64_t number, int lane) {
@@ -62,7 +52,7 @@ struct WholeNumbers {
         at = i;
       }
     }
-    const int found = static_cast<int>(sum(here ? static_cast<std::uint32_t>(lane * count + at + 1) : 0u)) - 1;
+    const int found = static_cast<int>(B::total(here ? static_cast<std::uint32_t>(lane * count + at + 1) : 0u)) - 1;
     const int owner = found < 0 ? 0 : found / count;
     return {found, shuffle(static_cast<T>(rest), owner), shuffle(item, owner)};
   }

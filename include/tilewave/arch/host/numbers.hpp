@@ -134,6 +134,33 @@ struct Numbers {
   }();
 };
 
+/// Of chips that compare pairs.
+template <bool pairs>
+struct PairNumbers {};
+
+template <>
+struct PairNumbers<true> {
+  template <DType type>
+  static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+    static_assert(type == DType::bf16 || type == DType::f16);
+    return larger_half<type>(a & 0xffffu, b & 0xffffu) | larger_half<type>(a >> 16, b >> 16) << 16;
+  }
+
+ private:
+  template <DType type>
+  static std::uint32_t larger_half(std::uint32_t a, std::uint32_t b) {
+    const auto value = [](std::uint32_t half) {
+      const auto bits = static_cast<std::uint16_t>(half);
+      return type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    };
+    const float x = value(a), y = value(b);
+    if (x != x) return y != y ? 0x7fffu : b;  // the chip's NaN
+    if (y != y) return a;
+    if (x == y) return a >> 15 != 0 ? b : a;  // +0 before -0
+    return x > y ? a : b;
+  }
+};
+
 /// Of chips that take OCP MX's formats.
 template <bool mx>
 struct MxNumbers {};

@@ -16,7 +16,7 @@ struct Backend : Memory, Lanes, Mma, Group, Tensor, Sync, Launch {
   static constexpr ArchFacts facts = sm90_facts;
   static constexpr AtomFacts atom = sm90_atom;
 };
-static_assert(tilewave::TensorBackend<Backend>);
+static_assert(tilewave::TensorBackend<Backend> && tilewave::PairBackend<Backend>);
 
 }  // namespace tilewave::sm90
 

@@ -117,11 +117,25 @@ struct Lanes {
     }
     return value;
   }
+  /// One operation each.
+  TILEWAVE_DEVICE static std::uint32_t total(std::uint32_t word) { return __reduce_add_sync(all_lanes, word); }
+  TILEWAVE_DEVICE static std::uint32_t highest(std::uint32_t word) { return __reduce_max_sync(all_lanes, word); }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
   TILEWAVE_DEVICE static void add_shared(std::uint32_t* shared, std::uint32_t n) { atomicAdd(shared, n); }
 
   TILEWAVE_DEVICE static float subtract(float a, float b) { return __fsub_rn(a, b); }
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+    static_assert(type == DType::bf16 || type == DType::f16);
+    std::uint32_t pair;
+    if constexpr (type == DType::bf16) {
+      asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    } else {
+      asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    }
+    return pair;
+  }
   TILEWAVE_DEVICE static float exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
