@@ -78,6 +78,7 @@ struct GroupOperand {
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
+///               fused(a, b, c): of two floats at a time a b + c, rounded once; subtract(a, b) likewise;
 ///               exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
@@ -143,6 +144,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::settle(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
   { B::subtract(x, x) } -> std::same_as<float>;
+  { B::fused(Vec<float, 2>{}, Vec<float, 2>{}, Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
   { B::rsqrt(x) } -> std::same_as<float>;

@@ -75,9 +75,8 @@ class RowExchange {
     if constexpr (P.blocks == 1) {
       tell(words);
     } else {
-      if (B::lane_id() == 0) {
-        shared_.told_block[block_round_ & 1][B::wave_id()] = __builtin_bit_cast(Vec<float, 4>, words);
-      }
+      const int own = B::wave_id();  // by all lanes
+      if (B::lane_id() == 0) shared_.told_block[block_round_ & 1][own] = __builtin_bit_cast(Vec<float, 4>, words);
       B::barrier();
       ++block_round_;
     }

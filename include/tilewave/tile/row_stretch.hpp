@@ -49,12 +49,15 @@ class RowStretch {
 
   /// The row at `data`; on its way if it is held: see arrive().
   TILEWAVE_DEVICE RowStretch(const Storage<X>* data, std::int32_t columns, Shared& shared)
+      : RowStretch(data, columns, shared, Exchange::waves, Exchange::wave()) {}
+  /// The stretch of this wave of so many, which may be in other blocks, too; not held.
+  TILEWAVE_DEVICE RowStretch(const Storage<X>* data, std::int32_t columns, Shared& shared, int waves, int wave)
       : data_(data), shared_(shared) {
     at_.lane = B::lane_id();
     at_.active = true;
     columns_ = columns;
-    stretch_ = align_up(ceil_div(columns, Exchange::waves), piece_columns);
-    first_ = B::uniform(Exchange::wave() * stretch_);
+    stretch_ = align_up(ceil_div(columns, waves), piece_columns);
+    first_ = B::uniform(wave * stretch_);
     end_ = min_of(columns, first_ + stretch_);
     if constexpr (in_shared) {
       wave_ = B::wave_id();
@@ -113,29 +116,24 @@ class RowStretch {
     }
   }
 
-  /// Of another wave of the block, or any where the row is not held: an access of each lane, the `piece`-th of the
-  /// stretch, and the column of its first value; -inf where there is none. The row must not be in registers; of one in
-  /// shared memory a barrier has passed since it arrived.
+  /// Of another wave of the block, or any where the row is not held: an access of each lane, the `piece`-th of those of
+  /// the stretch, and the column of its first value; -inf beyond the row's end. The row must not be in registers; of
+  /// one in shared memory a barrier has passed since it arrived.
   struct Piece {
     Vec<float, unit> values;
     std::int32_t column;
   };
   TILEWAVE_DEVICE Piece piece_of(int wave, int piece) const {
     const int first = wave * stretch_ + piece * piece_columns;
-    const int end = min_of(columns_, (wave + 1) * stretch_);
-    Vec<float, unit> values;
     if constexpr (in_shared) {
-      values = widen<B, X, unit>(
-          shared_.piece[wave % Exchange::block_waves][min_of(piece, pieces() - 1)][at_.lane]);
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) values[e] = piece < pieces() ? values[e] : -__builtin_inff();
+      const Packed packed = shared_.piece[wave % Exchange::block_waves][piece][at_.lane];
+      return {widen<B, X, unit>(packed), first + at_.lane * unit};
     } else {
       static_assert(!P.held);
       Single single;
-      load(single, first, end);
-      values = single.values(0);
+      load(single, first, min_of(columns_, (wave + 1) * stretch_));
+      return {single.values(0), first + at_.lane * unit};
     }
-    return {values, first + at_.lane * unit};
   }
   TILEWAVE_DEVICE int pieces() const { return stretch_ / piece_columns; }
 
@@ -152,7 +150,10 @@ class RowStretch {
   template <class F>
   TILEWAVE_DEVICE void each_of(const Tile& tile, int from, const F& f) const {
     TILEWAVE_UNROLL
-    for (int c = 0; c < P.chunks; ++c) f(tile.pieces[c], from + Tile::column(at_.lane, c));
+    for (int c = 0; c < P.chunks; ++c) {
+      if (c > 0 && from + c * piece_columns >= end_) break;  // of the wave: nothing is left
+      f(tile.pieces[c], from + Tile::column(at_.lane, c));
+    }
   }
 
   const Storage<X>* data_;

@@ -136,6 +136,15 @@ struct Lanes {
 #pragma clang fp contract(off)
     return a - b;
   }
+  TILEWAVE_DEVICE static Vec<float, 2> subtract(const Vec<float, 2>& a, const Vec<float, 2>& b) {
+#pragma clang fp contract(off)
+    const Floats less = Floats{a[0], a[1]} - Floats{b[0], b[1]};
+    return {{less[0], less[1]}};
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
+    const Floats sum = __builtin_elementwise_fma(Floats{a[0], a[1]}, Floats{b[0], b[1]}, Floats{c[0], c[1]});
+    return {{sum[0], sum[1]}};
+  }
   TILEWAVE_DEVICE static float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
   TILEWAVE_DEVICE static float log2(float x) { return __builtin_amdgcn_logf(x); }
 

@@ -4,64 +4,27 @@
 // (select.hpp); sums of weights (weight.hpp); then all waves look through the stretch of the one whose part of the
 // running sum a random number falls into. top_p takes no threshold: a token is rejected if what is above it already
 // adds up to p, and the next is drawn from that, as FlashInfer does; on average 1 / p draws, or fewer. The largest
-// logit alone is a draw of 0 among its equals. Shared memory: the row, or nothing; 16 bytes a wave, four times; 4 KiB
+// logit alone is a draw of 0 among its equals. In two launches several blocks weigh a row, see SamplingLaunch. Shared memory: the row, or nothing; 16 bytes a wave, four times; 4 KiB
 // of counters, 2 more for each block of a cluster. Bound: memory, or instructions, about 14 a logit.
 #pragma once
 
 #include "tilewave/ops/sampling/policy.hpp"
-#include "tilewave/ops/sampling/problem.hpp"
 #include "tilewave/ops/sampling/select.hpp"
+#include "tilewave/ops/sampling/sums.hpp"
 
 namespace tilewave {
 
-struct SamplingArgs {
-  const void* x;
-  std::int32_t* tokens;
-  float* logprobs;
-  RowValue<float> temperature, top_p, min_p;
-  RowValue<std::int32_t> top_k;
-  RowValue<std::uint64_t> seed, offset;
-  std::int64_t row_stride;
-  std::int32_t rows, columns;
-  bool raw_logprobs;
-};
+inline constexpr int sampling_dies = 8;   // XCDs of a chip
+inline constexpr int most_part_bits = 4;  // blocks that share a row are 2 to the power of that at most
 
-/// What a row is drawn by.
-template <class B>
-struct SamplingValues {
-  float temperature, top_p, min_p;
-  std::int32_t top_k;
-  std::uint64_t seed, offset;
-  std::uint32_t row;  // of the draw's counter
-  bool greedy, filters_mass;
+/// Launches over a row: one is all of it; or a first with several blocks for each row, all of which look for the largest
+/// logit and the threshold of top_k, and then weigh a part of it each; and a second, a block a row, that draws.
+enum class SamplingLaunch : int { whole, weigh, draw };
 
-  TILEWAVE_DEVICE SamplingValues(const SamplingArgs& a, int of_row)
-      : temperature(value_of(a.temperature, of_row)),
-        top_p(value_of(a.top_p, of_row)),
-        min_p(value_of(a.min_p, of_row)),
-        top_k(value_of(a.top_k, of_row)),
-        seed(value_of(a.seed, of_row)),
-        offset(value_of(a.offset, of_row)),
-        row(a.seed.of_each_row() ? 0u : of_row) {
-    greedy = !(temperature >= 1e-5f);
-    filters_mass = !greedy && top_p < 1.0f;
-    if (greedy || top_k <= 0 || top_k >= a.columns) top_k = 0;
-  }
-  /// Powers of two of a logit. Positive, whatever the temperature.
-  TILEWAVE_DEVICE float scale() const {
-    const float scale = log2_e / temperature;
-    return greedy ? log2_e : scale > 1e-30f ? scale : 1e-30f;
-  }
-
- private:
-  template <class T>
-  TILEWAVE_DEVICE static T value_of(const RowValue<T>& v, int row) {
-    return v.data == nullptr ? v.value : B::load(v.data + (v.shared ? 0 : row));
-  }
-};
-
-template <class B, SamplingSpec S, SamplingPolicy P>
+template <class B, SamplingSpec S, SamplingPolicy P, SamplingLaunch L = SamplingLaunch::whole>
 struct Sampling {
+  static constexpr bool weighs = L == SamplingLaunch::weigh, draws = L == SamplingLaunch::draw;
+  static_assert(L == SamplingLaunch::whole || (!P.held && P.blocks == 1));
   using Room = B;
   using Args = SamplingArgs;
   using Exchange = RowExchange<B, P, 2>;
@@ -69,60 +32,114 @@ struct Sampling {
   using Numbers = WholeNumbers<B>;
   using Order = LogitOrder<DType::f32>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int unit = Stretch::unit;
+  static constexpr int unit = Stretch::unit, lanes = B::facts.wave_lanes;
   using Packed = typename Stretch::Packed;
   using Words = typename Exchange::Words;
+  using Sums = SamplingSums<B, S.x, unit>;
+  using Chosen = typename Sums::Chosen;
+  using Pair = typename Sums::Pair;
   struct Shared : Exchange::Shared, Stretch::Shared {
     SelectCounters<P> counters;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const int row = B::block_id() / P.blocks;
+    const Place at(a);
+    const int row = at.row;
+    if (weighs && row >= a.rows) return;
     Exchange exchange(shared);
-    Stretch x(static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride, a.columns, shared);
+    const auto* const logits = static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride;
+    Stretch x(logits, a.columns, shared);
     const bool leader = B::block_lane_id() == 0 && (P.blocks == 1 || B::cluster_rank() == 0);
     const SamplingValues<B> values(a, row);
-    const float scale = values.scale();
     x.arrive();
 
-    const Range range = range_of(x, exchange, values.top_k);
-    if (range.largest == minus_infinity) {
-      if (leader) store(a, row, -1, minus_infinity);
+    float largest, from = minus_infinity;
+    if constexpr (draws) {
+      const auto found = B::load(reinterpret_cast<const Vec<float, 2>*>(a.found + row));
+      largest = found[0];
+      from = found[1];
+    } else {
+      const Range range = range_of(x, exchange, values.top_k);
+      largest = range.largest;
+      if (values.top_k > 0 && largest != minus_infinity) {
+        from = Select<B, S.x, P>::kth(shared.counters, x, exchange, largest, range.reached, values.top_k);
+      }
+    }
+    if constexpr (weighs) {
+      if (leader && at.part == 0) B::store(reinterpret_cast<Vec<float, 2>*>(a.found + row), {{largest, from}});
+    }
+    if (largest == minus_infinity) {
+      if (leader && !weighs) store(a, row, -1, minus_infinity);
       return;
     }
-    const Weigher<B> weigher(range.largest, scale);
-    Chosen chosen{weigher, minus_infinity, least_weight(weigher.weight(range.largest), values.min_p)};
-    if (values.greedy) chosen.from = range.largest;
-    if (values.top_k > 0) {
-      chosen.from = Select<B, S.x, P>::kth(shared.counters, x, exchange, range.largest, range.reached, values.top_k);
-    }
+    Chosen chosen = Sums::drawn(values, largest, from);
+    const Chosen counted = Sums::counted(a, values, largest);
     // What log probabilities are relative to is the sum that tokens are drawn from, or one of its own.
-    const Weigher<B> of_logprobs(range.largest, a.raw_logprobs || values.greedy ? log2_e : scale);
-    const bool counts_all = chosen.from == minus_infinity && of_logprobs.factor == scale;
+    const bool apart = Sums::counts_apart(a, chosen, counted);
+    if constexpr (weighs) {
+      Stretch part(logits, a.columns, shared, waves_of_row(a), at.part * Exchange::waves + Exchange::wave());
+      const Pair own = Sums::of(part, chosen);
+      const std::uint64_t all = apart ? Sums::of(part, counted).all : own.all;
+      if (B::lane_id() == 0) {
+        auto* const to = reinterpret_cast<Vec<std::uint64_t, 2>*>(
+            a.weighed + std::int64_t{row} * waves_of_row(a) + at.part * Exchange::waves + Exchange::wave());
+        B::store(to, {{all, own.all}});
+        B::store(to + 1, {{own.likely, 0}});
+      }
+      return;
+    }
+
     std::uint64_t all = 0, enough = 0;
     const auto finish = [&](const Drawn& drawn) TILEWAVE_INLINE_LAMBDA {
       const float log_sum = B::log2(static_cast<float>(all) * 0x1p-31f);
-      store(a, row, drawn.token, B::subtract(of_logprobs.exponent(drawn.logit), log_sum) * ln_2);
+      store(a, row, drawn.token, B::subtract(counted.weigher.exponent(drawn.logit), log_sum) * ln_2);
     };
     Drawn drawn{};
     // Turn -1 only counts what log probabilities are relative to, where turn 0 does not. What is above a token that was
     // drawn is both what it is judged by and what the next is drawn from.
-    for (int turn = a.logprobs == nullptr || counts_all ? 0 : -1;; ++turn) {
+    int turn = apart ? -1 : 0;
+    if constexpr (draws) {
+      // Turn 0 is a wave's work: the others would do the same, and slow it down.
+      bool found = false;
+      if (B::wave_id() == 0) {
+        Weighed weighed;
+        const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, 0);
+        const Pair sums = weighed.load(a, row, all);
+        const std::uint64_t at = values.greedy ? 0 : multiply_high(random, sums.likely);
+        const auto owner = Numbers::find(weighed.likely, at);
+        const Stretch all_of_row(logits, a.columns, shared, waves_of_row(a), 0);
+        found = draw_in_turn(all_of_row, chosen, B::uniform(owner.index), owner.rest, drawn);
+        enough = needed(sums.all, values.top_p);
+        if (found && !values.filters_mass) finish(drawn);
+      }
+      if (!values.filters_mass) return;
+      tell(exchange, found, drawn, &enough);
+      if (drawn.logit == largest) {
+        if (leader) finish(drawn);
+        return;
+      }
+      chosen.from = next_above(drawn.logit);
+      turn = 1;
+    }
+    for (;; ++turn) {
       const bool counting = turn < 0;
       const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, turn);
-      const Pair own = weights(x, counting ? Chosen{of_logprobs, minus_infinity, 0} : chosen);
-      const Pair sums = totals(exchange, own);
+      const Pair sums = totals(exchange, Sums::of(x, counting ? counted : chosen));
       if (counting) {
         all = sums.all;
         continue;
       }
       if (turn > 0 && sums.all < enough) break;
       if (turn == 0) enough = needed(sums.all, values.top_p);
-      if (turn == 0 && counts_all) all = sums.all;
+      if (turn == 0 && !apart) all = sums.all;
       const std::uint64_t at = values.greedy ? 0 : multiply_high(random, sums.likely);
-      if (draw(x, exchange, chosen, at, values.filters_mass, drawn) && !values.filters_mass) finish(drawn);
-      if (!values.filters_mass) return;
-      if (drawn.logit == range.largest) break;
+      const bool found = draw(x, exchange, chosen, at, drawn);
+      if (!values.filters_mass) {
+        if (found) finish(drawn);
+        return;
+      }
+      tell(exchange, found, drawn);
+      if (drawn.logit == largest) break;
       chosen.from = next_above(drawn.logit);
     }
     if (leader) finish(drawn);
@@ -130,6 +147,19 @@ struct Sampling {
 
  private:
   static constexpr float minus_infinity = -__builtin_inff();
+
+  TILEWAVE_DEVICE static int waves_of_row(const Args& a) { return Exchange::waves << a.part_bits; }
+  /// Of a block. Ids go round robin over the XCDs, each of which has an L2 of its own: blocks of a row are of one.
+  struct Place {
+    int row = B::block_id() / P.blocks, part = 0;
+    TILEWAVE_DEVICE explicit Place([[maybe_unused]] const Args& a) {
+      if constexpr (weighs) {
+        const int of_die = B::block_id() / sampling_dies;
+        part = of_die & ((1 << a.part_bits) - 1);
+        row = (of_die >> a.part_bits) * sampling_dies + B::block_id() % sampling_dies;
+      }
+    }
+  };
 
   TILEWAVE_DEVICE static void store(const Args& a, int row, std::int32_t token, float logprob) {
     B::store(a.tokens + row, token);
@@ -141,9 +171,9 @@ struct Sampling {
     std::uint32_t reached;  // see Select
   };
   TILEWAVE_DEVICE static Range range_of(Stretch& x, Exchange& exchange, std::int32_t top_k) {
+    using Keys = LogitOrder<S.x>;
     Largest<B, S.x, unit> own;
     x.each([&](const Packed& packed, int) { own.add(packed); });
-    using Keys = LogitOrder<S.x>;
     const std::uint32_t key = Keys::key(own.value());
     std::uint32_t highest = B::highest(key), reached = 0;
     if (top_k > 0) reached = Select<B, S.x, P>::reached(key, top_k, Exchange::waves);
@@ -160,75 +190,6 @@ struct Sampling {
     }
     return {Keys::logit(highest), reached};
   }
-
-  /// What may be drawn: logits from `from` on that weigh no less than `least`.
-  struct Chosen {
-    Weigher<B> weigher;
-    float from;
-    std::uint32_t least;
-
-    TILEWAVE_DEVICE std::uint32_t weight(float x) const {
-      const std::uint32_t weight = weigher.weight(x);
-      return x >= from && weight >= least ? weight : 0u;
-    }
-  };
-
-  /// Sums of weights: of all logits from chosen.from on, and of those that min_p leaves.
-  struct Pair {
-    std::uint64_t all = 0, likely = 0;
-  };
-  TILEWAVE_DEVICE static Pair weights(Stretch& x, const Chosen& chosen) {
-    Pair sums;
-    if (chosen.from == minus_infinity && chosen.least == 0 && chosen.weigher.plain) {
-      const PairFloor floor(chosen.weigher.lowest);
-      x.each([&](const Packed& packed, int) {
-        const Vec<float, unit> v = floor.raised(packed);
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) sums.all += chosen.weigher.weight_of(v[e]);
-      });
-    } else {
-      x.each([&](const Packed& packed, int) {
-        if (!(Largest<B, S.x, unit>::of(packed) >= chosen.from)) return;  // true of most, where filters leave few
-        const Vec<float, unit> v = widen<B, S.x, unit>(packed);
-        Vec<std::uint32_t, unit> weight;
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) {
-          const std::uint32_t any = chosen.weigher.weight(v[e]);
-          weight[e] = v[e] >= chosen.from ? any : 0u;
-          sums.all += weight[e];
-        }
-        if (chosen.least == 0) return;
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) sums.likely += weight[e] >= chosen.least ? weight[e] : 0u;
-      });
-    }
-    sums.all = Numbers::sum(sums.all);
-    return {sums.all, chosen.least == 0 ? sums.all : Numbers::sum(sums.likely)};
-  }
-  /// Raises logits to a floor, which may be a little lower: pairs of bf16 as they are, where a room does so.
-  struct PairFloor {
-    static constexpr bool pairs = PairBackend<B> && S.x == DType::bf16 && unit > 1;
-    float floor;
-    std::uint32_t pair;
-
-    TILEWAVE_DEVICE explicit PairFloor(float lowest) : floor(lowest) {
-      const auto bits = __builtin_bit_cast(std::uint32_t, lowest);
-      const std::uint32_t high = (bits + (bits >> 31 != 0 ? 0xffffu : 0u)) >> 16;
-      pair = high << 16 | high;
-    }
-    TILEWAVE_DEVICE Vec<float, unit> raised(Packed packed) const {
-      if constexpr (pairs) {
-        TILEWAVE_UNROLL
-        for (int w = 0; w < Packed::size; ++w) packed[w] = B::template larger_pair<S.x>(packed[w], pair);
-      }
-      Vec<float, unit> v = widen<B, S.x, unit>(packed);
-      if constexpr (!pairs) {
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) v[e] = Max{}(v[e], floor);
-      }
-      return v;
-    }
-  };
 
   /// Of the row, from those of its waves, which the exchange then has.
   TILEWAVE_DEVICE static Pair totals(Exchange& exchange, const Pair& own) {
@@ -266,51 +227,79 @@ struct Sampling {
     std::int32_t token;
     float logit;
   };
-  /// The token in whose weight `at` falls, counted in the order of tokens. `drawn` is it in all lanes of the row if it
-  /// is `told`, else in the one that returns true.
-  TILEWAVE_DEVICE static bool draw(Stretch& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at, bool told,
+  /// The token in whose weight `at` falls, counted in the order of tokens; known to the lane that returns true.
+  TILEWAVE_DEVICE static bool draw(Stretch& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at,
                                    Drawn& drawn) {
     if constexpr (Exchange::waves == 1) {
-      const bool found = draw_alone(x, chosen, at, drawn);
-      if (told) tell_lanes(found, drawn);
-      return found;
+      return draw_alone(x, chosen, at, drawn);
     } else {
-      const auto owner = Numbers::find(sums_of_waves<Exchange::waves>([&](int w) { return exchange.of(w); }), at);
-      const bool found = draw_together(x, exchange, chosen, B::uniform(owner.index), owner.rest, drawn);
-      if (told) {
-        Vec<std::uint32_t, 2> best = known(found, drawn);
-        exchange.tell({{best[0], best[1], 0, 0}});
-        best = {{0, 0}};
-        exchange.each([&](const Words& words) { best = {{max_of(best[0], words[0]), max_of(best[1], words[1])}}; });
-        drawn = {static_cast<std::int32_t>(B::highest(best[0])) - 1, Order::logit(B::highest(best[1]))};
+      const auto found = Numbers::find(sums_of_waves<Exchange::waves>([&](int w) { return exchange.of(w); }), at);
+      const int owner = B::uniform(found.index);
+      if constexpr (P.blocks > 1) {
+        if (owner / Exchange::block_waves != B::cluster_rank()) return false;
+        B::barrier();  // see piece_of; mailboxes order no other memory
       }
-      return found;
+      return draw_together(
+          exchange, chosen, x.pieces(), [&](int piece) { return x.piece_of(owner, piece); }, found.rest, drawn);
     }
   }
-  /// The lane that found it tells its wave; 0 where none has.
-  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> known(bool found, const Drawn& drawn) {
-    return {{B::highest(found ? static_cast<std::uint32_t>(drawn.token) + 1 : 0u),
-             B::highest(found ? Order::key(drawn.logit) : 0u)}};
-  }
-  TILEWAVE_DEVICE static void tell_lanes(bool found, Drawn& drawn) {
-    const Vec<std::uint32_t, 2> best = known(found, drawn);
-    drawn = {static_cast<std::int32_t>(best[0]) - 1, Order::logit(best[1])};
+  /// What the blocks of the first launch have weighed, lane l the waves from lane_waves l on.
+  struct Weighed {
+    static constexpr int lane_waves = ceil_div(Exchange::waves << most_part_bits, lanes);
+    Vec<std::uint64_t, lane_waves> likely;
+
+    TILEWAVE_DEVICE Pair load(const Args& a, int row, std::uint64_t& of_logprobs) {
+      const int waves = waves_of_row(a);
+      const auto* const from = reinterpret_cast<const Vec<std::uint64_t, 2>*>(a.weighed + std::int64_t{row} * waves);
+      Pair sums;
+      std::uint64_t counted = 0;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < lane_waves; ++i) {
+        const int wave = B::lane_id() * lane_waves + i;
+        Vec<std::uint64_t, 2> first{}, second{};
+        if (wave < waves) {
+          first = B::load(from + 2 * wave);
+          second = B::load(from + 2 * wave + 1);
+        }
+        counted += first[0];
+        sums.all += first[1];
+        sums.likely += likely[i] = second[0];
+      }
+      of_logprobs = Numbers::sum(counted);
+      return {Numbers::sum(sums.all), Numbers::sum(sums.likely)};
+    }
+  };
+  /// What was drawn, from the lane that found it to all of the row; and a number that its wave has.
+  TILEWAVE_DEVICE static void tell(Exchange& exchange, bool found, Drawn& drawn, std::uint64_t* number = nullptr) {
+    std::uint32_t token = B::highest(found ? static_cast<std::uint32_t>(drawn.token) + 1 : 0u);
+    std::uint32_t key = B::highest(found ? Order::key(drawn.logit) : 0u);
+    if constexpr (Exchange::waves > 1) {
+      const std::uint64_t told = number != nullptr && token > 0 ? *number : 0;
+      exchange.tell({{token, key, static_cast<std::uint32_t>(told), static_cast<std::uint32_t>(told >> 32)}});
+      Words most{};
+      exchange.each([&](const Words& words) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 4; ++i) most[i] = max_of(most[i], words[i]);
+      });
+      token = B::highest(most[0]);
+      key = B::highest(most[1]);
+      if (number != nullptr) *number = std::uint64_t{B::highest(most[3])} << 32 | B::highest(most[2]);
+    }
+    drawn = {static_cast<std::int32_t>(token) - 1, Order::logit(key)};
   }
 
-  /// The waves of the owner's block take a piece of its stretch each.
-  TILEWAVE_DEVICE static bool draw_together(Stretch& x, Exchange& exchange, const Chosen& chosen, int owner,
-                                            std::uint64_t at, Drawn& drawn) {
+  /// The waves of a block take a piece each of what `pieces` of them have, piece_of(i).
+  template <class PieceOf>
+  TILEWAVE_DEVICE static bool draw_together(Exchange& exchange, const Chosen& chosen, int pieces,
+                                            const PieceOf& piece_of, std::uint64_t at, Drawn& drawn) {
     constexpr int takers = Exchange::block_waves;
-    if constexpr (P.blocks > 1) {
-      if (owner / takers != B::cluster_rank()) return false;
-      B::barrier();  // see piece_of; mailboxes order no other memory
-    }
-    for (int first = 0; first < x.pieces(); first += takers) {
-      const typename Stretch::Piece piece = x.piece_of(owner, first + B::wave_id());
-      Vec<std::uint32_t, unit> items;
+    for (int first = 0; first < pieces; first += takers) {
+      const int own_piece = first + B::wave_id();
+      const typename Stretch::Piece piece = piece_of(min_of(own_piece, pieces - 1));
+      Vec<std::uint32_t, unit> items = chosen.weights(piece.values);
       std::uint64_t own = 0;
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) own += items[e] = chosen.weight(piece.values[e]);
+      for (int e = 0; e < unit; ++e) own += items[e] = own_piece < pieces ? items[e] : 0u;
       own = Numbers::sum(own);
       exchange.tell_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
       const auto sums = sums_of_waves<takers>([&](int w) { return exchange.of_block(w); });
@@ -326,6 +315,24 @@ struct Sampling {
     }
     return false;
   }
+  /// One wave looks through the pieces of the owner's stretch. A loop of little code: it runs cold.
+  TILEWAVE_DEVICE static bool draw_in_turn(const Stretch& x, const Chosen& chosen, int owner, std::uint64_t at,
+                                           Drawn& drawn) {
+    typename Stretch::Piece piece;
+    Vec<std::uint32_t, unit> items;
+    TILEWAVE_ROLL
+    for (int i = 0; i < x.pieces(); ++i) {
+      piece = x.piece_of(owner, i);
+      items = chosen.weights(piece.values);
+      std::uint64_t own = 0;
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) own += items[e];
+      own = Numbers::sum(own);
+      if (at < own) break;
+      at -= own;
+    }
+    return within(piece.values, piece.column, items, at, drawn);
+  }
   TILEWAVE_DEVICE static bool draw_alone(Stretch& x, const Chosen& chosen, std::uint64_t at, Drawn& drawn) {
     Packed logits{};  // of the chunk that `at` falls into
     int first = -1;
@@ -333,9 +340,9 @@ struct Sampling {
       if (first >= 0) return;
       std::uint64_t own = 0;
       if (Largest<B, S.x, unit>::of(packed) >= chosen.from) {
-        const Vec<float, unit> v = widen<B, S.x, unit>(packed);
+        const Vec<std::uint32_t, unit> items = chosen.weights(widen<B, S.x, unit>(packed));
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) own += chosen.weight(v[e]);
+        for (int e = 0; e < unit; ++e) own += items[e];
       }
       const std::uint64_t chunk = Numbers::sum(own);
       if (at < chunk) {
@@ -346,10 +353,7 @@ struct Sampling {
       }
     });
     const Vec<float, unit> v = widen<B, S.x, unit>(logits);
-    Vec<std::uint32_t, unit> items;
-    TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) items[e] = chosen.weight(v[e]);
-    return within(v, first, items, at, drawn);
+    return within(v, first, chosen.weights(v), at, drawn);
   }
   /// Of a wave's logits, from `column` on in each lane; `items` are their weights. Whether this lane has it.
   TILEWAVE_DEVICE static bool within(const Vec<float, unit>& logits, std::int32_t column,

@@ -49,21 +49,31 @@ struct Weigher {
     lowest = B::subtract(shift, 40.0f) * B::reciprocal(factor);  // rooms differ in it, but not in what weighs 0
   }
 
-  /// Of any logit; of NaN 0.
-  TILEWAVE_DEVICE std::uint32_t weight(float x) const { return weight_of(Max{}(distance(x), lowest)); }
-  /// Of one that is no less than `lowest`, nor much; of a plain row.
-  TILEWAVE_DEVICE std::uint32_t weight_of(float x) const {
+  /// Of any two logits; of NaN 0.
+  TILEWAVE_DEVICE Vec<std::uint32_t, 2> weights(float x, float y) const {
+    return weights_of({{Max{}(distance(x), lowest), Max{}(distance(y), lowest)}});
+  }
+  TILEWAVE_DEVICE std::uint32_t weight(float x) const { return weights(x, x)[0]; }
+  /// Of two that are no less than `lowest`, nor much; of a plain row.
+  TILEWAVE_DEVICE Vec<std::uint32_t, 2> weights_of(const Vec<float, 2>& x) const {
+    const auto both = [](float v) { return Vec<float, 2>{{v, v}}; };
     // The nearest whole number, in the low bits of a sum.
-    const float sum = fused(x, factor, origin), part = fused(x, factor, -B::subtract(sum, origin));
+    const Vec<float, 2> sum = B::fused(x, both(factor), both(origin)), whole = B::subtract(sum, both(origin));
+    const Vec<float, 2> part = B::fused(x, both(factor), {{-whole[0], -whole[1]}});
     // 2^part, part from -0.5 to 0.5: the least relative error of degree 5 that is exact at 0, 9.2e-8.
-    float power = fused(part, 0.0013264707522466779f, 0.00967151764780283f);
-    power = fused(part, power, 0.05550733953714371f);
-    power = fused(part, power, 0.24022242426872253f);
-    power = fused(part, power, 0.6931470036506653f);
-    power = fused(part, power, 1.0f);
-    const std::uint32_t bits =
-        __builtin_bit_cast(std::uint32_t, power) + (__builtin_bit_cast(std::uint32_t, sum) << 23);
-    return static_cast<std::uint32_t>(__builtin_bit_cast(float, bits));
+    Vec<float, 2> power = B::fused(part, both(0.0013264707522466779f), both(0.00967151764780283f));
+    power = B::fused(part, power, both(0.05550733953714371f));
+    power = B::fused(part, power, both(0.24022242426872253f));
+    power = B::fused(part, power, both(0.6931470036506653f));
+    power = B::fused(part, power, both(1.0f));
+    Vec<std::uint32_t, 2> weights;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t bits =
+          __builtin_bit_cast(std::uint32_t, power[i]) + (__builtin_bit_cast(std::uint32_t, sum[i]) << 23);
+      weights[i] = static_cast<std::uint32_t>(__builtin_bit_cast(float, bits));
+    }
+    return weights;
   }
   TILEWAVE_DEVICE float exponent(float x) const { return fused(distance(x), factor, -shift); }
 
