@@ -68,8 +68,8 @@ struct SamplingOp {
 
   static std::span<const Entry* const> entries() { return all_sampling_entries(); }
   static constexpr auto select = sampling_select;
-  static constexpr bool indexes_by_results = true;  // what parts weigh says which of them is looked through
-  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/sampling.hpp
+  static constexpr bool indexes_by_results = true;      // what parts weigh says which of them is looked through
+  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/sampling.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   template <class Address>

@@ -15,6 +15,11 @@ struct WholeNumbers {
     const std::uint32_t low = B::total(static_cast<std::uint32_t>(number) & 0xffffffu);
     return (std::uint64_t{B::total(static_cast<std::uint32_t>(number >> 24))} << 24) + low;
   }
+  /// Over this lane and those before it, the same.
+  TILEWAVE_DEVICE static std::uint64_t sum_up_to(std::uint64_t number) {
+    const int low = B::sum_up_to(static_cast<int>(static_cast<std::uint32_t>(number) & 0xffffffu));
+    return (std::uint64_t(B::sum_up_to(static_cast<int>(number >> 24))) << 24) + static_cast<std::uint32_t>(low);
+  }
   TILEWAVE_DEVICE static std::uint32_t shuffle(std::uint32_t word, int lane) { return B::shuffle(word, lane); }
   TILEWAVE_DEVICE static std::uint64_t shuffle(std::uint64_t number, int lane) {
     const std::uint32_t low = B::shuffle(static_cast<std::uint32_t>(number), lane);
@@ -34,12 +39,7 @@ struct WholeNumbers {
     std::uint64_t own = 0;
     TILEWAVE_UNROLL
     for (int i = 0; i < count; ++i) own += items[i];
-    std::uint64_t end = own;
-    TILEWAVE_UNROLL
-    for (int step = 1; step < lanes; step *= 2) {
-      const std::uint64_t before = shuffle(end, lane < step ? lane : lane - step);
-      end += lane < step ? 0 : before;
-    }
+    const std::uint64_t end = sum_up_to(own);
     const bool here = value < end && value >= end - own;
     std::uint64_t rest = value - (end - own);
     T item = items[0];

@@ -17,6 +17,10 @@ constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric
 template <int ulp>
 struct Plain {
   static float subtract(float a, float b) { return a - b; }
+  static Vec<float, 2> subtract(const Vec<float, 2>& a, const Vec<float, 2>& b) { return {{a[0] - b[0], a[1] - b[1]}}; }
+  static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
+    return {{std::fma(a[0], b[0], c[0]), std::fma(a[1], b[1], c[1])}};
+  }
   static float reciprocal(float x) {
     return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0f / x) + ulp);
   }

@@ -15,7 +15,7 @@
 namespace tilewave {
 
 inline constexpr int sampling_dies = 8;   // XCDs of a chip
-inline constexpr int most_part_bits = 4;  // blocks that share a row are 2 to the power of that at most
+inline constexpr int most_part_bits = 2;  // blocks that share a row are 2 to the power of that at most
 
 /// Launches over a row: one is all of it; or a first with several blocks for each row, all of which look for the largest
 /// logit and the threshold of top_k, and then weigh a part of it each; and a second, a block a row, that draws.
@@ -81,8 +81,8 @@ struct Sampling {
       const Pair own = Sums::of(part, chosen);
       const std::uint64_t all = apart ? Sums::of(part, counted).all : own.all;
       if (B::lane_id() == 0) {
-        auto* const to = reinterpret_cast<Vec<std::uint64_t, 2>*>(
-            a.weighed + std::int64_t{row} * waves_of_row(a) + at.part * Exchange::waves + Exchange::wave());
+        auto* const to = reinterpret_cast<Vec<std::uint64_t, 2>*>(a.weighed + std::int64_t{row} * waves_of_row(a) +
+                                                                  at.part * Exchange::waves + Exchange::wave());
         B::store(to, {{all, own.all}});
         B::store(to + 1, {{own.likely, 0}});
       }
@@ -99,20 +99,25 @@ struct Sampling {
     // drawn is both what it is judged by and what the next is drawn from.
     int turn = apart ? -1 : 0;
     if constexpr (draws) {
-      // Turn 0 is a wave's work: the others would do the same, and slow it down.
+      // Turn 0 is the work of a wave of each SIMD: all would do the same, and slow each other down.
       bool found = false;
-      if (B::wave_id() == 0) {
+      std::uint64_t at = 0;
+      int owner = 0;
+      if (B::wave_id() < drawing_waves) {
         Weighed weighed;
         const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, 0);
         const Pair sums = weighed.load(a, row, all);
-        const std::uint64_t at = values.greedy ? 0 : multiply_high(random, sums.likely);
-        const auto owner = Numbers::find(weighed.likely, at);
-        const Stretch all_of_row(logits, a.columns, shared, waves_of_row(a), 0);
-        found = draw_in_turn(all_of_row, chosen, B::uniform(owner.index), owner.rest, drawn);
         enough = needed(sums.all, values.top_p);
-        if (found && !values.filters_mass) finish(drawn);
+        const auto found = Numbers::find(weighed.likely, values.greedy ? 0 : multiply_high(random, sums.likely));
+        owner = B::uniform(found.index);
+        at = found.rest;
       }
-      if (!values.filters_mass) return;
+      const Stretch parts(logits, a.columns, shared, waves_of_row(a), 0);
+      found = draw_by_few(parts, exchange, chosen, owner, at, drawn);
+      if (!values.filters_mass) {
+        if (found) finish(drawn);
+        return;
+      }
       tell(exchange, found, drawn, &enough);
       if (drawn.logit == largest) {
         if (leader) finish(drawn);
@@ -124,7 +129,9 @@ struct Sampling {
     for (;; ++turn) {
       const bool counting = turn < 0;
       const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, turn);
-      const Pair sums = totals(exchange, Sums::of(x, counting ? counted : chosen));
+      const Chosen weighed{Weigher<B>::either(counting, counted.weigher, chosen.weigher),
+                           counting ? minus_infinity : chosen.from, counting ? 0 : chosen.least};
+      const Pair sums = totals(exchange, Sums::of(x, weighed));
       if (counting) {
         all = sums.all;
         continue;
@@ -147,6 +154,7 @@ struct Sampling {
 
  private:
   static constexpr float minus_infinity = -__builtin_inff();
+  static constexpr int drawing_waves = 4;
 
   TILEWAVE_DEVICE static int waves_of_row(const Args& a) { return Exchange::waves << a.part_bits; }
   /// Of a block. Ids go round robin over the XCDs, each of which has an L2 of its own: blocks of a row are of one.
@@ -315,23 +323,36 @@ struct Sampling {
     }
     return false;
   }
-  /// One wave looks through the pieces of the owner's stretch. A loop of little code: it runs cold.
-  TILEWAVE_DEVICE static bool draw_in_turn(const Stretch& x, const Chosen& chosen, int owner, std::uint64_t at,
-                                           Drawn& drawn) {
-    typename Stretch::Piece piece;
-    Vec<std::uint32_t, unit> items;
+  /// Some waves of the block look through the pieces of the owner's stretch, which they know, while all wait.
+  TILEWAVE_DEVICE static bool draw_by_few(const Stretch& x, Exchange& exchange, const Chosen& chosen, int owner,
+                                          std::uint64_t at, Drawn& drawn) {
+    const int wave = B::wave_id();
+    bool found = false, passed = false;
     TILEWAVE_ROLL
-    for (int i = 0; i < x.pieces(); ++i) {
-      piece = x.piece_of(owner, i);
-      items = chosen.weights(piece.values);
+    for (int first = 0; first < x.pieces(); first += drawing_waves) {
+      typename Stretch::Piece piece;
+      Vec<std::uint32_t, unit> items;
       std::uint64_t own = 0;
+      if (wave < drawing_waves) {
+        piece = x.piece_of(owner, first + wave);  // none of what is beyond the stretch comes before `at` is passed
+        items = chosen.weights(piece.values);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) own += items[e];
+        own = Numbers::sum(own);
+      }
+      exchange.tell_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
+      if (wave >= drawing_waves || passed) continue;
+      int taker = drawing_waves;
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) own += items[e];
-      own = Numbers::sum(own);
-      if (at < own) break;
-      at -= own;
+      for (int w = 0; w < drawing_waves; ++w) {
+        const std::uint64_t of_wave = likely_of(exchange.of_block(w));
+        if (taker == drawing_waves && at < of_wave) taker = w;
+        if (taker == drawing_waves) at -= of_wave;
+      }
+      passed = taker < drawing_waves;
+      if (taker == wave) found = within(piece.values, piece.column, items, at, drawn);
     }
-    return within(piece.values, piece.column, items, at, drawn);
+    return found;
   }
   TILEWAVE_DEVICE static bool draw_alone(Stretch& x, const Chosen& chosen, std::uint64_t at, Drawn& drawn) {
     Packed logits{};  // of the chunk that `at` falls into

@@ -154,7 +154,8 @@ Status sampling_launch(const SamplingProblem& p, hipStream_t stream) {
       using Weigh = Sampling<B, S, P, SamplingLaunch::weigh>;
       SamplingArgs args = sampling_args(p, bits);
       const std::int64_t blocks = std::int64_t{align_up(p.rows, sampling_dies)} << bits;
-      args.found = reinterpret_cast<SamplingFound*>(args.weighed + (std::int64_t{p.rows} << bits) * Weigh::Exchange::waves);
+      args.found =
+          reinterpret_cast<SamplingFound*>(args.weighed + (std::int64_t{p.rows} << bits) * Weigh::Exchange::waves);
       if (Status s = B::template launch<Weigh>({blocks, P.block_threads()}, args, stream); !s.ok()) return s;
       return B::template launch<Sampling<B, S, P, SamplingLaunch::draw>>(row_grid(P, p.rows), args, stream);
     }

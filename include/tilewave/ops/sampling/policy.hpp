@@ -22,7 +22,8 @@ constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   const int wave = facts_of(arch).wave_lanes;
   add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});
   if (hopper) {
-    for (const int blocks : {1, 4, 8}) add({.lanes = 512, .chunks = 8, .blocks = blocks, .waves_per_simd = 8});
+    add({.lanes = 512, .chunks = 8, .waves_per_simd = 8});
+    for (const int blocks : {4, 8}) add({.lanes = 256, .chunks = 16, .blocks = blocks, .waves_per_simd = 4});
     for (const int chunks : {16, 26}) add({.lanes = 512, .chunks = chunks, .blocks = 2, .waves_per_simd = 4});
   }
   const int lanes = hopper ? 512 : 1024, waves = hopper ? 8 : 4;

@@ -17,8 +17,7 @@ struct SelectCounters {
   std::uint32_t of[levels][bins];
 };
 template <RowPolicy P>
-  requires(P.blocks > 1)
-struct SelectCounters<P> {
+requires(P.blocks > 1) struct SelectCounters<P> {
   static constexpr int bins = 256, levels = 4;
   Vec<std::uint32_t, 4> of[levels][bins / 4];
   Vec<float, 4> told[2][P.blocks][bins / 4];

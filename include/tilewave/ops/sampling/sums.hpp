@@ -59,23 +59,31 @@ struct SamplingSums {
       x.each([&](const Packed& packed, int) {
         const Vec<float, unit> v = floor.raised(packed);
         const Vec<std::uint32_t, unit> weight = in_pairs(
-            [&](float a, float b) TILEWAVE_INLINE_LAMBDA { return chosen.weigher.weights_of({{a, b}}); }, v);
+            [&](float a, float b) TILEWAVE_INLINE_LAMBDA {
+              return chosen.weigher.weights_of({{a, b}});
+            },
+            v);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) sums.all += weight[e];
       });
     } else {
       x.each([&](const Packed& packed, int) {
-        if (!(Largest<B, X, unit>::of(packed) >= chosen.from)) return;  // true of most, where filters leave few
+        // True of most, where filters leave few.
+        if (!B::any(Largest<B, X, unit>::of(packed) >= chosen.from)) return;
         const Vec<float, unit> v = widen<B, X, unit>(packed);
-        Vec<std::uint32_t, unit> weight = any_weights(chosen.weigher, v);
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) {
-          weight[e] = v[e] >= chosen.from ? weight[e] : 0u;
-          sums.all += weight[e];
+        for (int e = 0; e < unit; e += 2) {
+          const int next = unit > 1 ? e + 1 : e;
+          const bool first = v[e] >= chosen.from, second = next > e && v[next] >= chosen.from;
+          if (!B::any(first || second)) continue;
+          const Vec<std::uint32_t, 2> pair = chosen.weigher.weights(v[e], v[next]);
+          const std::uint32_t weight[2] = {first ? pair[0] : 0u, second ? pair[1] : 0u};
+          TILEWAVE_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            sums.all += weight[i];
+            sums.likely += weight[i] >= chosen.least ? weight[i] : 0u;
+          }
         }
-        if (chosen.least == 0) return;
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) sums.likely += weight[e] >= chosen.least ? weight[e] : 0u;
       });
     }
     sums.all = Numbers::sum(sums.all);

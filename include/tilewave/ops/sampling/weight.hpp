@@ -49,6 +49,17 @@ struct Weigher {
     lowest = B::subtract(shift, 40.0f) * B::reciprocal(factor);  // rooms differ in it, but not in what weighs 0
   }
 
+  /// One of two, member by member: compilers would choose between their places in memory.
+  TILEWAVE_DEVICE static Weigher either(bool first, const Weigher& a, const Weigher& b) {
+    Weigher one = b;
+    one.base = first ? a.base : b.base;
+    one.factor = first ? a.factor : b.factor;
+    one.origin = first ? a.origin : b.origin;
+    one.shift = first ? a.shift : b.shift;
+    one.lowest = first ? a.lowest : b.lowest;
+    one.plain = first ? a.plain : b.plain;
+    return one;
+  }
   /// Of any two logits; of NaN 0.
   TILEWAVE_DEVICE Vec<std::uint32_t, 2> weights(float x, float y) const {
     return weights_of({{Max{}(distance(x), lowest), Max{}(distance(y), lowest)}});
