@@ -141,11 +141,14 @@ class RowStretch {
   TILEWAVE_DEVICE Packed& own(int chunk) { return shared_.piece[wave_][chunk][at_.lane]; }
   template <class T>
   TILEWAVE_DEVICE void load(T& tile, int from, int end) const {
-    tile.load(data_, typename T::Place{.lane = at_.lane, .active = true}, from, end);
+    typename T::Place at{};
+    at.lane = at_.lane;
+    at.active = true;
+    tile.load(data_, at, from, end);
     Vec<float, unit> nothing;
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) nothing[e] = -__builtin_inff();
-    tile.fill(typename T::Place{.lane = at_.lane, .active = true}, from, end, nothing);
+    tile.fill(at, from, end, nothing);
   }
   template <class F>
   TILEWAVE_DEVICE void each_of(const Tile& tile, int from, const F& f) const {
