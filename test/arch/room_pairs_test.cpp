@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "test/arch/room.hpp"
+#include "tilewave/arch/pairs.hpp"
 
 namespace tilewave::test {
 namespace {

@@ -78,7 +78,8 @@ struct GroupOperand {
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
-///               fused(a, b, c): of two floats at a time a b + c, rounded once; subtract(a, b) likewise;
+///               fused(a, b, c): of two floats at a time a b + c, rounded once; subtract(a, b) likewise; quiet(a): two
+///               floats as they are, NaNs such that Max need not look for signals;
 ///               exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
@@ -145,6 +146,7 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::any(true) } -> std::same_as<bool>;
   { B::subtract(x, x) } -> std::same_as<float>;
   { B::fused(Vec<float, 2>{}, Vec<float, 2>{}, Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
+  { B::quiet(Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
   { B::rsqrt(x) } -> std::same_as<float>;
@@ -185,14 +187,6 @@ template <class B>
 concept Fp8AtomBackend = Backend<B> &&
     requires(typename B::KvOperand kv, typename B::RowsOperand rows, typename B::Accumulator acc) {
   { B::mma_fp8(kv, rows, acc) } -> std::same_as<typename B::Accumulator>;
-};
-
-/// A room that compares two bf16 or f16 in one operation:
-///   numbers     larger_pair<type>(a, b): of each half of two words the larger; a number wins over a NaN
-template <class B>
-concept PairBackend = Backend<B> && requires(std::uint32_t word) {
-  { B::template larger_pair<DType::bf16>(word, word) } -> std::same_as<std::uint32_t>;
-  { B::template larger_pair<DType::f16>(word, word) } -> std::same_as<std::uint32_t>;
 };
 
 /// A room of a chip that takes OCP MX's formats:

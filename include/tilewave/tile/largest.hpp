@@ -2,6 +2,7 @@
 // The largest of packed elements: pairs are compared as they are where the room has an operation for it.
 #pragma once
 
+#include "tilewave/arch/pairs.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/tile/row.hpp"
 
@@ -17,7 +18,9 @@ class Largest {
     if constexpr (pairs) {
       pair_ = B::template larger_pair<X>(pair_, largest_pair(packed));
     } else {
-      value_ = Max{}(value_, of(packed));
+      const Vec<float, n> v = quiet(widen<B, X, n>(packed));
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i) value_ = Max{}(value_, v[i]);
     }
   }
   TILEWAVE_DEVICE float value() const {
@@ -32,8 +35,18 @@ class Largest {
     if constexpr (pairs) {
       return fold(widen<B, X, 2>({{largest_pair(packed)}}), Max{});
     } else {
-      return fold(widen<B, X, n>(packed), Max{});
+      return fold(quiet(widen<B, X, n>(packed)), Max{});
     }
+  }
+  /// The values themselves; Max then takes one operation each.
+  TILEWAVE_DEVICE static Vec<float, n> quiet(Vec<float, n> v) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i + 1 < n; i += 2) {
+      const Vec<float, 2> pair = B::quiet({{v[i], v[i + 1]}});
+      v[i] = pair[0];
+      v[i + 1] = pair[1];
+    }
+    return v;
   }
 
  private:

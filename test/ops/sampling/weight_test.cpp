@@ -49,7 +49,7 @@ TEST_CASE("a weight is a power of two within 2e-7, or one") {
   }
 }
 
-TEST_CASE("nothing weighs what is far below, is -inf or NaN; infinity weighs what its equals do") {
+TEST_CASE("what is far below, -inf or NaN weighs nothing, infinity what its equals do") {
   for (const float scale : {1e-30f, 1.4426950408889634f, 1.4e5f}) {
     for (const float largest : {0.0f, -40.0f, 2800.0f, 3e38f, -3e38f}) {
       const Weigher<Exact> weigher(largest, scale);

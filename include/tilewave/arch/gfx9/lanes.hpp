@@ -145,6 +145,13 @@ struct Lanes {
     const Floats sum = __builtin_elementwise_fma(Floats{a[0], a[1]}, Floats{b[0], b[1]}, Floats{c[0], c[1]});
     return {{sum[0], sum[1]}};
   }
+  /// A product is quiet, see step(); LLVM knows so, and takes one for two.
+  TILEWAVE_DEVICE static Vec<float, 2> quiet(const Vec<float, 2>& a) {
+    float one = 1.0f;
+    asm("" : "+v"(one));
+    const Floats same = Floats{a[0], a[1]} * Floats{one, one};
+    return {{same[0], same[1]}};
+  }
   TILEWAVE_DEVICE static float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
   TILEWAVE_DEVICE static float log2(float x) { return __builtin_amdgcn_logf(x); }
 

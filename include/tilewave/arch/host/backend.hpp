@@ -28,6 +28,7 @@
 #include "tilewave/arch/host/staged.hpp"
 #include "tilewave/arch/host/sync.hpp"
 #include "tilewave/arch/host/tensor.hpp"
+#include "tilewave/arch/pairs.hpp"
 
 namespace tilewave::host {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "tilewave/arch/pairs.hpp"
 #include "tilewave/arch/sm90/lanes.hpp"
 #include "tilewave/arch/sm90/launch.hpp"
 #include "tilewave/arch/sm90/memory.hpp"

@@ -131,6 +131,7 @@ struct Lanes {
   TILEWAVE_DEVICE static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
     return {{__fmaf_rn(a[0], b[0], c[0]), __fmaf_rn(a[1], b[1], c[1])}};
   }
+  TILEWAVE_DEVICE static Vec<float, 2> quiet(const Vec<float, 2>& a) { return a; }
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
     static_assert(type == DType::bf16 || type == DType::f16);

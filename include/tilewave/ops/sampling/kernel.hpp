@@ -4,8 +4,9 @@
 // (select.hpp); sums of weights (weight.hpp); then all waves look through the stretch of the one whose part of the
 // running sum a random number falls into. top_p takes no threshold: a token is rejected if what is above it already
 // adds up to p, and the next is drawn from that, as FlashInfer does; on average 1 / p draws, or fewer. The largest
-// logit alone is a draw of 0 among its equals. In two launches several blocks weigh a row, see SamplingLaunch. Shared memory: the row, or nothing; 16 bytes a wave, four times; 4 KiB
-// of counters, 2 more for each block of a cluster. Bound: memory, or instructions, about 14 a logit.
+// logit alone is a draw of 0 among its equals. In two launches several blocks weigh a row, see SamplingLaunch. Shared
+// memory: the row, or nothing; 16 bytes a wave, four times; 4 KiB of counters, 2 more for each block of a cluster.
+// Bound: memory, or instructions, about 14 a logit.
 #pragma once
 
 #include "tilewave/ops/sampling/policy.hpp"
@@ -17,8 +18,8 @@ namespace tilewave {
 inline constexpr int sampling_dies = 8;   // XCDs of a chip
 inline constexpr int most_part_bits = 2;  // blocks that share a row are 2 to the power of that at most
 
-/// Launches over a row: one is all of it; or a first with several blocks for each row, all of which look for the largest
-/// logit and the threshold of top_k, and then weigh a part of it each; and a second, a block a row, that draws.
+/// Launches over a row: one is all of it; or a first with several blocks for each row, which all look for the largest
+/// logit and the threshold of top_k, and then weigh a part of it each, and a second, a block a row, that draws.
 enum class SamplingLaunch : int { whole, weigh, draw };
 
 template <class B, SamplingSpec S, SamplingPolicy P, SamplingLaunch L = SamplingLaunch::whole>
@@ -182,19 +183,20 @@ struct Sampling {
     using Keys = LogitOrder<S.x>;
     Largest<B, S.x, unit> own;
     x.each([&](const Packed& packed, int) { own.add(packed); });
+    using Selection = Select<B, S.x, P>;
     const std::uint32_t key = Keys::key(own.value());
-    std::uint32_t highest = B::highest(key), reached = 0;
-    if (top_k > 0) reached = Select<B, S.x, P>::reached(key, top_k, Exchange::waves);
+    std::uint32_t highest, reached = 0;
     if constexpr (Exchange::waves > 1) {
-      exchange.tell({{highest, reached, 0, 0}});
+      exchange.tell(Selection::of_wave(key, top_k));
       highest = 0;
-      std::uint32_t missed = 0;
-      exchange.each([&](const Words& words) {
-        highest = max_of(highest, words[0]);
-        missed = max_of(missed, ~words[1]);
-      });
+      exchange.each([&](const Words& words) { highest = max_of(highest, words[0]); });
       highest = B::highest(highest);
-      if (top_k > 0) reached = ~B::highest(missed);
+      const auto each = [&](const auto& f) TILEWAVE_INLINE_LAMBDA { exchange.each(f); };
+      if (top_k > 0) reached = Selection::reached(each, 4 * Exchange::waves, highest, top_k);
+    } else {
+      highest = B::highest(key);
+      const auto each = [&](const auto& f) TILEWAVE_INLINE_LAMBDA { f(Vec<std::uint32_t, 1>{{key}}); };
+      if (top_k > 0) reached = Selection::reached(each, lanes, highest, top_k);
     }
     return {Keys::logit(highest), reached};
   }

@@ -11,10 +11,10 @@ namespace tilewave {
 using SamplingPolicy = RowPolicy;
 
 /// The policies that entries of a spec are built for: a row in one wave; on Hopper in a block or a cluster; rows read
-/// again for every pass; unaligned rows. Clusters of 4 and 8 hold 131072 and 262144 bf16 logits, for few rows, in blocks
-/// of few waves, which wait for each other. Of 64 rows two of these clusters would be left for a second round: those of
-/// two blocks, with 131072 and 212992 logits, have an SM for each block. A CU takes longer to weigh logits than to read
-/// them again from L2.
+/// again for every pass; unaligned rows. Clusters of 4 and 8 hold 131072 and 262144 bf16 logits, for few rows, in
+/// blocks of few waves, which wait for each other. Of 64 rows two of these clusters would be left for a second round:
+/// those of two blocks, with 131072 and 212992 logits, have an SM for each block. A CU takes longer to weigh logits
+/// than to read them again from L2.
 constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) { all.list[all.count++] = p; };

@@ -32,9 +32,9 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
   }
 
  private:
-  /// Rounds of blocks, each a latency and the logits of an SM, which come sooner where few SMs ask for some. Clusters of
-  /// more than two blocks leave a part of the SMs out: an H200 has room for 62 of 66 clusters of 4 and 30 of 33 of 8.
-  /// Fitted to bf16 rows of `bench_sampling --policies=all` (H100, 2026-11-26) without filters; filters lengthen all
+  /// Rounds of blocks, each a latency and the logits of an SM, which come sooner where few SMs ask for some. Clusters
+  /// of more than two blocks leave SMs out: an H200 has room for 62 of 66 clusters of 4 and 30 of 33 of 8.
+  /// Fitted to bf16 rows of `bench_sampling --policies=all` (H100, 2026-11-26) without filters, which lengthen all
   /// alike.
   static float microseconds(const RowPolicy& policy, const SamplingProblem& p, const ArchFacts& facts) {
     const int most = facts.simds_per_cu * policy.waves_per_simd * facts.wave_lanes / policy.block_threads();

@@ -28,21 +28,46 @@ struct Select {
   using Counters = SelectCounters<P>;
   using Order = LogitOrder<X>;
   using Four = Vec<float, 4>;
-  static constexpr int lanes = B::facts.wave_lanes, most_turns = 8;
+  static constexpr int lanes = B::facts.wave_lanes;
 
-  /// A key that as many lanes of each wave reach that k of the row do, in `waves` waves; `own`: the key of this lane's
-  /// largest logit.
-  TILEWAVE_DEVICE static std::uint32_t reached(std::uint32_t own, std::int32_t k, int waves) {
-    if (k > lanes * waves) return 0;
-    const int turns = ceil_div(k, waves);
-    if (turns > most_turns) return ~B::highest(~own);  // every lane does
-    std::uint32_t rest = own, key = 0;
-    TILEWAVE_ROLL
-    for (int i = 0; i < turns; ++i) {
-      key = B::highest(rest);
-      rest = rest == key ? 0u : rest;
+  /// The four largest keys of the lanes of a wave, as different ones; the second to the fourth only if k matters.
+  /// `own`: the key of this lane's largest logit.
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 4> of_wave(std::uint32_t own, std::int32_t k) {
+    Vec<std::uint32_t, 4> keys{{B::highest(own), 0, 0, 0}};
+    if (k == 0) return keys;
+    TILEWAVE_UNROLL
+    for (int i = 1; i < 4; ++i) {
+      own = own == keys[i - 1] ? 0u : own;
+      keys[i] = B::highest(own);
     }
-    return key;
+    return keys;
+  }
+  /// A key that at least k logits of the row reach: near the k-th of these `count` keys, 0 if they are fewer. each(f)
+  /// calls f(keys) with those of the waves that this lane looks at.
+  template <class Each>
+  TILEWAVE_DEVICE static std::uint32_t reached(const Each& each, std::int32_t count, std::uint32_t highest,
+                                               std::int32_t k) {
+    if (k > count) return 0;
+    std::uint32_t missed = 0;
+    each([&](const auto& keys) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < keys.size; ++i) missed = max_of(missed, ~keys[i]);
+    });
+    std::uint32_t low = ~B::highest(missed), high = highest;
+    constexpr int most_turns = 16;  // all of a type of 16 bits; half of one of 32 is near enough
+    TILEWAVE_ROLL
+    for (int turn = 0; turn < most_turns && low < high; ++turn) {
+      const std::uint32_t middle = high - (high - low) / 2;
+      std::uint32_t above = 0;
+      each([&](const auto& keys) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < keys.size; ++i) above += keys[i] >= middle;
+      });
+      const bool enough = B::total(above) >= static_cast<std::uint32_t>(k);
+      low = enough ? middle : low;
+      high = enough ? high : middle - 1;
+    }
+    return low;
   }
 
   /// The least logit of the k and their equals, -inf where no more than k are above that. k logits of the row have at
@@ -57,7 +82,7 @@ struct Select {
     const std::uint32_t top = Order::key(largest), least = Order::key(-__builtin_inff()) + 1;
     std::uint32_t first = 0, last = top - max_of(reached, least), before = 0;
     for (int level = 0;; ++level) {
-      const int shift = max_of(24 - __builtin_clz((last - first) | 1u), 0);
+      const int shift = max_of(bits_of(last - first) - 8, 0);
       const float from = Order::logit(top - last);
       x.each([&](const typename Stretch::Packed& packed, int) {
         if (!(Largest<B, X, Stretch::unit>::of(packed) >= from)) return;  // true of most
@@ -83,6 +108,11 @@ struct Select {
 
  private:
   static constexpr int count = 256 / lanes;  // bins of a lane
+
+  /// Without leading zeros: as the exponent of a float, to which nothing is rounded up.
+  TILEWAVE_DEVICE static int bits_of(std::uint32_t n) {
+    return n == 0 ? 0 : (__builtin_bit_cast(std::int32_t, static_cast<float>(n & ~(n >> 1))) >> 23) - 126;
+  }
   /// This lane's counters of a level, summed over the blocks of the row.
   template <class Exchange>
   TILEWAVE_DEVICE static Vec<std::uint32_t, count> counted_by_row(Counters& counters,

@@ -100,8 +100,8 @@ TILEWAVE_HOST_DEVICE constexpr std::uint64_t multiply_high(std::uint64_t a, std:
   return a_high * b_high + (up >> 32) + (down >> 32) + (middle >> 32);
 }
 
-/// 64 bits at random. Their product with `end`, the high half of it, is a whole number below, drawn evenly: none is more
-/// than 2^-14 of 2^-64 likelier than another.
+/// 64 bits at random. Of their product with `end` the high half is a whole number below it, drawn evenly: none is
+/// more than 2^-14 of 2^-64 likelier than another.
 TILEWAVE_HOST_DEVICE constexpr std::uint64_t drawn_bits(std::uint64_t seed, std::uint64_t offset, std::uint32_t row,
                                                         std::uint32_t attempt) {
   const auto low = [](std::uint64_t v) { return static_cast<std::uint32_t>(v); };
