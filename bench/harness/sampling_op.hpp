@@ -57,7 +57,7 @@ inline std::string name_of(const SamplingCase& c) {
 }
 
 struct SamplingTensors {
-  TwinBuffer x, tokens, out;  // out: log probabilities
+  TwinBuffer x, tokens, out, workspace;  // out: log probabilities
 };
 
 struct SamplingOp {
@@ -68,7 +68,8 @@ struct SamplingOp {
 
   static std::span<const Entry* const> entries() { return all_sampling_entries(); }
   static constexpr auto select = sampling_select;
-  static std::vector<Case> default_sweep(ArchId arch);                       // bench/shapes/sampling.hpp
+  static constexpr bool indexes_by_results = true;      // what parts weigh says which of them is looked through
+  static std::vector<Case> default_sweep(ArchId arch);  // bench/shapes/sampling.hpp
   static std::vector<Case> model_cases(ArchId arch, const ModelStep& step);  // the same
 
   template <class Address>
@@ -86,6 +87,8 @@ struct SamplingOp {
     p.rows = c.rows;
     p.columns = c.columns;
     p.row_stride = c.columns;
+    p.workspace_bytes = sampling_workspace_size(p, facts_of(c.arch));
+    if (p.workspace_bytes > 0) p.workspace = address(t.workspace);
     return p;
   }
 
@@ -99,6 +102,11 @@ struct SamplingOp {
     });
     t.tokens = poisoned_words(c.rows);
     t.out = poisoned(DType::f32, c.rows);
+    SamplingProblem p;
+    p.spec = c.spec;
+    p.rows = c.rows;
+    p.columns = c.columns;
+    t.workspace = poisoned_words(sampling_workspace_size(p, facts_of(c.arch)) / 4);
     return t;
   }
   static std::vector<const TwinBuffer*> outputs(const Tensors& t) { return {&t.tokens, &t.out}; }

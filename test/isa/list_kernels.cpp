@@ -69,6 +69,7 @@ void list(ArchId id) {
 #define LIST_GEMMS(list) gemms(#list, test::list##_objects, id);
   GEMM_LISTS(LIST_GEMMS)
   std::printf("compile(find_scale_%s find_scale_entries.hip %s)\n", arch, arch);
+  std::printf("compile(shared_sampling_%s shared_sampling_entries.hip %s)\n", arch, arch);
 #define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, arch, list##_specs(id).size());
   ROW_LISTS(LIST_ROWS)
 }

@@ -160,6 +160,21 @@ void add_find_scale(ordered_json& file) {
                        partials));
 }
 
+/// Both kernels of a sampling whose rows blocks share: those policies whose rows are read again.
+template <ArchId arch>
+void add_shared_sampling(ordered_json& file) {
+  constexpr SamplingSpec spec{};
+  const auto policies = sampling_policies(arch, spec);
+  for (std::size_t p = 1; p < policies.size(); ++p) {
+    for (const bool weighs : {true, false}) {
+      const std::string symbol = (weighs ? "Weigh" : "Draw") + ("EntryKernelILm" + std::to_string(p - 1)) + "EE";
+      file["entries"].push_back(row_entry<arch>("shared_sampling_" + std::string(name_of(arch)), symbol,
+                                                weighs ? "sampling_weigh" : "sampling_draw", name_of(spec), policies[p],
+                                                shared_row_claims<arch>(policies[p], weighs)));
+    }
+  }
+}
+
 /// Rows of fp8 are widened to f16 where weights are of i4.
 constexpr DType product_type(const GemmSpec& s) { return s.packed() && is_fp8(s.a) ? DType::f16 : s.a; }
 
@@ -288,6 +303,7 @@ void add_arch(ordered_json& file) {
     add_gemms<arch, list##_specs(arch), &list##_policies, list##_objects>(file, #list);
   GEMM_LISTS(ADD_GEMMS)
   add_find_scale<arch>(file);
+  add_shared_sampling<arch>(file);
 #define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);
   ROW_LISTS(ADD_ROWS)
 }

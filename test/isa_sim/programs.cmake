@@ -50,7 +50,7 @@ set(flags -x hip ${tilewave_hip_flags_debian} -D__HIP_PLATFORM_AMD__=1 -std=c++2
           "$<$<BOOL:${includes}>:-idirafter$<JOIN:${includes},$<SEMICOLON>-idirafter>>")
 foreach(arch gfx942 gfx950)
   set(objects)
-  foreach(part room room_mx room_numbers room_window)
+  foreach(part room room_mx room_numbers room_pairs room_window)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${part}_${arch}.o)
     list(APPEND objects ${object})
     add_custom_command(OUTPUT ${object}

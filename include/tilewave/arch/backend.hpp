@@ -66,6 +66,7 @@ struct GroupOperand {
 ///               Sum and Max give the same bits in every lane of the group and in every room;
 ///               order(a, b): of two integers, of 32 bits or below 2^62, a becomes the larger, b the other;
 ///               larger(a, b): that one;
+///               total(word), highest(word): the sum of a word of all lanes of the wave, and the largest of them;
 ///               other_half<m>(v), m a power of two below the wave: v is the same in each aligned group of m lanes,
 ///               and the upper group of every aligned pair gets the lower one's. The lower gets the upper one's where
 ///               m < 16, else anything;
@@ -77,6 +78,8 @@ struct GroupOperand {
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
+///               fused(a, b, c): of two floats at a time a b + c, rounded once; subtract(a, b) likewise; quiet(a): two
+///               floats as they are, NaNs such that Max need not look for signals;
 ///               exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
@@ -134,12 +137,16 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::template other_half<1>(word) } -> std::same_as<std::uint32_t>;
   { B::template peers<8>(word) } -> std::same_as<Peers>;
   { B::sum_up_to(0) } -> std::same_as<int>;
+  { B::total(word) } -> std::same_as<std::uint32_t>;
+  { B::highest(word) } -> std::same_as<std::uint32_t>;
   { B::uniform(0) } -> std::same_as<int>;
   { B::settle(out) } -> std::same_as<float*>;
   { B::settle(word) } -> std::same_as<std::uint32_t>;
   { B::settle(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
   { B::subtract(x, x) } -> std::same_as<float>;
+  { B::fused(Vec<float, 2>{}, Vec<float, 2>{}, Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
+  { B::quiet(Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
   { B::rsqrt(x) } -> std::same_as<float>;

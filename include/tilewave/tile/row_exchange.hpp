@@ -10,7 +10,8 @@
 
 namespace tilewave {
 
-template <class B, RowPolicy P>
+/// `more_boxes`: mailboxes that its user posts to, open like those of the exchange.
+template <class B, RowPolicy P, int more_boxes = 0>
 class RowExchange {
   static_assert(P.rows == 1 && P.lanes % B::facts.wave_lanes == 0);
 
@@ -23,14 +24,17 @@ class RowExchange {
     Vec<float, 4> told[2][waves];
   };
   struct Together : Alone {
-    Mailbox box[2];
+    Mailbox box[2 + more_boxes];
+    Vec<float, 4> told_block[2][block_waves];
   };
   struct Nothing {};
   using Shared = std::conditional_t<waves == 1, Nothing, std::conditional_t<P.blocks == 1, Alone, Together>>;
 
   TILEWAVE_DEVICE explicit RowExchange([[maybe_unused]] Shared& shared) : shared_(shared) {
-    if constexpr (P.blocks > 1) B::template open<2>(shared.box);
+    if constexpr (P.blocks > 1) B::template open<2 + more_boxes>(shared.box);
   }
+  /// The i-th that is more, of a row in several blocks; open once something has been told.
+  TILEWAVE_DEVICE Mailbox& box(int i) const { return shared_.box[2 + i]; }
   /// This lane's wave among those of the row. By the whole wave.
   TILEWAVE_DEVICE static int wave() {
     if constexpr (waves == 1) {
@@ -66,6 +70,24 @@ class RowExchange {
       return __builtin_bit_cast(Words, shared_.told[(round_ - 1) & 1][w]);
     }
   }
+  /// The same between the waves of a block, whatever the others do.
+  TILEWAVE_DEVICE void tell_block(const Words& words) {
+    if constexpr (P.blocks == 1) {
+      tell(words);
+    } else {
+      const int own = B::wave_id();  // by all lanes
+      if (B::lane_id() == 0) shared_.told_block[block_round_ & 1][own] = __builtin_bit_cast(Vec<float, 4>, words);
+      B::barrier();
+      ++block_round_;
+    }
+  }
+  TILEWAVE_DEVICE Words of_block(int w) const {
+    if constexpr (P.blocks == 1) {
+      return of(w);
+    } else {
+      return __builtin_bit_cast(Words, shared_.told_block[(block_round_ - 1) & 1][w]);
+    }
+  }
   /// Calls f(words) of every wave that this lane looks at, for sums over a wave of lanes to be over all waves.
   template <class F>
   TILEWAVE_DEVICE void each(const F& f) const {
@@ -75,7 +97,7 @@ class RowExchange {
  private:
   Shared& shared_;
   Words own_{};
-  int round_ = 0;
+  int round_ = 0, block_round_ = 0;
 };
 
 }  // namespace tilewave

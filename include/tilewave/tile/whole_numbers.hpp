@@ -6,24 +6,19 @@
 
 namespace tilewave {
 
-/// The sum of 32-bit words, for B::reduce: the room moves them as floats.
-struct WordSum {
-  TILEWAVE_HOST_DEVICE float operator()(float a, float b) const {
-    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, a) + __builtin_bit_cast(std::uint32_t, b));
-  }
-};
-
 template <class B>
 struct WholeNumbers {
   static constexpr int lanes = B::facts.wave_lanes;
 
-  TILEWAVE_DEVICE static std::uint32_t sum(std::uint32_t word) {
-    return __builtin_bit_cast(std::uint32_t, B::template reduce<lanes>(__builtin_bit_cast(float, word), WordSum{}));
-  }
   /// Of numbers below 2^50.
   TILEWAVE_DEVICE static std::uint64_t sum(std::uint64_t number) {
-    const std::uint32_t low = sum(static_cast<std::uint32_t>(number) & 0xffffffu);
-    return (std::uint64_t{sum(static_cast<std::uint32_t>(number >> 24))} << 24) + low;
+    const std::uint32_t low = B::total(static_cast<std::uint32_t>(number) & 0xffffffu);
+    return (std::uint64_t{B::total(static_cast<std::uint32_t>(number >> 24))} << 24) + low;
+  }
+  /// Over this lane and those before it, the same.
+  TILEWAVE_DEVICE static std::uint64_t sum_up_to(std::uint64_t number) {
+    const int low = B::sum_up_to(static_cast<int>(static_cast<std::uint32_t>(number) & 0xffffffu));
+    return (std::uint64_t(B::sum_up_to(static_cast<int>(number >> 24))) << 24) + static_cast<std::uint32_t>(low);
   }
   TILEWAVE_DEVICE static std::uint32_t shuffle(std::uint32_t word, int lane) { return B::shuffle(word, lane); }
   TILEWAVE_DEVICE static std::uint64_t shuffle(std::uint64_t number, int lane) {
@@ -44,12 +39,7 @@ struct WholeNumbers {
     std::uint64_t own = 0;
     TILEWAVE_UNROLL
     for (int i = 0; i < count; ++i) own += items[i];
-    std::uint64_t end = own;
-    TILEWAVE_UNROLL
-    for (int step = 1; step < lanes; step *= 2) {
-      const std::uint64_t before = shuffle(end, lane < step ? lane : lane - step);
-      end += lane < step ? 0 : before;
-    }
+    const std::uint64_t end = sum_up_to(own);
     const bool here = value < end && value >= end - own;
     std::uint64_t rest = value - (end - own);
     T item = items[0];
@@ -62,7 +52,7 @@ struct WholeNumbers {
         at = i;
       }
     }
-    const int found = static_cast<int>(sum(here ? static_cast<std::uint32_t>(lane * count + at + 1) : 0u)) - 1;
+    const int found = static_cast<int>(B::total(here ? static_cast<std::uint32_t>(lane * count + at + 1) : 0u)) - 1;
     const int owner = found < 0 ? 0 : found / count;
     return {found, shuffle(static_cast<T>(rest), owner), shuffle(item, owner)};
   }

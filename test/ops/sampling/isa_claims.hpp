@@ -13,22 +13,34 @@ ordered_json row_claims(const SamplingSpec&, const RowPolicy& p) {
   constexpr int wave = facts_of(arch).wave_lanes;
   constexpr int steps = 6;  // of a reduction, or of a running sum, over the lanes of a wave
   const bool alone = p.lanes == wave;
-  // Words summed, or the largest of: the range of the logits, two sums of 64 bits; what a chunk weighs; where the counters
-  // and the chunk's lanes pass a number. Of several waves also over these: the first three; where their sums pass a number
-  // and where their pieces of one stretch do, or what those weigh in all.
-  const int reductions = alone ? 6 + 2 * p.chunks + 2 : 2 * 6 + 2 + 2 + 4;
-  // Running sums of 64 bits with two or, of waves, four words of what is found; the token and its key.
-  const int exchanges = alone ? 2 * (2 * steps + 2) + 2 : 4 * (2 * steps + 2) + 2 + 2;
+  // The largest of words, or sums of them: the largest logit, the key that lanes reach, and all lanes do; two sums of
+  // 64 bits, each of two words; where counters and a chunk's lanes pass a number, which also takes two running sums.
+  // What a chunk weighs; of several waves also the first three over these, and where their sums pass.
+  const int finds = alone ? 2 : 4, reductions = alone ? 3 + 4 + 2 * p.chunks : 2 * (3 + 4) + 2 + 2;
   return {{"vector", p.vec == 16},
           {"bytes_in_flight", p.held && p.vec == 16 ? p.chunks * p.vec : 0},
           {"wide_loads", p.chunks},
           {"wide_stores", 0},
-          {"narrow_load_bytes", 64},  // parameters of a row: 4 of 4 bytes, 2 of 8
-          {"narrow_store_bytes", 16},
-          {"dpp", steps * reductions},
-          {"exchanges", exchanges},
+          {"narrow_load_bytes", 64},   // parameters of a row: 4 of 4 bytes, 2 of 8
+          {"narrow_store_bytes", 24},  // token and log probability, in three places
+          {"dpp", steps * (reductions + 3 * finds)},
+          {"exchanges", 4 * finds},  // what is found: two words or four
           {"barriers", alone ? 1 : 6},
           {"lds_bytes", sizeof(SelectCounters<RowPolicy{}>) + (alone ? 0 : 2 * 16 * p.lanes / wave)}};
+}
+
+/// Of the launches over rows that blocks share. The first only weighs: the largest logit and the key that lanes reach,
+/// also over the waves; two sums of 64 bits; where counters pass a number.
+template <ArchId arch>
+ordered_json shared_row_claims(const RowPolicy& p, bool weighs) {
+  ordered_json claims = row_claims<arch>(SamplingSpec{}, p);
+  if (weighs) {
+    claims["wide_stores"] = 2;  // what a wave weighs
+    claims["dpp"] = 6 * (2 * 2 + 4 + 3);
+    claims["exchanges"] = 4;
+    claims["barriers"] = 4;
+  }
+  return claims;
 }
 
 }  // namespace tilewave::test

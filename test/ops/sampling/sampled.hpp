@@ -2,6 +2,7 @@
 // A sampling in its tests: rows whose parameters are arrays on the device, run by an entry.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct SamplingShape {
   bool raw_logprobs = false, logprobs = true;
   float (*value)(int row, int column) = nullptr;  // instead of random ones
   float amplitude = 4;
+  bool workspace = false;  // as much as is asked for; poisoned
 };
 
 template <class T>
@@ -89,6 +91,7 @@ class Sampled {
 
   /// Runs the entry, or the selected one if null; what is wrong with its answers.
   std::string run(const SamplingEntry* entry, const ArchFacts& facts) {
+    if (shape.workspace) give_workspace(facts);
     if (entry == nullptr) {
       if (!sampling_select(problem, all_sampling_entries(), facts, entry).ok()) return "no entry selected";
     }
@@ -98,6 +101,12 @@ class Sampled {
     tokens.download();
     logprobs.download();
     return "";
+  }
+  void give_workspace(const ArchFacts& facts) {
+    problem.workspace_bytes = sampling_workspace_size(problem, facts);
+    workspace_ = std::make_unique<bench::DeviceBuffer>(static_cast<std::size_t>(problem.workspace_bytes));
+    if (problem.workspace_bytes > 0) workspace_->fill(0xff);
+    problem.workspace = problem.workspace_bytes > 0 ? workspace_->data() : nullptr;
   }
   /// Tokens that the filters exclude, log probabilities that are off, of any row.
   std::string wrong() const {
@@ -140,6 +149,7 @@ class Sampled {
   DeviceArray<float> temperature_, top_p_, min_p_;
   DeviceArray<std::int32_t> top_k_;
   DeviceArray<std::uint64_t> seed_, offset_;
+  std::unique_ptr<bench::DeviceBuffer> workspace_;
 };
 
 }  // namespace tilewave::test

@@ -103,6 +103,93 @@ TEST_CASE("sampling of whole vocabularies draws the same tokens in every room") 
   }
 }
 
+/// Every entry that shares rows by its workspace draws what it draws alone.
+void check_shared(const SamplingShape& shape) {
+  for (const SamplingEntry* e : all_sampling_entries()) {
+    if (e->spec.x == DType::f16) continue;
+    Sampled alone(e->spec, shape);
+    if (!takes(*e, alone) || sampling_part_bits(alone.problem, e->policy, facts_of(e->arch)) == 0) continue;
+    SamplingShape with = shape;
+    with.workspace = true;
+    Sampled together(e->spec, with);
+    INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy) << ", " << shape.columns
+                          << " columns");
+    CHECK(faults(*e, alone) == "");
+    CHECK(faults(*e, together) == "");
+    CHECK(together.tokens.host == alone.tokens.host);
+    CHECK(together.logprobs.host == alone.logprobs.host);
+  }
+}
+
+TEST_CASE("blocks that share a row by a workspace draw what one draws") {
+  for (const std::int32_t columns : {16384, 16392, 20001}) {
+    check_shared({.rows = 6, .columns = columns, .settings = of_all_kinds()});
+  }
+  check_shared({.rows = 9, .columns = 16384, .gap = 8, .settings = of_all_kinds(), .raw_logprobs = true});
+  check_shared({.rows = 2, .columns = 16384, .logprobs = false});
+  const std::vector<RowSettings> all = of_all_kinds(), kinds{all[0], all[1], all[5]};
+  const auto shape = [&](float (*value)(int, int)) {
+    return SamplingShape{.rows = 3, .columns = 16384, .settings = kinds, .value = value};
+  };
+  check_shared(shape([](int, int) { return -inf; }));
+  check_shared(shape([](int r, int c) { return c == 17 + r || c == 9000 ? inf : c == 3 ? nan : 1.0f; }));
+  check_shared(shape([](int r, int c) { return c == 16383 - r ? 30.0f : -30.0f; }));
+  check_shared(shape([](int r, int c) { return c < 8191 + r ? nan : 3.0f; }));
+}
+
+TEST_CASE("a workspace for shared rows is as large as was said, aligned, and apart") {
+  for (const SamplingEntry* e : all_sampling_entries()) {
+    const ArchFacts& facts = facts_of(e->arch);
+    Sampled s(e->spec, {.rows = 2, .columns = 16384});
+    if (!takes(*e, s) || sampling_part_bits(s.problem, e->policy, facts) == 0) continue;
+    s.give_workspace(facts);
+    const SamplingProblem whole = s.problem;
+    const auto code = [&](void* workspace, std::int64_t bytes) {
+      SamplingProblem p = whole;
+      p.workspace = workspace;
+      p.workspace_bytes = bytes;
+      return std::string(name_of(e->launch(p, {}).code));
+    };
+    INFO(name_of(e->arch) << "/" << name_of(e->spec) << "/" << name_of(e->policy));
+    CHECK(code(whole.workspace, whole.workspace_bytes - 1) == "workspace_too_small");
+    CHECK(code(moved(whole.workspace, 8), whole.workspace_bytes) == "misaligned");
+    CHECK(code(whole.workspace, -1) == "bad_value");
+    CHECK(code(whole.tokens, whole.workspace_bytes) == "bad_value");
+    bench::check_hip(hipDeviceSynchronize(), "running nothing");
+    s.tokens.download();
+    CHECK(s.tokens.host == std::vector<std::int32_t>(2, -77));
+  }
+}
+
+TEST_CASE("rows are shared by as many blocks as the chip has room for, where they are long and have no clusters") {
+  const SamplingPolicy again{.lanes = 1024, .held = false, .waves_per_simd = 4};
+  SamplingProblem p;
+  p.columns = 128256;
+  const auto bits = [&](std::int32_t rows, ArchId arch, const SamplingPolicy& policy) {
+    p.rows = rows;
+    return sampling_part_bits(p, policy, facts_of(arch));
+  };
+  CHECK(bits(1, ArchId::gfx942, again) == 2);
+  CHECK(bits(72, ArchId::gfx942, again) == 2);  // 76 CUs each
+  CHECK(bits(73, ArchId::gfx942, again) == 1);
+  CHECK(bits(152, ArchId::gfx942, again) == 1);
+  CHECK(bits(153, ArchId::gfx942, again) == 0);
+  CHECK(bits(128, ArchId::gfx950, again) == 1);
+  CHECK(bits(129, ArchId::gfx950, again) == 0);
+  CHECK(bits(1, ArchId::sm90, again) == 0);
+  CHECK(bits(1, ArchId::gfx942, {.lanes = 64, .held = true}) == 0);
+  std::int64_t before = 0;
+  for (const std::int32_t rows : {1, 8, 64, 152, 153, 100000}) {
+    p.rows = rows;
+    CHECK(sampling_workspace_size(p, facts_of(ArchId::sm90)) == 0);
+    const std::int64_t bytes = sampling_workspace_size(p, facts_of(ArchId::gfx942));
+    CHECK(bytes >= before);
+    before = bytes;
+  }
+  p.columns = 16383;
+  CHECK(bits(1, ArchId::gfx942, again) == 0);
+}
+
 TEST_CASE("sampling of equal, NaN and infinite logits") {
   const std::vector<RowSettings> all = of_all_kinds(), kinds{all[0], all[2], all[5]};
   const auto shape = [&](float (*value)(int, int)) {

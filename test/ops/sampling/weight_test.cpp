@@ -3,6 +3,7 @@
 #include "tilewave/ops/sampling/weight.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "test/catch_compat.hpp"
 #include "tilewave/arch/backend.hpp"
@@ -10,39 +11,99 @@
 namespace tilewave::test {
 namespace {
 
-/// The one primitive of a room that weights take.
+constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+
+/// The primitives of a room that weights take. Rooms have other reciprocals.
+template <int ulp>
 struct Plain {
   static float subtract(float a, float b) { return a - b; }
+  static Vec<float, 2> subtract(const Vec<float, 2>& a, const Vec<float, 2>& b) { return {{a[0] - b[0], a[1] - b[1]}}; }
+  static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
+    return {{std::fma(a[0], b[0], c[0]), std::fma(a[1], b[1], c[1])}};
+  }
+  static float reciprocal(float x) {
+    return __builtin_bit_cast(float, __builtin_bit_cast(std::uint32_t, 1.0f / x) + ulp);
+  }
 };
+using Exact = Plain<0>;
 
-TEST_CASE("a weight is a power of two within 2e-7, or half of one") {
+TEST_CASE("a weight is a power of two within 2e-7, or one") {
   for (const float scale : {1.0f, 1.4426950408889634f, 0.37f}) {
-    std::uint32_t before = 1u << weight_bits;
-    for (int i = 0; i < 40000; ++i) {
-      const float difference = 0.001f * static_cast<float>(i);
-      const std::uint32_t weight = weight_of<Plain>(__builtin_bit_cast(std::uint32_t, difference), scale);
-      const double wanted = std::exp2(31 - double{difference} * scale);
-      CAPTURE(scale, difference);
-      // The product is rounded: half an ulp of it is as much of the weight.
-      REQUIRE(std::abs(weight - wanted) <= wanted * (2e-7 + difference * scale * 5e-8) + 0.5);
-      REQUIRE(weight <= before);
-      before = weight;
+    for (const float largest : {0.0f, 0.3f, 31.5f, -7.25f, 2500.0f, 1e5f}) {
+      const Weigher<Exact> weigher(largest, scale);
+      CHECK(weigher.plain == (largest < 1e4f));
+      std::uint32_t before = weigher.weight(largest);
+      for (int i = 0; i < 40000; ++i) {
+        const float x = largest - 0.001f * static_cast<float>(i);
+        const std::uint32_t weight = weigher.weight(x);
+        const double wanted = std::exp2(31 + double{weigher.exponent(x)});
+        const double exponent = (double{x} - weigher.base) * scale - weigher.shift;
+        CAPTURE(scale, largest, x);
+        REQUIRE(std::abs(weigher.exponent(x) - exponent) <= 6e-8 * std::abs(exponent) + 1e-12);
+        REQUIRE(std::abs(weight - wanted) <= wanted * (2e-7 + 5e-8 * std::abs(exponent)) + 1);
+        REQUIRE(weight <= before + before / 0x400000);
+        before = weight;
+      }
+      CHECK(std::abs(weigher.exponent(largest)) <= 0.5f + 1e-6f);
     }
   }
-  CHECK(weight_of<Plain>(0, 1e30f) == 1u << weight_bits);
-  CHECK(weight_of<Plain>(last_key, 1.0f) == 0);
-  CHECK(weight_of<Plain>(last_key, 1e30f) == 0);
 }
 
-TEST_CASE("keys order logits by how far they are below the largest, NaN and -inf last") {
-  constexpr float inf = std::numeric_limits<float>::infinity();
-  CHECK(key_of<Plain>(2.0f, 2.0f) == 0);
-  CHECK(key_of<Plain>(inf, inf) == 0);
-  CHECK(key_of<Plain>(1.0f, 2.0f) < key_of<Plain>(0.5f, 2.0f));
-  CHECK(key_of<Plain>(-3e38f, 0.0f) <= last_key);
-  CHECK(key_of<Plain>(-inf, 2.0f) > last_key);
-  CHECK(key_of<Plain>(1.0f, inf) > last_key);
-  CHECK(key_of<Plain>(std::numeric_limits<float>::quiet_NaN(), 2.0f) > last_key);
+TEST_CASE("what is far below, -inf or NaN weighs nothing, infinity what its equals do") {
+  for (const float scale : {1e-30f, 1.4426950408889634f, 1.4e5f}) {
+    for (const float largest : {0.0f, -40.0f, 2800.0f, 3e38f, -3e38f}) {
+      const Weigher<Exact> weigher(largest, scale);
+      CAPTURE(scale, largest, weigher.plain);
+      CHECK(weigher.weight(largest) >= 1518500249u);  // 2^30.5
+      CHECK(weigher.weight(-inf) == 0);
+      CHECK(weigher.weight(nan) == 0);
+      if (weigher.plain) CHECK(weigher.weight(weigher.lowest) == 0);
+      if (scale > 1) CHECK(weigher.weight(-std::numeric_limits<float>::max()) == 0);
+    }
+  }
+  const Weigher<Exact> weigher(inf, 1.0f);
+  CHECK(weigher.weight(inf) == 1u << 31);
+  CHECK(weigher.exponent(inf) == 0);
+  for (const float x : {3e38f, 0.0f, -inf, nan}) CHECK(weigher.weight(x) == 0);
+}
+
+TEST_CASE("rooms whose reciprocals differ weigh alike") {
+  for (int i = 0; i < 200; ++i) {
+    const float largest = 0.37f * static_cast<float>(i * i % 8191), scale = 0.01f + 0.09f * static_cast<float>(i % 31);
+    const Weigher<Exact> exact(largest, scale);
+    const Weigher<Plain<2>> above(largest, scale);
+    const Weigher<Plain<-2>> below(largest, scale);
+    for (int j = 0; j < 100; ++j) {
+      const float x = largest - 0.5f * static_cast<float>(j) / scale;
+      CAPTURE(largest, scale, x);
+      REQUIRE(exact.weight(x) == above.weight(x));
+      REQUIRE(exact.weight(x) == below.weight(x));
+    }
+  }
+}
+
+template <DType X>
+void check_order(std::initializer_list<float> ascending) {
+  using Order = LogitOrder<X>;
+  std::uint32_t before = 0;
+  for (const float x : ascending) {
+    CAPTURE(x);
+    CHECK(Order::key(x) > before);
+    CHECK(Order::logit(Order::key(x)) == x);
+    before = Order::key(x);
+  }
+}
+
+TEST_CASE("keys order the logits of a type, in steps of 1") {
+  check_order<DType::f32>({-inf, -3e38f, -1.0f, -1e-45f, 0.0f, 1e-45f, 1.0f, 3e38f, inf});
+  check_order<DType::f16>({-inf, -65504.0f, -1.0f, -0x1p-24f, 0.0f, 0x1p-24f, 1.0f, 65504.0f, inf});
+  check_order<DType::bf16>({-inf, -0x1.fep127f, -1.0f, -0x1p-133f, 0.0f, 0x1p-133f, 1.0f, 0x1.fep127f, inf});
+  CHECK(LogitOrder<DType::bf16>::key(1.0f) + 1 == LogitOrder<DType::bf16>::key(1.0078125f));
+  CHECK(LogitOrder<DType::f16>::key(-1.0f) - 1 == LogitOrder<DType::f16>::key(-1.0009765625f));
+  CHECK(next_above(1.0f) == 0x1.000002p0f);
+  CHECK(next_above(-1.0f) == -0x1.fffffep-1f);
+  CHECK(next_above(0.0f) == 0x1p-149f);
+  CHECK(next_above(-0.0f) == 0x1p-149f);
 }
 
 TEST_CASE("draws stay below their end, and top p needs a part of the sum but never nothing") {
@@ -56,8 +117,12 @@ TEST_CASE("draws stay below their end, and top p needs a part of the sum but nev
   CHECK(needed(std::uint64_t{1} << 49, 0.25f) == std::uint64_t{1} << 47);
   CHECK(needed(3, 0.25f) == 1);
   CHECK(needed(1000, -1.0f) == 1);
-  for (std::uint32_t i = 0; i < 1000; ++i) REQUIRE(drawn_below(7, 1, 2, 3, i) < 7);
-  CHECK(drawn_below(1, 1, 2, 3, 4) == 0);
+  CHECK(least_weight(1000, 0.25f) == 250);
+  CHECK(least_weight(1000, 0.0f) == 0);
+  CHECK(least_weight(1000, nan) == 0);
+  for (const float p : {1.0f, 2.0f, inf}) CHECK(least_weight(0xb504f333u, p) == 0xb504f333u);
+  for (std::uint32_t i = 0; i < 1000; ++i) REQUIRE(multiply_high(drawn_bits(1, 2, 3, i), 7) < 7);
+  CHECK(drawn_bits(1, 2, 3, 4) != drawn_bits(1, 2, 4, 3));
 }
 
 }  // namespace

@@ -120,6 +120,12 @@ struct Lanes {
     value += shifted<0x142, 0xa>(value);        // row_bcast:15, to the odd rows
     return value + shifted<0x143, 0xc>(value);  // row_bcast:31, to the upper two
   }
+  TILEWAVE_DEVICE static std::uint32_t total(std::uint32_t word) {
+    return reduce_words(word, [](std::uint32_t a, std::uint32_t b) { return a + b; });
+  }
+  TILEWAVE_DEVICE static std::uint32_t highest(std::uint32_t word) {
+    return reduce_words(word, [](std::uint32_t a, std::uint32_t b) { return larger(a, b); });
+  }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __builtin_amdgcn_ballot_w64(predicate) != 0; }
 
   TILEWAVE_DEVICE static void add_shared(std::uint32_t* shared, std::uint32_t n) {
@@ -129,6 +135,22 @@ struct Lanes {
   TILEWAVE_DEVICE static float subtract(float a, float b) {
 #pragma clang fp contract(off)
     return a - b;
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> subtract(const Vec<float, 2>& a, const Vec<float, 2>& b) {
+#pragma clang fp contract(off)
+    const Floats less = Floats{a[0], a[1]} - Floats{b[0], b[1]};
+    return {{less[0], less[1]}};
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
+    const Floats sum = __builtin_elementwise_fma(Floats{a[0], a[1]}, Floats{b[0], b[1]}, Floats{c[0], c[1]});
+    return {{sum[0], sum[1]}};
+  }
+  /// A product is quiet, see step(); LLVM knows so, and takes one for two.
+  TILEWAVE_DEVICE static Vec<float, 2> quiet(const Vec<float, 2>& a) {
+    float one = 1.0f;
+    asm("" : "+v"(one));
+    const Floats same = Floats{a[0], a[1]} * Floats{one, one};
+    return {{same[0], same[1]}};
   }
   TILEWAVE_DEVICE static float exp2(float x) { return __builtin_amdgcn_exp2f(x); }
   TILEWAVE_DEVICE static float log2(float x) { return __builtin_amdgcn_logf(x); }
@@ -224,6 +246,14 @@ struct Lanes {
       asm("" : "+v"(value));  // a product contracted into the addition would differ from lane to lane
       return op(value, dpp<control>(value));
     }
+  }
+  /// `reduce` over the wave, which moves words as floats.
+  template <class Op>
+  TILEWAVE_DEVICE static std::uint32_t reduce_words(std::uint32_t word, const Op& op) {
+    const auto of_bits = [&](float a, float b) {
+      return __builtin_bit_cast(float, op(__builtin_bit_cast(std::uint32_t, a), __builtin_bit_cast(std::uint32_t, b)));
+    };
+    return __builtin_bit_cast(std::uint32_t, reduce<64>(__builtin_bit_cast(float, word), of_bits));
   }
   template <int lane>
   TILEWAVE_DEVICE static float read_lane(float value) {

@@ -28,6 +28,7 @@
 #include "tilewave/arch/host/staged.hpp"
 #include "tilewave/arch/host/sync.hpp"
 #include "tilewave/arch/host/tensor.hpp"
+#include "tilewave/arch/pairs.hpp"
 
 namespace tilewave::host {
 
@@ -37,6 +38,7 @@ struct Backend : Memory<Id>,
                  Mma<Id>,
                  Numbers<facts_of(Id).fp8>,
                  MxNumbers<facts_of(Id).mx>,
+                 PairNumbers<Id == ArchId::sm90>,
                  Sync,
                  Lds<Id>,
                  Staged<Id>,
@@ -53,6 +55,7 @@ static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::
 static_assert(tilewave::TurnedLdsBackend<Backend<ArchId::gfx950>> &&
               !tilewave::TurnedLdsBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
+static_assert(tilewave::PairBackend<Backend<ArchId::sm90>> && !tilewave::PairBackend<Backend<ArchId::gfx950>>);
 static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
 
 }  // namespace tilewave::host

@@ -166,6 +166,17 @@ struct Lanes {
                         [&](int lane, std::uint32_t other) { sum += lane <= current_lane->index ? other : 0u; });
     return static_cast<int>(sum);
   }
+  static std::uint32_t total(std::uint32_t word, Where where = {}) {
+    std::uint32_t sum = 0;
+    detail::each_posted(word, {CollectiveKind::reduce, 0, where}, [&](int, std::uint32_t other) { sum += other; });
+    return sum;
+  }
+  static std::uint32_t highest(std::uint32_t word, Where where = {}) {
+    std::uint32_t high = 0;
+    detail::each_posted(word, {CollectiveKind::reduce, 1, where},
+                        [&](int, std::uint32_t other) { high = larger(high, other); });
+    return high;
+  }
   static int apart(int value) { return value; }
   /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
   /// making the wave meet (see Agreement).

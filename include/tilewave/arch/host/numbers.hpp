@@ -23,6 +23,13 @@ struct Numbers {
     asm("" : "+m"(a), "+m"(b));  // a product contracted into it would differ from room to room
     return a - b;
   }
+  static Vec<float, 2> subtract(const Vec<float, 2>& a, const Vec<float, 2>& b) {
+    return {{subtract(a[0], b[0]), subtract(a[1], b[1])}};
+  }
+  static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
+    return {{__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1])}};
+  }
+  static Vec<float, 2> quiet(const Vec<float, 2>& a) { return a; }
   static float exp2(float x) { return std::exp2(x); }
   static float log2(float x) { return std::log2(x); }
   static float rsqrt(float x) { return static_cast<float>(1.0 / std::sqrt(static_cast<double>(x))); }
@@ -132,6 +139,33 @@ struct Numbers {
     }
     return bits;
   }();
+};
+
+/// Of chips that compare pairs.
+template <bool pairs>
+struct PairNumbers {};
+
+template <>
+struct PairNumbers<true> {
+  template <DType type>
+  static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+    static_assert(type == DType::bf16 || type == DType::f16);
+    return larger_half<type>(a & 0xffffu, b & 0xffffu) | larger_half<type>(a >> 16, b >> 16) << 16;
+  }
+
+ private:
+  template <DType type>
+  static std::uint32_t larger_half(std::uint32_t a, std::uint32_t b) {
+    const auto value = [](std::uint32_t half) {
+      const auto bits = static_cast<std::uint16_t>(half);
+      return type == DType::bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+    };
+    const float x = value(a), y = value(b);
+    if (x != x) return y != y ? 0x7fffu : b;  // the chip's NaN
+    if (y != y) return a;
+    if (x == y) return a >> 15 != 0 ? b : a;  // +0 before -0
+    return x > y ? a : b;
+  }
 };
 
 /// Of chips that take OCP MX's formats.

@@ -117,11 +117,32 @@ struct Lanes {
     }
     return value;
   }
+  /// One operation each.
+  TILEWAVE_DEVICE static std::uint32_t total(std::uint32_t word) { return __reduce_add_sync(all_lanes, word); }
+  TILEWAVE_DEVICE static std::uint32_t highest(std::uint32_t word) { return __reduce_max_sync(all_lanes, word); }
   TILEWAVE_DEVICE static bool any(bool predicate) { return __any_sync(all_lanes, predicate); }
 
   TILEWAVE_DEVICE static void add_shared(std::uint32_t* shared, std::uint32_t n) { atomicAdd(shared, n); }
 
   TILEWAVE_DEVICE static float subtract(float a, float b) { return __fsub_rn(a, b); }
+  TILEWAVE_DEVICE static Vec<float, 2> subtract(const Vec<float, 2>& a, const Vec<float, 2>& b) {
+    return {{__fsub_rn(a[0], b[0]), __fsub_rn(a[1], b[1])}};
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
+    return {{__fmaf_rn(a[0], b[0], c[0]), __fmaf_rn(a[1], b[1], c[1])}};
+  }
+  TILEWAVE_DEVICE static Vec<float, 2> quiet(const Vec<float, 2>& a) { return a; }
+  template <DType type>
+  TILEWAVE_DEVICE static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
+    static_assert(type == DType::bf16 || type == DType::f16);
+    std::uint32_t pair;
+    if constexpr (type == DType::bf16) {
+      asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    } else {
+      asm("max.f16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));
+    }
+    return pair;
+  }
   TILEWAVE_DEVICE static float exp2(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -4,156 +4,203 @@
 // (select.hpp); sums of weights (weight.hpp); then all waves look through the stretch of the one whose part of the
 // running sum a random number falls into. top_p takes no threshold: a token is rejected if what is above it already
 // adds up to p, and the next is drawn from that, as FlashInfer does; on average 1 / p draws, or fewer. The largest
-// logit alone is a draw of 0 among its equals. Shared memory: the row, or nothing; 16 bytes a wave, twice; 4 KiB of
-// counters. Bound: memory, or instructions, about 20 a logit.
+// logit alone is a draw of 0 among its equals. In two launches several blocks weigh a row, see SamplingLaunch. Shared
+// memory: the row, or nothing; 16 bytes a wave, four times; 4 KiB of counters, 2 more for each block of a cluster.
+// Bound: memory, or instructions, about 14 a logit.
 #pragma once
 
 #include "tilewave/ops/sampling/policy.hpp"
-#include "tilewave/ops/sampling/problem.hpp"
 #include "tilewave/ops/sampling/select.hpp"
+#include "tilewave/ops/sampling/sums.hpp"
 
 namespace tilewave {
 
-struct SamplingArgs {
-  const void* x;
-  std::int32_t* tokens;
-  float* logprobs;
-  RowValue<float> temperature, top_p, min_p;
-  RowValue<std::int32_t> top_k;
-  RowValue<std::uint64_t> seed, offset;
-  std::int64_t row_stride;
-  std::int32_t rows, columns;
-  bool raw_logprobs;
-};
+inline constexpr int sampling_dies = 8;   // XCDs of a chip
+inline constexpr int most_part_bits = 2;  // blocks that share a row are 2 to the power of that at most
 
-template <class B, SamplingSpec S, SamplingPolicy P>
+/// Launches over a row: one is all of it; or a first with several blocks for each row, which all look for the largest
+/// logit and the threshold of top_k, and then weigh a part of it each, and a second, a block a row, that draws.
+enum class SamplingLaunch : int { whole, weigh, draw };
+
+template <class B, SamplingSpec S, SamplingPolicy P, SamplingLaunch L = SamplingLaunch::whole>
 struct Sampling {
+  static constexpr bool weighs = L == SamplingLaunch::weigh, draws = L == SamplingLaunch::draw;
+  static_assert(L == SamplingLaunch::whole || (!P.held && P.blocks == 1));
   using Room = B;
   using Args = SamplingArgs;
-  using Stretch = RowStretch<B, S.x, P>;
-  using Exchange = typename Stretch::Exchange;
+  using Exchange = RowExchange<B, P, 2>;
+  using Stretch = RowStretch<B, S.x, P, Exchange>;
   using Numbers = WholeNumbers<B>;
+  using Order = LogitOrder<DType::f32>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int unit = Stretch::unit;
+  static constexpr int unit = Stretch::unit, lanes = B::facts.wave_lanes;
+  using Packed = typename Stretch::Packed;
+  using Words = typename Exchange::Words;
+  using Sums = SamplingSums<B, S.x, unit>;
+  using Chosen = typename Sums::Chosen;
+  using Pair = typename Sums::Pair;
   struct Shared : Exchange::Shared, Stretch::Shared {
     SelectCounters<P> counters;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const int row = B::block_id() / P.blocks;
+    const Place at(a);
+    const int row = at.row;
+    if (weighs && row >= a.rows) return;
     Exchange exchange(shared);
-    Stretch x(static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride, a.columns, shared);
+    const auto* const logits = static_cast<const Storage<S.x>*>(a.x) + row * a.row_stride;
+    Stretch x(logits, a.columns, shared);
     const bool leader = B::block_lane_id() == 0 && (P.blocks == 1 || B::cluster_rank() == 0);
+    const SamplingValues<B> values(a, row);
+    x.arrive();
 
-    const Range range = range_of(x, exchange);
-    if (range.largest == minus_infinity) {
-      if (leader) store(a, row, -1, minus_infinity);
+    float largest, from = minus_infinity;
+    if constexpr (draws) {
+      const auto found = B::load(reinterpret_cast<const Vec<float, 2>*>(a.found + row));
+      largest = found[0];
+      from = found[1];
+    } else {
+      const Range range = range_of(x, exchange, values.top_k);
+      largest = range.largest;
+      if (values.top_k > 0 && largest != minus_infinity) {
+        from = Select<B, S.x, P>::kth(shared.counters, x, exchange, largest, range.reached, values.top_k);
+      }
+    }
+    if constexpr (weighs) {
+      if (leader && at.part == 0) B::store(reinterpret_cast<Vec<float, 2>*>(a.found + row), {{largest, from}});
+    }
+    if (largest == minus_infinity) {
+      if (leader && !weighs) store(a, row, -1, minus_infinity);
       return;
     }
-    const float temperature = value_of(a.temperature, row);
-    const bool greedy = !(temperature >= 1e-5f);
-    const float scale = greedy ? log2_e : scale_of(temperature);
-    const float top_p = value_of(a.top_p, row), min_p = value_of(a.min_p, row);
-    const std::int32_t top_k = value_of(a.top_k, row);
-    const std::uint32_t least = min_p > 0.0f ? static_cast<std::uint32_t>(min_of(min_p, 1.0f) * 0x1p31f) : 0u;
-
-    std::uint32_t last = greedy ? 0u : last_key;  // of the keys that may be drawn
-    if (!greedy && top_k > 0 && top_k < a.columns) {
-      last = Select<B, P>::kth(shared.counters, x, range.largest, range.shared_by_lanes, top_k);
+    Chosen chosen = Sums::drawn(values, largest, from);
+    const Chosen counted = Sums::counted(a, values, largest);
+    // What log probabilities are relative to is the sum that tokens are drawn from, or one of its own.
+    const bool apart = Sums::counts_apart(a, chosen, counted);
+    if constexpr (weighs) {
+      Stretch part(logits, a.columns, shared, waves_of_row(a), at.part * Exchange::waves + Exchange::wave());
+      const Pair own = Sums::of(part, chosen);
+      const std::uint64_t all = apart ? Sums::of(part, counted).all : own.all;
+      if (B::lane_id() == 0) {
+        auto* const to = reinterpret_cast<Vec<std::uint64_t, 2>*>(a.weighed + std::int64_t{row} * waves_of_row(a) +
+                                                                  at.part * Exchange::waves + Exchange::wave());
+        B::store(to, {{all, own.all}});
+        B::store(to + 1, {{own.likely, 0}});
+      }
+      return;
     }
-    const bool filters_mass = !greedy && top_p < 1.0f;
-    const float logprob_scale = a.raw_logprobs || greedy ? log2_e : scale;
+
     std::uint64_t all = 0, enough = 0;
+    const auto finish = [&](const Drawn& drawn) TILEWAVE_INLINE_LAMBDA {
+      const float log_sum = B::log2(static_cast<float>(all) * 0x1p-31f);
+      store(a, row, drawn.token, B::subtract(counted.weigher.exponent(drawn.logit), log_sum) * ln_2);
+    };
     Drawn drawn{};
     // Turn -1 only counts what log probabilities are relative to, where turn 0 does not. What is above a token that was
     // drawn is both what it is judged by and what the next is drawn from.
-    const bool counts_all = last == last_key && logprob_scale == scale;
-    for (int turn = a.logprobs == nullptr || counts_all ? 0 : -1;; ++turn) {
+    int turn = apart ? -1 : 0;
+    if constexpr (draws) {
+      // Turn 0 is the work of a wave of each SIMD: all would do the same, and slow each other down.
+      bool found = false;
+      std::uint64_t at = 0;
+      int owner = 0;
+      if (B::wave_id() < drawing_waves) {
+        Weighed weighed;
+        const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, 0);
+        const Pair sums = weighed.load(a, row, all);
+        enough = needed(sums.all, values.top_p);
+        const auto found = Numbers::find(weighed.likely, values.greedy ? 0 : multiply_high(random, sums.likely));
+        owner = B::uniform(found.index);
+        at = found.rest;
+      }
+      const Stretch parts(logits, a.columns, shared, waves_of_row(a), 0);
+      found = draw_by_few(parts, exchange, chosen, owner, at, drawn);
+      if (!values.filters_mass) {
+        if (found) finish(drawn);
+        return;
+      }
+      tell(exchange, found, drawn, &enough);
+      if (drawn.logit == largest) {
+        if (leader) finish(drawn);
+        return;
+      }
+      chosen.from = next_above(drawn.logit);
+      turn = 1;
+    }
+    for (;; ++turn) {
       const bool counting = turn < 0;
-      const Pair own = weights(x, range.largest, counting ? logprob_scale : scale, counting ? last_key : last,
-                               counting ? 0u : least);
-      const Pair sums = totals(exchange, own);
+      const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, turn);
+      const Chosen weighed{Weigher<B>::either(counting, counted.weigher, chosen.weigher),
+                           counting ? minus_infinity : chosen.from, counting ? 0 : chosen.least};
+      const Pair sums = totals(exchange, Sums::of(x, weighed));
       if (counting) {
         all = sums.all;
         continue;
       }
       if (turn > 0 && sums.all < enough) break;
-      if (turn == 0) enough = needed(sums.all, top_p);
-      if (turn == 0 && counts_all) all = sums.all;
-      const std::uint64_t at = greedy ? 0
-                                      : drawn_below(sums.likely, value_of(a.seed, row), value_of(a.offset, row),
-                                                    a.seed.of_each_row() ? 0u : row, turn);
-      drawn = draw(x, exchange, Chosen{range.largest, scale, last, least}, at);
-      if (!filters_mass || drawn.key == 0) break;
-      last = drawn.key - 1;
+      if (turn == 0) enough = needed(sums.all, values.top_p);
+      if (turn == 0 && !apart) all = sums.all;
+      const std::uint64_t at = values.greedy ? 0 : multiply_high(random, sums.likely);
+      const bool found = draw(x, exchange, chosen, at, drawn);
+      if (!values.filters_mass) {
+        if (found) finish(drawn);
+        return;
+      }
+      tell(exchange, found, drawn);
+      if (drawn.logit == largest) break;
+      chosen.from = next_above(drawn.logit);
     }
-    if (leader) {
-      const float below = difference_of(drawn.key) * (logprob_scale * ln_2);
-      const float log_sum = B::log2(static_cast<float>(all) * 0x1p-31f) * ln_2;
-      store(a, row, drawn.token, B::subtract(-below, log_sum));
-    }
+    if (leader) finish(drawn);
   }
 
  private:
   static constexpr float minus_infinity = -__builtin_inff();
+  static constexpr int drawing_waves = 4;
 
-  template <class T>
-  TILEWAVE_DEVICE static T value_of(const RowValue<T>& v, int row) {
-    return v.data == nullptr ? v.value : B::load(v.data + (v.shared ? 0 : row));
-  }
+  TILEWAVE_DEVICE static int waves_of_row(const Args& a) { return Exchange::waves << a.part_bits; }
+  /// Of a block. Ids go round robin over the XCDs, each of which has an L2 of its own: blocks of a row are of one.
+  struct Place {
+    int row = B::block_id() / P.blocks, part = 0;
+    TILEWAVE_DEVICE explicit Place([[maybe_unused]] const Args& a) {
+      if constexpr (weighs) {
+        const int of_die = B::block_id() / sampling_dies;
+        part = of_die & ((1 << a.part_bits) - 1);
+        row = (of_die >> a.part_bits) * sampling_dies + B::block_id() % sampling_dies;
+      }
+    }
+  };
+
   TILEWAVE_DEVICE static void store(const Args& a, int row, std::int32_t token, float logprob) {
     B::store(a.tokens + row, token);
     if (a.logprobs != nullptr) B::store(a.logprobs + row, logprob);
   }
-  /// Positive, whatever the temperature: a difference of infinity stays one.
-  TILEWAVE_DEVICE static float scale_of(float temperature) {
-    const float scale = log2_e / temperature;
-    return scale > 1e-30f ? scale : 1e-30f;
-  }
 
   struct Range {
     float largest;          // of the row; -inf where it has no number above
-    float shared_by_lanes;  // every lane has a logit of at least this
+    std::uint32_t reached;  // see Select
   };
-  TILEWAVE_DEVICE static Range range_of(Stretch& x, Exchange& exchange) {
-    float largest = minus_infinity;
-    x.each([&](const Vec<float, unit>& v, int) { largest = Max{}(largest, fold(v, Max{})); });
-    constexpr int lanes = B::facts.wave_lanes;
-    const auto over_wave = [](float high, float low) {
-      return Range{B::template reduce<lanes>(high, Max{}), -B::template reduce<lanes>(-low, Max{})};
-    };
-    Range range = over_wave(largest, largest);
-    exchange.tell({{bits_of(range.largest), bits_of(range.shared_by_lanes), 0, 0}});
-    exchange.each([&](const typename Exchange::Words& words) {
-      range.largest = Max{}(range.largest, __builtin_bit_cast(float, words[0]));
-      range.shared_by_lanes = -Max{}(-range.shared_by_lanes, -__builtin_bit_cast(float, words[1]));
-    });
-    return over_wave(range.largest, range.shared_by_lanes);
+  TILEWAVE_DEVICE static Range range_of(Stretch& x, Exchange& exchange, std::int32_t top_k) {
+    using Keys = LogitOrder<S.x>;
+    Largest<B, S.x, unit> own;
+    x.each([&](const Packed& packed, int) { own.add(packed); });
+    using Selection = Select<B, S.x, P>;
+    const std::uint32_t key = Keys::key(own.value());
+    std::uint32_t highest, reached = 0;
+    if constexpr (Exchange::waves > 1) {
+      exchange.tell(Selection::of_wave(key, top_k));
+      highest = 0;
+      exchange.each([&](const Words& words) { highest = max_of(highest, words[0]); });
+      highest = B::highest(highest);
+      const auto each = [&](const auto& f) TILEWAVE_INLINE_LAMBDA { exchange.each(f); };
+      if (top_k > 0) reached = Selection::reached(each, 4 * Exchange::waves, highest, top_k);
+    } else {
+      highest = B::highest(key);
+      const auto each = [&](const auto& f) TILEWAVE_INLINE_LAMBDA { f(Vec<std::uint32_t, 1>{{key}}); };
+      if (top_k > 0) reached = Selection::reached(each, lanes, highest, top_k);
+    }
+    return {Keys::logit(highest), reached};
   }
-  TILEWAVE_DEVICE static std::uint32_t bits_of(float x) { return __builtin_bit_cast(std::uint32_t, x); }
 
-  /// Sums of weights: of all keys up to the last that may be drawn, and of those that min_p leaves.
-  struct Pair {
-    std::uint64_t all = 0, likely = 0;
-  };
-  TILEWAVE_DEVICE static Pair weights(Stretch& x, float largest, float scale, std::uint32_t last, std::uint32_t least) {
-    Pair sums;
-    x.each([&](const Vec<float, unit>& v, int) {
-      if (key_of<B>(fold(v, Max{}), largest) > last) return;  // true of most, where filters leave few
-      Vec<std::uint32_t, unit> weight;
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) {
-        const std::uint32_t key = key_of<B>(v[e], largest);
-        weight[e] = key <= last ? weight_of<B>(key, scale) : 0u;
-        sums.all += weight[e];
-      }
-      if (least == 0) return;
-      TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) sums.likely += weight[e] >= least ? weight[e] : 0u;
-    });
-    sums.all = Numbers::sum(sums.all);
-    return {sums.all, least == 0 ? sums.all : Numbers::sum(sums.likely)};
-  }
   /// Of the row, from those of its waves, which the exchange then has.
   TILEWAVE_DEVICE static Pair totals(Exchange& exchange, const Pair& own) {
     const auto low = [](std::uint64_t n) { return static_cast<std::uint32_t>(n); };
@@ -162,120 +209,184 @@ struct Sampling {
       return own;
     } else {
       Pair sums;
-      exchange.each([&](const typename Exchange::Words& words) {
+      exchange.each([&](const Words& words) {
         sums.all += std::uint64_t{words[1]} << 32 | words[0];
         sums.likely += likely_of(words);
       });
       return {Numbers::sum(sums.all), Numbers::sum(sums.likely)};
     }
   }
-  TILEWAVE_DEVICE static std::uint64_t likely_of(const typename Exchange::Words& words) {
+  TILEWAVE_DEVICE static std::uint64_t likely_of(const Words& words) {
     return std::uint64_t{words[3]} << 32 | words[2];
   }
 
-  /// The same of each wave, as WholeNumbers::find takes them, and of all.
-  static constexpr int lane_waves = ceil_div(Exchange::waves, B::facts.wave_lanes);
-  TILEWAVE_DEVICE static Vec<std::uint64_t, lane_waves> sums_of_waves(const Exchange& exchange) {
+  /// `likely` of each of `waves` waves, as WholeNumbers::find takes them: words(w) are those of wave w.
+  template <int waves, class F>
+  TILEWAVE_DEVICE static auto sums_of_waves(const F& words) {
+    constexpr int lane_waves = ceil_div(waves, B::facts.wave_lanes);
     Vec<std::uint64_t, lane_waves> sums;
     TILEWAVE_UNROLL
     for (int i = 0; i < lane_waves; ++i) {
       const int w = B::lane_id() * lane_waves + i;
-      sums[i] = w < Exchange::waves ? likely_of(exchange.of(w)) : 0;
+      sums[i] = w < waves ? likely_of(words(w)) : 0;
     }
     return sums;
   }
-  TILEWAVE_DEVICE static std::uint64_t all_of_waves(const Exchange& exchange) {
-    std::uint64_t all = 0;
-    exchange.each([&](const typename Exchange::Words& words) { all += likely_of(words); });
-    return Numbers::sum(all);
-  }
 
-  struct Chosen {
-    float largest, scale;
-    std::uint32_t last, least;
-
-    TILEWAVE_DEVICE std::uint32_t weight(float x) const {
-      const std::uint32_t key = key_of<B>(x, largest);
-      const std::uint32_t weight = key <= last ? weight_of<B>(key, scale) : 0u;
-      return weight >= least ? weight : 0u;
-    }
-  };
   struct Drawn {
     std::int32_t token;
-    std::uint32_t key;
+    float logit;
   };
-  /// The token in whose weight `at` falls, counted in the order of tokens.
-  TILEWAVE_DEVICE static Drawn draw(Stretch& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at) {
+  /// The token in whose weight `at` falls, counted in the order of tokens; known to the lane that returns true.
+  TILEWAVE_DEVICE static bool draw(Stretch& x, Exchange& exchange, const Chosen& chosen, std::uint64_t at,
+                                   Drawn& drawn) {
     if constexpr (Exchange::waves == 1) {
-      return draw_alone(x, chosen, at);
+      return draw_alone(x, chosen, at, drawn);
     } else {
-      const auto owner = Numbers::find(sums_of_waves(exchange), at);
-      return draw_together(x, exchange, chosen, B::uniform(owner.index), owner.rest);
+      const auto found = Numbers::find(sums_of_waves<Exchange::waves>([&](int w) { return exchange.of(w); }), at);
+      const int owner = B::uniform(found.index);
+      if constexpr (P.blocks > 1) {
+        if (owner / Exchange::block_waves != B::cluster_rank()) return false;
+        B::barrier();  // see piece_of; mailboxes order no other memory
+      }
+      return draw_together(
+          exchange, chosen, x.pieces(), [&](int piece) { return x.piece_of(owner, piece); }, found.rest, drawn);
     }
+  }
+  /// What the blocks of the first launch have weighed, lane l the waves from lane_waves l on.
+  struct Weighed {
+    static constexpr int lane_waves = ceil_div(Exchange::waves << most_part_bits, lanes);
+    Vec<std::uint64_t, lane_waves> likely;
+
+    TILEWAVE_DEVICE Pair load(const Args& a, int row, std::uint64_t& of_logprobs) {
+      const int waves = waves_of_row(a);
+      const auto* const from = reinterpret_cast<const Vec<std::uint64_t, 2>*>(a.weighed + std::int64_t{row} * waves);
+      Pair sums;
+      std::uint64_t counted = 0;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < lane_waves; ++i) {
+        const int wave = B::lane_id() * lane_waves + i;
+        Vec<std::uint64_t, 2> first{}, second{};
+        if (wave < waves) {
+          first = B::load(from + 2 * wave);
+          second = B::load(from + 2 * wave + 1);
+        }
+        counted += first[0];
+        sums.all += first[1];
+        sums.likely += likely[i] = second[0];
+      }
+      of_logprobs = Numbers::sum(counted);
+      return {Numbers::sum(sums.all), Numbers::sum(sums.likely)};
+    }
+  };
+  /// What was drawn, from the lane that found it to all of the row; and a number that its wave has.
+  TILEWAVE_DEVICE static void tell(Exchange& exchange, bool found, Drawn& drawn, std::uint64_t* number = nullptr) {
+    std::uint32_t token = B::highest(found ? static_cast<std::uint32_t>(drawn.token) + 1 : 0u);
+    std::uint32_t key = B::highest(found ? Order::key(drawn.logit) : 0u);
+    if constexpr (Exchange::waves > 1) {
+      const std::uint64_t told = number != nullptr && token > 0 ? *number : 0;
+      exchange.tell({{token, key, static_cast<std::uint32_t>(told), static_cast<std::uint32_t>(told >> 32)}});
+      Words most{};
+      exchange.each([&](const Words& words) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 4; ++i) most[i] = max_of(most[i], words[i]);
+      });
+      token = B::highest(most[0]);
+      key = B::highest(most[1]);
+      if (number != nullptr) *number = std::uint64_t{B::highest(most[3])} << 32 | B::highest(most[2]);
+    }
+    drawn = {static_cast<std::int32_t>(token) - 1, Order::logit(key)};
   }
 
-  /// The waves of the owner's block take a piece of its stretch each.
-  TILEWAVE_DEVICE static Drawn draw_together(Stretch& x, Exchange& exchange, const Chosen& chosen, int owner,
-                                             std::uint64_t at) {
+  /// The waves of a block take a piece each of what `pieces` of them have, piece_of(i).
+  template <class PieceOf>
+  TILEWAVE_DEVICE static bool draw_together(Exchange& exchange, const Chosen& chosen, int pieces,
+                                            const PieceOf& piece_of, std::uint64_t at, Drawn& drawn) {
     constexpr int takers = Exchange::block_waves;
-    const bool takes = P.blocks == 1 || owner / takers == B::cluster_rank();
-    Drawn drawn{-1, 0};
-    for (int first = 0; first < x.pieces(); first += takers) {
-      const typename Stretch::Piece piece = x.piece_of(owner, first + B::wave_id());
-      Vec<std::uint32_t, unit> items;
+    for (int first = 0; first < pieces; first += takers) {
+      const int own_piece = first + B::wave_id();
+      const typename Stretch::Piece piece = piece_of(min_of(own_piece, pieces - 1));
+      Vec<std::uint32_t, unit> items = chosen.weights(piece.values);
       std::uint64_t own = 0;
       TILEWAVE_UNROLL
-      for (int e = 0; e < unit; ++e) {
-        items[e] = takes ? chosen.weight(piece.values[e]) : 0u;
-        own += items[e];
-      }
+      for (int e = 0; e < unit; ++e) own += items[e] = own_piece < pieces ? items[e] : 0u;
       own = Numbers::sum(own);
-      exchange.tell({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
-      const auto found = Numbers::find(sums_of_waves(exchange), at);
+      exchange.tell_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
+      const auto sums = sums_of_waves<takers>([&](int w) { return exchange.of_block(w); });
+      const auto found = Numbers::find(sums, at);
       const int taker = B::uniform(found.index);
-      if (taker < 0) {  // in what comes next
-        at -= all_of_waves(exchange);
-        continue;
+      if (taker >= 0) {
+        return taker == B::wave_id() && within(piece.values, piece.column, items, found.rest, drawn);
       }
-      if (taker == Exchange::wave()) drawn = within(piece.values, piece.column, chosen, items, found.rest);
-      exchange.tell({{static_cast<std::uint32_t>(drawn.token), drawn.key, 0, 0}});
-      const typename Exchange::Words words = exchange.of(taker);
-      return {static_cast<std::int32_t>(words[0]), words[1]};
+      std::uint64_t all = 0;  // in what comes next
+      TILEWAVE_UNROLL
+      for (int i = 0; i < decltype(sums)::size; ++i) all += sums[i];
+      at -= Numbers::sum(all);
     }
-    return drawn;
+    return false;
   }
-  TILEWAVE_DEVICE static Drawn draw_alone(Stretch& x, const Chosen& chosen, std::uint64_t at) {
-    Vec<float, unit> logits{};  // of the chunk that `at` falls into
+  /// Some waves of the block look through the pieces of the owner's stretch, which they know, while all wait.
+  TILEWAVE_DEVICE static bool draw_by_few(const Stretch& x, Exchange& exchange, const Chosen& chosen, int owner,
+                                          std::uint64_t at, Drawn& drawn) {
+    const int wave = B::wave_id();
+    bool found = false, passed = false;
+    TILEWAVE_ROLL
+    for (int first = 0; first < x.pieces(); first += drawing_waves) {
+      typename Stretch::Piece piece;
+      Vec<std::uint32_t, unit> items;
+      std::uint64_t own = 0;
+      if (wave < drawing_waves) {
+        piece = x.piece_of(owner, first + wave);  // none of what is beyond the stretch comes before `at` is passed
+        items = chosen.weights(piece.values);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) own += items[e];
+        own = Numbers::sum(own);
+      }
+      exchange.tell_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
+      if (wave >= drawing_waves || passed) continue;
+      int taker = drawing_waves;
+      TILEWAVE_UNROLL
+      for (int w = 0; w < drawing_waves; ++w) {
+        const std::uint64_t of_wave = likely_of(exchange.of_block(w));
+        if (taker == drawing_waves && at < of_wave) taker = w;
+        if (taker == drawing_waves) at -= of_wave;
+      }
+      passed = taker < drawing_waves;
+      if (taker == wave) found = within(piece.values, piece.column, items, at, drawn);
+    }
+    return found;
+  }
+  TILEWAVE_DEVICE static bool draw_alone(Stretch& x, const Chosen& chosen, std::uint64_t at, Drawn& drawn) {
+    Packed logits{};  // of the chunk that `at` falls into
     int first = -1;
-    x.each([&](const Vec<float, unit>& v, int column) {
+    x.each([&](const Packed& packed, int column) {
       if (first >= 0) return;
       std::uint64_t own = 0;
-      if (key_of<B>(fold(v, Max{}), chosen.largest) <= chosen.last) {
+      if (Largest<B, S.x, unit>::of(packed) >= chosen.from) {
+        const Vec<std::uint32_t, unit> items = chosen.weights(widen<B, S.x, unit>(packed));
         TILEWAVE_UNROLL
-        for (int e = 0; e < unit; ++e) own += chosen.weight(v[e]);
+        for (int e = 0; e < unit; ++e) own += items[e];
       }
       const std::uint64_t chunk = Numbers::sum(own);
       if (at < chunk) {
-        logits = v;
+        logits = packed;
         first = column;
       } else {
         at -= chunk;
       }
     });
-    Vec<std::uint32_t, unit> items;
-    TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) items[e] = chosen.weight(logits[e]);
-    return within(logits, first, chosen, items, at);
+    const Vec<float, unit> v = widen<B, S.x, unit>(logits);
+    return within(v, first, chosen.weights(v), at, drawn);
   }
-  /// Of a wave's logits, from `column` on in each lane; `items` are their weights.
-  TILEWAVE_DEVICE static Drawn within(const Vec<float, unit>& logits, std::int32_t column, const Chosen& chosen,
-                                      const Vec<std::uint32_t, unit>& items, std::uint64_t at) {
+  /// Of a wave's logits, from `column` on in each lane; `items` are their weights. Whether this lane has it.
+  TILEWAVE_DEVICE static bool within(const Vec<float, unit>& logits, std::int32_t column,
+                                     const Vec<std::uint32_t, unit>& items, std::uint64_t at, Drawn& drawn) {
     const auto found = Numbers::find(items, at);
-    const int e = found.index % unit, lane = found.index / unit;
-    float logit = logits[0];
+    const int e = found.index % unit;
+    drawn = {column + e, logits[0]};
     TILEWAVE_UNROLL
-    for (int i = 1; i < unit; ++i) logit = i == e ? logits[i] : logit;
-    return {B::shuffle(column, lane) + e, B::shuffle(key_of<B>(logit, chosen.largest), lane)};
+    for (int i = 1; i < unit; ++i) drawn.logit = i == e ? logits[i] : drawn.logit;
+    return found.index / unit == B::lane_id();
   }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <initializer_list>
 
 #include "tilewave/ops/sampling/kernel.hpp"
 
@@ -43,6 +44,19 @@ inline Status check_sampling_values(const SamplingProblem& p) {
   return {};
 }
 
+/// The workspace, where there is one, whether it is used or not.
+inline Status check_sampling_workspace(const SamplingProblem& p, std::initializer_list<Region> others) {
+  if (p.workspace_bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
+  if (p.workspace == nullptr) return {};
+  if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
+    return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+  }
+  if (!clear_of(Region(p.workspace, 1, p.workspace_bytes, {}), others)) {
+    return {StatusCode::bad_value, "workspace overlaps a tensor"};
+  }
+  return {};
+}
+
 inline Status check_sampling_regions(const SamplingProblem& p) {
   const Region x = rows_region(p.x, p.spec.x, p.rows, p.columns, 1, {p.row_stride, 0});
   const Region tokens = vector_region(p.tokens, DType::f32, p.rows);
@@ -56,7 +70,10 @@ inline Status check_sampling_regions(const SamplingProblem& p) {
     }
   }
   if (!clear_of(tokens, {logprobs})) return {StatusCode::bad_value, "tokens overlap logprobs"};
-  return {};
+  return check_sampling_workspace(
+      p, {x, tokens, logprobs, value_region(p.temperature, p.rows), value_region(p.top_p, p.rows),
+          value_region(p.min_p, p.rows), value_region(p.top_k, p.rows), value_region(p.seed, p.rows),
+          value_region(p.offset, p.rows)});
 }
 
 }  // namespace detail
@@ -85,8 +102,24 @@ inline bool sampling_aligned(const SamplingProblem& p) {
   return rows_aligned(p.x, {p.rows > 1 ? p.row_stride : 0, 0}, 1, p.spec.x);
 }
 
+/// Two to the power of what this returns are the blocks that share each row with a workspace, so many as the chip has
+/// room for at a time; 0 where an entry of this policy does not share rows, or they are enough or short.
+constexpr int sampling_part_bits(const SamplingProblem& p, const SamplingPolicy& policy, const ArchFacts& facts) {
+  constexpr std::int32_t least_columns = 16384;
+  if (policy.held || facts.max_cluster_blocks > 1 || p.columns < least_columns) return 0;
+  int bits = 0;
+  while (bits < most_part_bits && align_up(p.rows, sampling_dies) << (bits + 1) <= facts.compute_units) ++bits;
+  return bits;
+}
+/// Bytes of workspace with which rows are shared, 0 where a chip has no need of it: as many for any number of rows.
+constexpr std::int64_t sampling_workspace_size(const SamplingProblem& p, const ArchFacts& facts) {
+  const std::int64_t block = sizeof(SamplingFound) + 1024 / facts.wave_lanes * sizeof(SamplingWeighed);
+  return facts.max_cluster_blocks > 1 || p.rows == 0 ? 0 : facts.compute_units * block;
+}
+
 /// What the kernels take.
-inline SamplingArgs sampling_args(const SamplingProblem& p) {
+inline SamplingArgs sampling_args(const SamplingProblem& p, int part_bits = 0) {
+  auto* const weighed = static_cast<SamplingWeighed*>(p.workspace);
   return {.x = p.x,
           .tokens = p.tokens,
           .logprobs = p.logprobs,
@@ -99,16 +132,34 @@ inline SamplingArgs sampling_args(const SamplingProblem& p) {
           .row_stride = p.row_stride,
           .rows = p.rows,
           .columns = p.columns,
-          .raw_logprobs = p.raw_logprobs};
+          .raw_logprobs = p.raw_logprobs,
+          .found = nullptr,
+          .weighed = weighed,
+          .part_bits = part_bits};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
-/// sampling_check; no_matching_entry if the entry is of another spec or its policy does not take the rows;
-/// launch_failed with the runtime's reason.
+/// Queue one kernel on the stream, or two where there is a workspace and rows are shared. Nothing is allocated,
+/// synchronised or read from the device. Errors: those of sampling_check; no_matching_entry if the entry is of another
+/// spec or its policy does not take the rows; workspace_too_small; launch_failed with the runtime's reason.
 template <class B, SamplingSpec S, SamplingPolicy P>
 Status sampling_launch(const SamplingProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, sampling_check, sampling_aligned); !s.ok()) return s;
   if (p.rows == 0) return {};
+  if constexpr (!P.held && B::facts.max_cluster_blocks == 1) {
+    const int bits = p.workspace == nullptr ? 0 : sampling_part_bits(p, P, B::facts);
+    if (bits > 0) {
+      if (p.workspace_bytes < sampling_workspace_size(p, B::facts)) {
+        return {StatusCode::workspace_too_small, "see sampling_workspace_size"};
+      }
+      using Weigh = Sampling<B, S, P, SamplingLaunch::weigh>;
+      SamplingArgs args = sampling_args(p, bits);
+      const std::int64_t blocks = std::int64_t{align_up(p.rows, sampling_dies)} << bits;
+      args.found =
+          reinterpret_cast<SamplingFound*>(args.weighed + (std::int64_t{p.rows} << bits) * Weigh::Exchange::waves);
+      if (Status s = B::template launch<Weigh>({blocks, P.block_threads()}, args, stream); !s.ok()) return s;
+      return B::template launch<Sampling<B, S, P, SamplingLaunch::draw>>(row_grid(P, p.rows), args, stream);
+    }
+  }
   return B::template launch<Sampling<B, S, P>>(row_grid(P, p.rows), sampling_args(p), stream);
 }
 

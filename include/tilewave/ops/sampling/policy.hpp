@@ -11,10 +11,10 @@ namespace tilewave {
 using SamplingPolicy = RowPolicy;
 
 /// The policies that entries of a spec are built for: a row in one wave; on Hopper in a block or a cluster; rows read
-/// again for every pass; unaligned rows. Clusters of 4 hold 131072 bf16 logits, for few rows; two
-/// such blocks fit an SM, where a lane has 64 registers, half of them logits. Of 64 rows two of these clusters would be
-/// left for a second round: those of two blocks, with 131072 and 212992 logits, have an SM for each block, and half the
-/// waves that wait for each other. A CU takes longer to weigh logits than to read them again from L2.
+/// again for every pass; unaligned rows. Clusters of 4 and 8 hold 131072 and 262144 bf16 logits, for few rows, in
+/// blocks of few waves, which wait for each other. Of 64 rows two of these clusters would be left for a second round:
+/// those of two blocks, with 131072 and 212992 logits, have an SM for each block. A CU takes longer to weigh logits
+/// than to read them again from L2.
 constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) { all.list[all.count++] = p; };
@@ -22,7 +22,8 @@ constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   const int wave = facts_of(arch).wave_lanes;
   add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});
   if (hopper) {
-    for (const int blocks : {1, 4, 8}) add({.lanes = 512, .chunks = 8, .blocks = blocks, .waves_per_simd = 8});
+    add({.lanes = 512, .chunks = 8, .waves_per_simd = 8});
+    for (const int blocks : {4, 8}) add({.lanes = 256, .chunks = 16, .blocks = blocks, .waves_per_simd = 4});
     for (const int chunks : {16, 26}) add({.lanes = 512, .chunks = chunks, .blocks = 2, .waves_per_simd = 4});
   }
   const int lanes = hopper ? 512 : 1024, waves = hopper ? 8 : 4;

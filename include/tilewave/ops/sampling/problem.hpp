@@ -23,7 +23,7 @@ struct RowValue {
 
 /// One token a row: drawn from softmax(x / temperature) of what the filters leave.
 ///
-/// Filters look at how far a logit is below the row's largest, an f32 difference, and never part equals. In this order:
+/// Filters never part equal logits. In this order:
 /// top_k keeps the k largest logits and all that equal the k-th; top_p then keeps the fewest of the largest whose
 /// probabilities, of those that top_k left, add up to p, and their equals; min_p keeps what is at least min_p times as
 /// likely as the likeliest. The likeliest token always stays.
@@ -32,6 +32,8 @@ struct RowValue {
 /// below 1e-5 (or NaN) takes the largest logit, of equals the first, and no filter matters. NaN is never chosen and
 /// counts for nothing; +inf leaves only its equals. Of a row with nothing but -inf and NaN the token is -1, with a log
 /// probability of -inf.
+///
+/// With a workspace, blocks of a chip without clusters share rows that are too few for it, in two launches.
 ///
 /// Draws are Philox4x32-10 of key `seed` and counter {try, row, offset}: tries of a row are rejected by top_p; row is 0
 /// where every row has a seed of its own, so that a request draws the same wherever it stands in the batch. Same
@@ -51,6 +53,9 @@ struct SamplingProblem {
 
   std::int32_t rows = 0, columns = 0;  // columns: the vocabulary, at most max_vocabulary
   std::int64_t row_stride = 0;
+
+  void* workspace = nullptr;  // optional, see sampling_workspace_size; 16-byte aligned
+  std::int64_t workspace_bytes = 0;
 };
 
 inline constexpr std::int32_t max_vocabulary = 1 << 18;

@@ -32,9 +32,10 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
   }
 
  private:
-  /// Rounds of blocks, each a latency and the logits of an SM. Clusters of more than two blocks leave a part of the SMs
-  /// out: an H200 has room for 62 of 66 clusters of 4 and 30 of 33 of 8. Fitted to bf16 rows of `bench_sampling
-  /// --policies=all` (H200, 2026-11-23) without filters; filters lengthen all alike.
+  /// Rounds of blocks, each a latency and the logits of an SM, which come sooner where few SMs ask for some. Clusters
+  /// of more than two blocks leave SMs out: an H200 has room for 62 of 66 clusters of 4 and 30 of 33 of 8.
+  /// Fitted to bf16 rows of `bench_sampling --policies=all` (H100, 2026-11-26) without filters, which lengthen all
+  /// alike.
   static float microseconds(const RowPolicy& policy, const SamplingProblem& p, const ArchFacts& facts) {
     const int most = facts.simds_per_cu * policy.waves_per_simd * facts.wave_lanes / policy.block_threads();
     const auto rows_at_once = [&](int blocks_of_sm) {
@@ -43,12 +44,11 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
     };
     const int shared = p.rows <= rows_at_once(1) ? 1 : most;
     const int rounds = ceil_div(p.rows, rows_at_once(shared));
-    const float latency = policy.blocks > 1 ? 9.0f + 0.2f * policy.blocks : 8.0f;
+    const float latency = policy.blocks > 1 ? 6.4f + 0.06f * policy.blocks : 5.0f;
     const float logits = static_cast<float>(p.columns) / policy.blocks;
-    // Chunks beyond the row's end are passed over, too.
-    const float work = policy.held ? 0.8e-4f * logits + 0.6e-4f * policy.block_columns(p.spec.x)
-                                   : 0.7e-4f * logits * size_of(p.spec.x);
-    return (0.2f + 0.8f * rounds) * (latency + work * shared);
+    const float busy = min_of(static_cast<float>(p.rows) * policy.blocks / facts.compute_units, 1.0f);
+    const float work = policy.held ? (1.1e-4f + 0.4e-4f * busy) * logits : 0.76e-4f * logits * size_of(p.spec.x);
+    return (0.44f + 0.56f * rounds) * (latency + work * shared);
   }
 };
 

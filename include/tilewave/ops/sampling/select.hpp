@@ -1,84 +1,149 @@
 // SPDX-License-Identifier: MIT
-// The k-th largest logit of a row, exactly: keys (weight.hpp) are counted by eight bits at a time, in shared memory,
+// The k-th largest logit of a row, exactly: keys (LogitOrder) are counted by eight bits at a time, in shared memory,
 // until one value is left or all of what is left belongs to the k.
 #pragma once
 
 #include "tilewave/ops/sampling/weight.hpp"
+#include "tilewave/tile/largest.hpp"
 #include "tilewave/tile/row_stretch.hpp"
 #include "tilewave/tile/whole_numbers.hpp"
 
 namespace tilewave {
 
-/// Of a block; behind the last level is what a cluster has counted of one.
+/// Of a block; and what the blocks of a cluster have told it of two levels, which take turns.
 template <RowPolicy P>
 struct SelectCounters {
-  static constexpr int bins = 256, levels = 4;  // keys have 31 bits
-  std::uint32_t of[levels + (P.blocks > 1)][bins];
+  static constexpr int bins = 256, levels = 4;
+  std::uint32_t of[levels][bins];
+};
+template <RowPolicy P>
+requires(P.blocks > 1) struct SelectCounters<P> {
+  static constexpr int bins = 256, levels = 4;
+  Vec<std::uint32_t, 4> of[levels][bins / 4];
+  Vec<float, 4> told[2][P.blocks][bins / 4];
 };
 
-template <class B, RowPolicy P>
+template <class B, DType X, RowPolicy P>
 struct Select {
   using Counters = SelectCounters<P>;
+  using Order = LogitOrder<X>;
+  using Four = Vec<float, 4>;
+  static constexpr int lanes = B::facts.wave_lanes;
 
-  /// The key up to which k tokens are, with their equals; last_key where no more than k are above -inf. Every lane of
-  /// the row has a logit of at least `shared_by_lanes`: where k is no more than the lanes, less need not be counted.
-  template <class Stretch>
-  TILEWAVE_DEVICE static std::uint32_t kth(Counters& counters, Stretch& x, float largest, float shared_by_lanes,
-                                           std::int32_t k) {
-    for (int i = B::block_lane_id(); i < Counters::levels * Counters::bins; i += P.lanes) {
-      (&counters.of[0][0])[i] = 0;
+  /// The four largest keys of the lanes of a wave, as different ones; the second to the fourth only if k matters.
+  /// `own`: the key of this lane's largest logit.
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 4> of_wave(std::uint32_t own, std::int32_t k) {
+    Vec<std::uint32_t, 4> keys{{B::highest(own), 0, 0, 0}};
+    if (k == 0) return keys;
+    TILEWAVE_UNROLL
+    for (int i = 1; i < 4; ++i) {
+      own = own == keys[i - 1] ? 0u : own;
+      keys[i] = B::highest(own);
     }
+    return keys;
+  }
+  /// A key that at least k logits of the row reach: near the k-th of these `count` keys, 0 if they are fewer. each(f)
+  /// calls f(keys) with those of the waves that this lane looks at.
+  template <class Each>
+  TILEWAVE_DEVICE static std::uint32_t reached(const Each& each, std::int32_t count, std::uint32_t highest,
+                                               std::int32_t k) {
+    if (k > count) return 0;
+    std::uint32_t missed = 0;
+    each([&](const auto& keys) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < keys.size; ++i) missed = max_of(missed, ~keys[i]);
+    });
+    std::uint32_t low = ~B::highest(missed), high = highest;
+    constexpr int most_turns = 16;  // all of a type of 16 bits; half of one of 32 is near enough
+    TILEWAVE_ROLL
+    for (int turn = 0; turn < most_turns && low < high; ++turn) {
+      const std::uint32_t middle = high - (high - low) / 2;
+      std::uint32_t above = 0;
+      each([&](const auto& keys) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < keys.size; ++i) above += keys[i] >= middle;
+      });
+      const bool enough = B::total(above) >= static_cast<std::uint32_t>(k);
+      low = enough ? middle : low;
+      high = enough ? high : middle - 1;
+    }
+    return low;
+  }
+
+  /// The least logit of the k and their equals, -inf where no more than k are above that. k logits of the row have at
+  /// least the key `reached`, as far as there are numbers.
+  template <class Stretch, class Exchange>
+  TILEWAVE_DEVICE static float kth(Counters& counters, Stretch& x, const Exchange& exchange, float largest,
+                                   std::uint32_t reached, std::int32_t k) {
+    auto* const all = reinterpret_cast<std::uint32_t*>(counters.of);
+    for (int i = B::block_lane_id(); i < Counters::levels * Counters::bins; i += P.lanes) all[i] = 0;
     B::barrier();
-    std::uint32_t first = 0, last = last_key;  // the k-th key is among these; `before` keys are below the first
-    if (k <= P.lanes * P.blocks) last = min_of(last, key_of<B>(shared_by_lanes, largest));
-    std::uint32_t before = 0;
+    // How far keys are behind the largest: the k-th is among first to last, `before` are less far than the first.
+    const std::uint32_t top = Order::key(largest), least = Order::key(-__builtin_inff()) + 1;
+    std::uint32_t first = 0, last = top - max_of(reached, least), before = 0;
     for (int level = 0;; ++level) {
-      const int shift = (last - first) >> 15 >= 256  ? 23
-                        : (last - first) >> 7 >= 256 ? 15
-                        : last - first >= 256        ? 7
-                                                     : 0;
-      x.each([&](const auto& v, int) {
-        if (key_of<B>(fold(v, Max{}), largest) > last) return;
+      const int shift = max_of(bits_of(last - first) - 8, 0);
+      const float from = Order::logit(top - last);
+      x.each([&](const typename Stretch::Packed& packed, int) {
+        if (!(Largest<B, X, Stretch::unit>::of(packed) >= from)) return;  // true of most
+        const auto v = widen<B, X, Stretch::unit>(packed);
         TILEWAVE_UNROLL
         for (int e = 0; e < Stretch::unit; ++e) {
-          const std::uint32_t behind = key_of<B>(v[e], largest) - first;
-          if (behind <= last - first) B::add_shared(&counters.of[level][behind >> shift], 1);
+          const std::uint32_t behind = top - Order::key(v[e]) - first;
+          if (behind <= last - first) B::add_shared(all + level * Counters::bins + (behind >> shift), 1);
         }
       });
-      const std::uint32_t* const counted = counted_by_row(counters, level);
+      B::barrier();
       // By every wave of every block alike: it costs less than to tell the others.
-      constexpr int count = Counters::bins / B::facts.wave_lanes;
-      Vec<std::uint32_t, count> found;
-      TILEWAVE_UNROLL
-      for (int i = 0; i < count; ++i) found[i] = counted[B::lane_id() * count + i];
-      const auto bin = WholeNumbers<B>::find(found, static_cast<std::uint32_t>(k) - 1 - before);
+      const auto counted = counted_by_row(counters, exchange, level);
+      const auto bin = WholeNumbers<B>::find(counted, static_cast<std::uint32_t>(k) - 1 - before);
       const int index = B::uniform(bin.index);
-      if (index < 0) return last_key;
+      if (index < 0) return -__builtin_inff();
       before = k - 1 - bin.rest;
       first += static_cast<std::uint32_t>(index) << shift;
       last = min_of(last, first + (1u << shift) - 1);
-      if (shift == 0 || bin.rest + 1 == bin.item) return last;
+      if (shift == 0 || bin.rest + 1 == bin.item) return Order::logit(top - last);
     }
   }
 
  private:
-  /// The counters of a level, of all blocks of the row: each block reads those of the others once.
-  TILEWAVE_DEVICE static const std::uint32_t* counted_by_row(Counters& counters, int level) {
+  static constexpr int count = 256 / lanes;  // bins of a lane
+
+  /// Without leading zeros: as the exponent of a float, to which nothing is rounded up.
+  TILEWAVE_DEVICE static int bits_of(std::uint32_t n) {
+    return n == 0 ? 0 : (__builtin_bit_cast(std::int32_t, static_cast<float>(n & ~(n >> 1))) >> 23) - 126;
+  }
+  /// This lane's counters of a level, summed over the blocks of the row.
+  template <class Exchange>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, count> counted_by_row(Counters& counters,
+                                                                  [[maybe_unused]] const Exchange& exchange,
+                                                                  int level) {
+    Vec<std::uint32_t, count> sums;
     if constexpr (P.blocks > 1) {
-      B::cluster_arrive();
-      B::cluster_wait();
-      for (int i = B::block_lane_id(); i < Counters::bins; i += P.lanes) {
-        std::uint32_t all = 0;
-        TILEWAVE_UNROLL
-        for (int b = 0; b < P.blocks; ++b) all += *B::remote(&counters.of[level][i], b);
-        counters.of[Counters::levels][i] = all;  // nobody looks there any more since the cluster was here together
+      constexpr int fours = Counters::bins / 4;
+      auto& told = counters.told[level & 1];
+      Mailbox& box = exchange.box(level & 1);
+      for (int i = B::block_lane_id(); i < fours * P.blocks; i += P.lanes) {
+        B::post(box, &told[B::cluster_rank()][i % fours], i / fours,
+                __builtin_bit_cast(Four, counters.of[level][i % fours]));
       }
-      B::barrier();
-      return counters.of[Counters::levels];
+      B::collect(box, Counters::bins * P.blocks, level >> 1);
+      TILEWAVE_UNROLL
+      for (int i = 0; i < count; ++i) sums[i] = 0;
+      TILEWAVE_UNROLL
+      for (int b = 0; b < P.blocks; ++b) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < count; i += 4) {
+          const auto four = __builtin_bit_cast(Chunk, told[b][(B::lane_id() * count + i) / 4]);
+          TILEWAVE_UNROLL
+          for (int j = 0; j < 4; ++j) sums[i + j] += four[j];
+        }
+      }
     } else {
-      B::barrier();
-      return counters.of[level];
+      TILEWAVE_UNROLL
+      for (int i = 0; i < count; ++i) sums[i] = counters.of[level][B::lane_id() * count + i];
     }
+    return sums;
   }
 };
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// What a room may offer for pairs of 16-bit floats in a word.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+
+namespace tilewave {
+
+/// A room that compares two bf16 or f16 in one operation:
+///   numbers     larger_pair<type>(a, b): of each half of two words the larger; a number wins over a NaN
+template <class B>
+concept PairBackend = Backend<B> && requires(std::uint32_t word) {
+  { B::template larger_pair<DType::bf16>(word, word) } -> std::same_as<std::uint32_t>;
+  { B::template larger_pair<DType::f16>(word, word) } -> std::same_as<std::uint32_t>;
+};
+
+}  // namespace tilewave

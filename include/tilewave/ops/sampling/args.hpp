@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// What the kernels of a sampling take, and what a row is drawn by.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/ops/sampling/problem.hpp"
+
+namespace tilewave {
+
+/// What blocks that share a row leave in the workspace: of the row, and of each wave's stretch of it.
+struct SamplingFound {
+  float largest;  // -inf: there is no token
+  float from;     // the least logit that top_k leaves
+};
+struct SamplingWeighed {
+  std::uint64_t of_logprobs, all, likely, unused;  // sums of weights, see SamplingSums
+};
+
+struct SamplingArgs {
+  const void* x;
+  std::int32_t* tokens;
+  float* logprobs;
+  RowValue<float> temperature, top_p, min_p;
+  RowValue<std::int32_t> top_k;
+  RowValue<std::uint64_t> seed, offset;
+  std::int64_t row_stride;
+  std::int32_t rows, columns;
+  bool raw_logprobs;
+  SamplingFound* found;      // [rows], where blocks share rows
+  SamplingWeighed* weighed;  // [rows, blocks of a row, waves of a block]
+  std::int32_t part_bits;    // 2 to the power of that blocks share a row
+};
+
+/// What a row is drawn by.
+template <class B>
+struct SamplingValues {
+  float temperature, top_p, min_p;
+  std::int32_t top_k;
+  std::uint64_t seed, offset;
+  std::uint32_t row;  // of the draw's counter
+  bool greedy, filters_mass;
+
+  TILEWAVE_DEVICE SamplingValues(const SamplingArgs& a, int of_row)
+      : temperature(value_of(a.temperature, of_row)),
+        top_p(value_of(a.top_p, of_row)),
+        min_p(value_of(a.min_p, of_row)),
+        top_k(value_of(a.top_k, of_row)),
+        seed(value_of(a.seed, of_row)),
+        offset(value_of(a.offset, of_row)),
+        row(a.seed.of_each_row() ? 0u : of_row) {
+    greedy = !(temperature >= 1e-5f);
+    filters_mass = !greedy && top_p < 1.0f;
+    if (greedy || top_k <= 0 || top_k >= a.columns) top_k = 0;
+  }
+  /// Powers of two of a logit. Positive, whatever the temperature.
+  TILEWAVE_DEVICE float scale() const {
+    const float scale = log2_e / temperature;
+    return greedy ? log2_e : scale > 1e-30f ? scale : 1e-30f;
+  }
+
+ private:
+  template <class T>
+  TILEWAVE_DEVICE static T value_of(const RowValue<T>& v, int row) {
+    return v.data == nullptr ? v.value : B::load(v.data + (v.shared ? 0 : row));
+  }
+};
+
+}  // namespace tilewave

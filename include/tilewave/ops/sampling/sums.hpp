@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Sums of weights over the logits of a wave.
+#pragma once
+
+#include "tilewave/ops/sampling/args.hpp"
+#include "tilewave/ops/sampling/weight.hpp"
+#include "tilewave/tile/largest.hpp"
+#include "tilewave/tile/whole_numbers.hpp"
+
+namespace tilewave {
+
+/// Logits of type X that come as accesses of `unit`.
+template <class B, DType X, int unit>
+struct SamplingSums {
+  using Numbers = WholeNumbers<B>;
+  using Packed = tilewave::Packed<X, unit>;
+
+  static constexpr float minus_infinity = -__builtin_inff();
+
+  /// What may be drawn: logits from `from` on that weigh no less than `least`.
+  struct Chosen {
+    Weigher<B> weigher;
+    float from;
+    std::uint32_t least;
+
+    /// Of a lane's logits, 0 of what may not be drawn.
+    TILEWAVE_DEVICE Vec<std::uint32_t, unit> weights(const Vec<float, unit>& x) const {
+      Vec<std::uint32_t, unit> all = any_weights(weigher, x);
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) all[e] = x[e] >= from && all[e] >= least ? all[e] : 0u;
+      return all;
+    }
+  };
+
+  /// What may be drawn of a row with this largest logit, of which top_k leaves those from `from` on; and all of it, as
+  /// log probabilities count it.
+  TILEWAVE_DEVICE static Chosen drawn(const SamplingValues<B>& values, float largest, float from) {
+    const Weigher<B> weigher(largest, values.scale());
+    return {weigher, values.greedy ? largest : from, least_weight(weigher.weight(largest), values.min_p)};
+  }
+  TILEWAVE_DEVICE static Chosen counted(const SamplingArgs& a, const SamplingValues<B>& values, float largest) {
+    return {Weigher<B>(largest, a.raw_logprobs || values.greedy ? log2_e : values.scale()), minus_infinity, 0};
+  }
+  /// Whether log probabilities need a sum that draws do not.
+  TILEWAVE_DEVICE static bool counts_apart(const SamplingArgs& a, const Chosen& drawn, const Chosen& counted) {
+    return a.logprobs != nullptr && (drawn.from != minus_infinity || counted.weigher.factor != drawn.weigher.factor);
+  }
+
+  /// Sums of weights: of all logits from chosen.from on, and of those that min_p leaves.
+  struct Pair {
+    std::uint64_t all = 0, likely = 0;
+  };
+  /// Of a row or part that each(f) goes through, summed over the wave.
+  template <class Logits>
+  TILEWAVE_DEVICE static Pair of(Logits& x, const Chosen& chosen) {
+    Pair sums;
+    if (chosen.from == minus_infinity && chosen.least == 0 && chosen.weigher.plain) {
+      const PairFloor floor(chosen.weigher.lowest);
+      x.each([&](const Packed& packed, int) {
+        const Vec<float, unit> v = floor.raised(packed);
+        const Vec<std::uint32_t, unit> weight = in_pairs(
+            [&](float a, float b) TILEWAVE_INLINE_LAMBDA {
+              return chosen.weigher.weights_of({{a, b}});
+            },
+            v);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) sums.all += weight[e];
+      });
+    } else {
+      x.each([&](const Packed& packed, int) {
+        // True of most, where filters leave few.
+        if (!B::any(Largest<B, X, unit>::of(packed) >= chosen.from)) return;
+        const Vec<float, unit> v = widen<B, X, unit>(packed);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; e += 2) {
+          const int next = unit > 1 ? e + 1 : e;
+          const bool first = v[e] >= chosen.from, second = next > e && v[next] >= chosen.from;
+          if (!B::any(first || second)) continue;
+          const Vec<std::uint32_t, 2> pair = chosen.weigher.weights(v[e], v[next]);
+          const std::uint32_t weight[2] = {first ? pair[0] : 0u, second ? pair[1] : 0u};
+          TILEWAVE_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            sums.all += weight[i];
+            sums.likely += weight[i] >= chosen.least ? weight[i] : 0u;
+          }
+        }
+      });
+    }
+    sums.all = Numbers::sum(sums.all);
+    return {sums.all, chosen.least == 0 ? sums.all : Numbers::sum(sums.likely)};
+  }
+
+ private:
+  template <class F>
+  TILEWAVE_DEVICE static Vec<std::uint32_t, unit> in_pairs(const F& weights, const Vec<float, unit>& x) {
+    Vec<std::uint32_t, unit> all;
+    TILEWAVE_UNROLL
+    for (int e = 0; e < unit; e += 2) {
+      const int next = unit > 1 ? e + 1 : e;
+      const Vec<std::uint32_t, 2> pair = weights(x[e], x[next]);
+      all[next] = pair[1];
+      all[e] = pair[0];
+    }
+    return all;
+  }
+  TILEWAVE_DEVICE static Vec<std::uint32_t, unit> any_weights(const Weigher<B>& weigher, const Vec<float, unit>& x) {
+    return in_pairs([&](float a, float b) TILEWAVE_INLINE_LAMBDA { return weigher.weights(a, b); }, x);
+  }
+  /// Raises logits to a floor, which may be a little lower: pairs of bf16 as they are, where a room does so.
+  struct PairFloor {
+    static constexpr bool pairs = PairBackend<B> && X == DType::bf16 && unit > 1;
+    float floor;
+    std::uint32_t pair;
+
+    TILEWAVE_DEVICE explicit PairFloor(float lowest) : floor(lowest) {
+      const auto bits = __builtin_bit_cast(std::uint32_t, lowest);
+      const std::uint32_t high = (bits + (bits >> 31 != 0 ? 0xffffu : 0u)) >> 16;
+      pair = high << 16 | high;
+    }
+    TILEWAVE_DEVICE Vec<float, unit> raised(Packed packed) const {
+      if constexpr (pairs) {
+        TILEWAVE_UNROLL
+        for (int w = 0; w < Packed::size; ++w) packed[w] = B::template larger_pair<X>(packed[w], pair);
+      }
+      Vec<float, unit> v = widen<B, X, unit>(packed);
+      if constexpr (!pairs) {
+        v = Largest<B, X, unit>::quiet(v);
+        TILEWAVE_UNROLL
+        for (int e = 0; e < unit; ++e) v[e] = Max{}(v[e], floor);
+      }
+      return v;
+    }
+  };
+};
+
+}  // namespace tilewave

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// The largest of packed elements: pairs are compared as they are where the room has an operation for it.
+#pragma once
+
+#include "tilewave/arch/pairs.hpp"
+#include "tilewave/core/math.hpp"
+#include "tilewave/tile/row.hpp"
+
+namespace tilewave {
+
+/// Of n elements at a time: -inf until there is a number. A number wins over NaN.
+template <class B, DType X, int n>
+class Largest {
+  static constexpr bool pairs = PairBackend<B> && size_of(X) == 2 && n > 1;
+
+ public:
+  TILEWAVE_DEVICE void add(const Packed<X, n>& packed) {
+    if constexpr (pairs) {
+      pair_ = B::template larger_pair<X>(pair_, largest_pair(packed));
+    } else {
+      const Vec<float, n> v = quiet(widen<B, X, n>(packed));
+      TILEWAVE_UNROLL
+      for (int i = 0; i < n; ++i) value_ = Max{}(value_, v[i]);
+    }
+  }
+  TILEWAVE_DEVICE float value() const {
+    if constexpr (pairs) {
+      return fold(widen<B, X, 2>({{pair_}}), Max{});
+    } else {
+      return value_;
+    }
+  }
+  /// Of these alone; NaN if all are.
+  TILEWAVE_DEVICE static float of(const Packed<X, n>& packed) {
+    if constexpr (pairs) {
+      return fold(widen<B, X, 2>({{largest_pair(packed)}}), Max{});
+    } else {
+      return fold(quiet(widen<B, X, n>(packed)), Max{});
+    }
+  }
+  /// The values themselves; Max then takes one operation each.
+  TILEWAVE_DEVICE static Vec<float, n> quiet(Vec<float, n> v) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i + 1 < n; i += 2) {
+      const Vec<float, 2> pair = B::quiet({{v[i], v[i + 1]}});
+      v[i] = pair[0];
+      v[i + 1] = pair[1];
+    }
+    return v;
+  }
+
+ private:
+  TILEWAVE_DEVICE static std::uint32_t largest_pair(Packed<X, n> packed) {
+    TILEWAVE_UNROLL
+    for (int step = Packed<X, n>::size / 2; step > 0; step /= 2) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < step; ++w) packed[w] = B::template larger_pair<X>(packed[w], packed[w + step]);
+    }
+    return packed[0];
+  }
+
+  std::uint32_t pair_ = X == DType::bf16 ? 0xff80ff80u : 0xfc00fc00u;
+  float value_ = -__builtin_inff();
+};
+
+}  // namespace tilewave
