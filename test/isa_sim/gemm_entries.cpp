@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The entries that the tests of GEMM run as machine code in the simulator: every path, type and kind of scales, with
 // preshuffled weights, groups, mx scales. Of a spec's policies the slice has every second one, and specs take turns; the label
-// full, with ENTRY_SHARES 1, has all. Compiled with ROOM, gfx942 or gfx950.
+// full, with ENTRY_SHARES 1, has all of all specs. Compiled with ROOM, gfx942 or gfx950.
 
 #define STRING_OF(x) #x
 // clang-format off
@@ -21,6 +21,7 @@ constexpr auto features = gemm_feature_specs(Room::facts.id);
 constexpr auto gated = gemm_gated_specs(Room::facts.id);
 constexpr auto int4 = gemm_int4_specs(Room::facts.id);
 constexpr auto mx = gemm_mx_specs(Room::facts.id);
+constexpr auto grouped = gemm_grouped_specs(Room::facts.id);
 
 template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int first>
 constexpr GemmPolicies some_policies(ArchId arch, const GemmSpec& spec) {
@@ -33,7 +34,34 @@ constexpr GemmPolicies some_policies(ArchId arch, const GemmSpec& spec) {
 template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), int first, GemmSpec spec>
 constexpr auto share = gemm_entries_of<Room, spec, some_policies<policies_of, first>>();
 
+/// All policies of all specs of a list.
+template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), const auto& list>
+auto whole() {
+  return []<std::size_t... i>(std::index_sequence<i...>) {
+    return pointers_to<GemmEntry>(share<policies_of, 0, list[i]>...);
+  }(std::make_index_sequence<list.size()>{});
+}
+
 }  // namespace
+
+#if ENTRY_SHARES == 1
+
+#define LIST(name, specs)                                         \
+  std::span<const GemmEntry* const> all_##name##_entries() {      \
+    static const auto entries = whole<name##_policies, specs>();  \
+    return entries;                                               \
+  }
+LIST(gemm, specs)
+LIST(gemm_feature, features)
+LIST(gemm_gated, gated)
+LIST(gemm_int4, int4)
+LIST(gemm_mx, mx)
+std::span<const GemmEntry* const> all_gemm_grouped_entries() {
+  static const auto entries = whole<gemm_policies, grouped>();
+  return entries;
+}
+
+#else
 
 std::span<const GemmEntry* const> all_gemm_entries() {
   static const auto entries = pointers_to<GemmEntry>(
@@ -65,5 +93,7 @@ std::span<const GemmEntry* const> all_gemm_mx_entries() {
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some
+
+#endif
 
 }  // namespace tilewave
