@@ -9,8 +9,8 @@
 namespace tilewave {
 
 template <class W, int rows>
-struct GemmTurnedRows : GemmLdsSlot<W, W::spec.a, rows, true> {
-  using Slot = GemmLdsSlot<W, W::spec.a, rows, true>;
+struct GemmTurnedRows : SharedTile<W, W::spec.a, rows, true> {
+  using Slot = SharedTile<W, W::spec.a, rows, true>;
   using B = typename W::Backend;
   using Slot::copies, Slot::row_units, Slot::permute;
   static constexpr int element = size_of(Slot::type), step_k = Slot::row_bytes / element;
