@@ -15,8 +15,8 @@ TILEWAVE_HOST_DEVICE constexpr int swizzle_mask(int units, int row, int shift, i
   return ((row >> shift) ^ (row / 8 % eights)) % (units & -units);
 }
 
-/// `rows` rows of an operand of type T, which waves read as products take it. W, the kernel's, has Backend, the Map of a
-/// product's operands (which row and which units a lane has), a product's `side` of rows, `waves` of the block, and
+/// `rows` rows of an operand of type T, which waves read as products take it. W, the kernel's, has Backend, the Map of
+/// a product's operands (which row and which units a lane has), a product's `side` of rows, `waves` of the block, and
 /// `step_k`, values of K that a row has here. `mixed`: f also differs between neighbouring groups of eight rows, for
 /// those who store to one row of each at a time.
 template <class W, DType T, int rows, bool mixed>

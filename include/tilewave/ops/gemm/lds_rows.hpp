@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows of one operand in a slot of LDS: a step of K of each, 128 bytes, of fp6 96 and of fp4 64. Copies write whole rows
-// one after the other, so that it is their addresses in memory that are permuted.
+// Rows of one operand in a slot of LDS: a step of K of each, 128 bytes, of fp6 96 and of fp4 64. Copies write whole
+// rows one after the other, so that it is their addresses in memory that are permuted.
 #pragma once
 
 #include "tilewave/ops/gemm/lds_layout.hpp"
