@@ -30,7 +30,10 @@ struct GemmTensorKernel {
                 fetching_registers + L::groups * multiplying_registers <=
                     65536 / block_threads / 8 * 8 * (L::groups + 1));  // as many as the block begins with
 
-  TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
+  TILEWAVE_DEVICE static void run(const Args& a, Shared& begin) {
+    // Settled, or it is worked out from the block's place in its cluster wherever an address is needed.
+    const std::uint32_t from = B::settle(std::uint32_t{0});
+    Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + from);
     const int group = B::wave_id() / L::group_waves;
     if (B::wave_id() == 0) shared.ring.begin();
     if (group == L::groups && B::lane_id() == 0) {
@@ -53,7 +56,7 @@ struct GemmTensorKernel {
       } else if constexpr (L::shared_scales) {
         fetch_scales(a, shares, wave - 1, shared);
       }
-      if (a.gemm.splits > 1) L::Output::accompany();
+      if (P.splits > 1 && a.gemm.splits > 1) L::Output::accompany();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       multiply(a, shares, rank, group, shared);
@@ -127,7 +130,7 @@ struct GemmTensorKernel {
       }
       if (P.stream && steps.aside >= 0) {
         output.put_aside(a, steps.aside, group, sums);
-      } else if (a.gemm.splits > 1) {
+      } else if (P.splits > 1 && a.gemm.splits > 1) {
         output.merge(a, tile, rank, group, shared, sums);
       } else {
         output.write(a, tile, group, shared, sums);
@@ -244,7 +247,7 @@ struct GemmTensorKernel {
 
   using Scales = typename L::BlockScales;
 
-  template <int count, int sums_of_tile>
+  template <class Scales, int count, int sums_of_tile>
   TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Vec<float, sums_of_tile> (&part)[count],
                                          Sums (&sums)[L::tiles], int first = 0, int from = 0) {
     TILEWAVE_UNROLL
@@ -274,27 +277,44 @@ struct GemmTensorKernel {
   }
 
   /// Part after part, where sums leave room for those of one more; other groups multiply while one adds. A part is a
-  /// tile, or half of its wide side.
+  /// tile, or half of its wide side. What comes between a part's additions and the next products keeps the matrix unit
+  /// waiting: the next stage is waited for below the last products of this one.
   TILEWAVE_DEVICE static void multiply_scaled_in_turn(typename L::ScaleReader& reader, typename Args::Steps steps,
                                                       int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
-    Scales next = reader.next();
-    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
-      B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
-      const Scales scales = next;
+    Scales even{}, odd{};
+    reader.next(even);
+    reader.next(odd);
+    B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
+    const auto take = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
+      // Held, so that they are there before `scales` is loaded anew: moved, what is loaded would be waited for.
+      typename Scales::Products products = scales.products();
+      B::group_mma_hold(products.of_all);
       constexpr int of_tile = L::group_wide / L::part_wide, parts = L::tiles * of_tile;
       TILEWAVE_UNROLL
       for (int i = 0; i < parts; ++i) {
         const int t = i / of_tile, from = i % of_tile * L::part_wide;
         Vec<float, L::part_wide / 2> part[1];
         begin_stage(group, shared, ring.slot, true, part, t, from);
-        if (i == 0) next = reader.next();
+        if (i == 0) reader.next(scales);
+        if (i == parts - 1 && step + 1 < steps.end) {
+          Ring ahead = ring;
+          ahead.advance();
+          B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
+        }
         B::template group_mma_wait<0>();
         if (i == parts - 1) shared.ring.release(ring.slot);
-        add_scaled(scales, part, sums, t, from);
+        add_scaled(products, part, sums, t, from);
       }
+      ring.advance();
+    };
+    std::int32_t step = steps.first;
+    for (; step + 2 <= steps.end; step += 2) {
+      take(even, step);
+      take(odd, step + 1);
     }
+    if (step < steps.end) take(even, step);
   }
 
   /// With the next stage's products under way while one's are added, and the scales of the one after next.
@@ -305,7 +325,9 @@ struct GemmTensorKernel {
     const std::int32_t last = steps.end - 1;
     Sums even[L::tiles], odd[L::tiles];
     // Each set is loaded where it was last used: moved, it would be waited for.
-    Scales of_even = reader.next(), of_odd = reader.next();
+    Scales of_even{}, of_odd{};
+    reader.next(of_even);
+    reader.next(of_odd);
     Ring ahead = ring;
     const auto begin = [&](Sums(&part)[L::tiles]) TILEWAVE_INLINE_LAMBDA {
       B::mbarrier_wait(&shared.ring.full[ahead.slot], ahead.round);
@@ -317,7 +339,7 @@ struct GemmTensorKernel {
       shared.ring.release(ring.slot);
       ring.advance();
       add_scaled(scales, part, sums);
-      scales = reader.next();
+      reader.next(scales);
       ++step;
     };
     begin(even);

@@ -270,6 +270,21 @@ struct GemmTensorLayout {
       if constexpr (P.swapped) return a_scale[i / 4 * 2 + i % 2] * b_scale[t];
       return a_scale[2 * t + i / 2 % 2] * b_scale[i / 4 * 8 / b_columns];
     }
+
+    /// The same, worked out.
+    struct Products {
+      Vec<float, of_a * of_b> of_all;
+      TILEWAVE_DEVICE float of(int t, int i) const {
+        return of_all[2 * t + i / 2 % 2 + of_a * (i / 4 * 8 / b_columns)];
+      }
+    };
+    TILEWAVE_DEVICE Products products() const {
+      static_assert(!P.swapped);
+      Products all;
+      TILEWAVE_UNROLL
+      for (int i = 0; i < of_a * of_b; ++i) all.of_all[i] = a_scale[i % of_a] * b_scale[i / of_a];
+      return all;
+    }
   };
 
   /// Scales of a lane's two rows of each tile, and of its columns, from device memory, a stage after the other.
@@ -293,22 +308,19 @@ struct GemmTensorLayout {
         of_b[i] = scales_of_b(a, tile, wide_row(group) + BlockScales::b_columns * i) + steps.first * b_step;
       }
     }
-    /// Those of the next stage; of the last again, where there is none.
-    TILEWAVE_DEVICE BlockScales next() {
-      BlockScales s;
-      --left;
-      const std::int64_t a_ahead = left > 0 ? a_step : 0, b_ahead = left > 0 ? b_step : 0;
+    /// Those of the next stage, where there is one.
+    TILEWAVE_DEVICE void next(BlockScales& s) {
+      if (--left < 0) return;
       TILEWAVE_UNROLL
       for (int i = 0; i < 2 * tiles; ++i) {
         s.a_scale[i] = B::load(of_a[i]);
-        of_a[i] += a_ahead;
+        of_a[i] += a_step;
       }
       TILEWAVE_UNROLL
       for (int i = 0; i < BlockScales::of_b; ++i) {
         s.b_scale[i] = B::load(of_b[i]);
-        of_b[i] += b_ahead;
+        of_b[i] += b_step;
       }
-      return s;
     }
   };
 
