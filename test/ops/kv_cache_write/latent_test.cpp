@@ -185,6 +185,17 @@ TEST_CASE("kv_cache_write: latent heads turn at their end, their groups are scal
   });
 }
 
+TEST_CASE("kv_cache_write: latent heads are right in every order of waves") {
+  each_latent_entry([](const KvCacheWriteEntry& e) {
+    if (e.policy.columns(e.spec.x) != 128) return;
+    each_schedule([&] {
+      LatentCall call(e.spec, {9, 3, 2, 128, 32, 96, 4});
+      REQUIRE(e.launch(call.device, {}).ok());
+      call.check();
+    });
+  });
+}
+
 TEST_CASE("kv_cache_write: what is no latent call is refused by name") {
   using P = KvCacheWriteProblem;
   using C = StatusCode;
