@@ -9,10 +9,10 @@
 namespace tilewave {
 
 /// A token whose slot is negative, or beyond the pages, is in no cache: nothing of its K and V is written, its q and
-/// k_out are. The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out may
-/// be q, with its strides, where it is of q's type, and k_out may be k. Only `rotary` dimensions from rotary_first on are
-/// turned; a position outside [0, table_rows) makes what would be turned NaN. Without v and v_cache K alone is written,
-/// as latent attention has it.
+/// k_out are. The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out
+/// may be q, with its strides, where it is of q's type, and k_out may be k. Only `rotary` dimensions from rotary_first
+/// on are turned; a position outside [0, table_rows) makes what would be turned NaN. Without v and v_cache K alone is
+/// written, as latent attention has it.
 struct KvCacheWriteProblem {
   KvCacheWriteSpec spec{};
 
