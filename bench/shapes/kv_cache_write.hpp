@@ -8,9 +8,10 @@
 
 namespace tilewave::bench {
 
-/// Tokens of decode and of prefill. Fused, with the heads of Llama-3 8B: plain, with all of it in fp8, with norms; then
-/// the heads of 70B, 405B, Qwen3-235B, which has the norms, and GPT-OSS. Then writes alone, into each kind of cache; and
-/// DeepSeek-V4's latent heads, of which the last 64 dimensions turn, in 16 bits and as fp8 with scales of groups.
+/// Tokens of decode and of prefill. Fused, with the heads of Llama-3 8B: plain, into dim-major caches, with all of it in
+/// fp8, with norms; then the heads of 70B, 405B, Qwen3-235B, which has the norms, and GPT-OSS. Then writes alone, into
+/// each kind of cache; and DeepSeek-V4's latent heads, of which the last 64 dimensions turn, in 16 bits and as fp8 with
+/// scales of groups.
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) {
   std::vector<KvCacheWriteCase> cases;
   const DType fp8 = facts_of(arch).fp8;
@@ -21,11 +22,12 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
         {arch, spec, dim_major, q, kv_heads, head_size, 16, tokens, tokens, (q + 2 * kv_heads) * head_size});
   };
   const KvCacheWriteSpec fused{.fused = true}, norm{.fused = true, .norm = true};
-  for (const int tokens : {1, 16, 64, 256, 4096}) add(fused, tokens, 32, 8, 128);
-  for (const int tokens : {1, 16, 64, 256, 4096}) {
+  for (const int tokens : {1, 16, 32, 64, 128, 256, 4096}) add(fused, tokens, 32, 8, 128);
+  for (const int tokens : {1, 64, 4096}) add(fused, tokens, 32, 8, 128, true);
+  for (const int tokens : {1, 16, 32, 64, 128, 256, 4096}) {
     add({.kv = fp8, .quant = QuantMode::per_head, .fused = true, .q_out = fp8}, tokens, 32, 8, 128);
   }
-  for (const int tokens : {1, 64, 4096}) add(norm, tokens, 32, 8, 128);
+  for (const int tokens : {1, 16, 64, 256, 4096}) add(norm, tokens, 32, 8, 128);
   for (const int tokens : {1, 64, 4096}) {
     add(fused, tokens, 64, 8, 128);
     add(fused, tokens, 128, 8, 128);

@@ -126,8 +126,8 @@ block_size latent group e8m0 columns rows config_rows seed""".split()
                       r"(?P<v_layout>token_major|dim_major)/"
                       r"(?:norm(?P<norm>[01])/(?P<pairs>\w+)/(?P<q_dtype>f16|bf16|fp8)/(?P<table_dtype>f32|f16|bf16)/"
                       r"(?:latent(?P<latent>\d+)/)?(?:g(?P<group>\d+)/powers(?P<e8m0>[01])/)?)?" + END)
-    rows = 49
-    small = "^rope_cache/.*/r1/hq(32|64|128)/.*/d(64|128)/"  # 7 rows
+    rows = 58
+    small = "^rope_cache/.*/r1/hq(32|64|128)/.*/d(64|128)/"  # 8 rows
     one = "^rope_cache/.*/r1/hq32/.*/norm1/"
 
     @staticmethod

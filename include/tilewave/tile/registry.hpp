@@ -20,7 +20,7 @@
 namespace tilewave {
 
 /// Specs of an architecture, of which others have more.
-template <class Spec, int most>
+template <class Spec, int most = 32>
 struct SpecList {
   std::array<Spec, most> list{};
   int count = 0;

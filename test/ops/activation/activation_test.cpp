@@ -205,6 +205,15 @@ TEST_CASE("activation rows may have gaps, and inner rows their own stride") {
   });
 }
 
+TEST_CASE("activations with scales per token are right under every schedule") {
+  each_activation_entry([](const ActivationEntry& e) {
+    std::string error;
+    if (e.spec.scale != ScaleMode::per_token) return error;
+    each_schedule([&] { error += run(e, {.rows = e.policy.rows + 1, .columns = 136}); });
+    return error;
+  });
+}
+
 TEST_CASE("activation rows may start beyond 2^31 and 2^32 elements") {
   if (!has_memory(std::size_t{64} << 30)) return;
   each_activation_entry([](const ActivationEntry& e) {

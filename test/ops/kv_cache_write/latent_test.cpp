@@ -3,6 +3,10 @@
 // groups that are found before they turn.
 #include "test/ops/kv_cache_write/call.hpp"
 
+#if !defined(LATENT_ENTRIES)  // kv_cache_write_latent's
+#define LATENT_ENTRIES all_kv_cache_write_entries
+#endif
+
 namespace tilewave::test {
 namespace {
 
@@ -159,7 +163,7 @@ class LatentCall {
 template <class F>
 void each_latent_entry(const F& f) {
   int seen = 0;
-  for (const KvCacheWriteEntry* e : all_kv_cache_write_entries()) {
+  for (const KvCacheWriteEntry* e : LATENT_ENTRIES()) {
     const KvCacheWriteSpec& s = e->spec;
     if (!s.norm || s.pairs != RopePairs::neighbours) continue;
     INFO("entry " << name_of(e->arch) << "/" << name_of(s) << "/" << name_of(e->policy));
@@ -182,6 +186,17 @@ TEST_CASE("kv_cache_write: latent heads turn at their end, their groups are scal
       REQUIRE(status.ok());
       call.check();
     }
+  });
+}
+
+TEST_CASE("kv_cache_write: latent heads are right in every order of waves") {
+  each_latent_entry([](const KvCacheWriteEntry& e) {
+    if (e.policy.columns(e.spec.x) != 128) return;
+    each_schedule([&] {
+      LatentCall call(e.spec, {9, 3, 2, 128, 32, 96, 4});
+      REQUIRE(e.launch(call.device, {}).ok());
+      call.check();
+    });
   });
 }
 
@@ -208,7 +223,7 @@ TEST_CASE("kv_cache_write: what is no latent call is refused by name") {
       {"groups of halves", C::unsupported_quant_mode, [](P& p) { p.spec.pairs = RopePairs::halves; }},
       {"q in 16 bits", C::unsupported_quant_mode, [](P& p) { p.spec.q_out = p.spec.x; }},
       {"heads of 1.5 groups", C::unsupported_head_size,
-       [](P& p) { p.head_size = p.spec.group + p.spec.group / 2, p.rotary_first = 0; }},
+       [](P& p) { p.head_size = p.spec.group + p.spec.group / 2, p.rotary = 16, p.rotary_first = 0; }},
       {"q_scale null", C::null_pointer, [](P& p) { p.q_scale = nullptr; }},
       {"q_scale is q", C::bad_value, [](P& p) { p.q_scale = const_cast<void*>(p.q); }},
       {"k_scale is k_cache", C::bad_value, [](P& p) { p.k_scale = p.k_cache; }},
@@ -217,7 +232,7 @@ TEST_CASE("kv_cache_write: what is no latent call is refused by name") {
     if (e.spec.group == 0 || e.policy.columns(e.spec.x) != 512) return;
     LatentCall call(e.spec, {5, 3, 1, 512, 64, 448, 4});
     check_refused<KvCacheWriteEntry, P>(e, call.device, wrongs, kv_cache_write_check, kv_cache_write_select,
-                                        all_kv_cache_write_entries());
+                                        LATENT_ENTRIES());
   });
 }
 

@@ -206,6 +206,17 @@ TEST_CASE("rows of moe_reduce may have gaps, the residual may become the output,
   });
 }
 
+TEST_CASE("moe_reduce is right under every schedule") {
+  each_moe_reduce_entry([](const MoeReduceEntry& e) {
+    std::string error;
+    each_schedule([&] {
+      error += run(
+          e, {.rows = e.policy.rows + 1, .columns = 136, .topk = 5, .table = true, .weights = true, .residual = true});
+    });
+    return error;
+  });
+}
+
 TEST_CASE("rows of moe_reduce may start beyond 2^31 and 2^32 elements") {
   if (!has_memory(std::size_t{64} << 30)) return;
   each_moe_reduce_entry([](const MoeReduceEntry& e) {

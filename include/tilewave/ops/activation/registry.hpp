@@ -11,12 +11,12 @@ namespace tilewave {
 /// The specs every architecture serves: of models as they are (Llama, Qwen, DeepSeek and Mixtral silu, Gemma gelu_tanh,
 /// GPT-OSS swigluoai, Nemotron relu2), and one of each function, type and output between them; to MX formats, where
 /// there are, silu and GPT-OSS's.
-constexpr SpecList<ActivationSpec, 15> activation_specs(ArchId arch) {
+constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
   using enum ActivationKind;
   using enum Gating;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32;
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<ActivationSpec, 15> specs;
+  SpecList<ActivationSpec> specs;
   for (const ActivationSpec& spec : {ActivationSpec{silu, halves, bf16, bf16},
                                      {silu, halves, bf16, fp8, ScaleMode::per_token},
                                      {silu, halves, bf16, fp8, ScaleMode::per_group},

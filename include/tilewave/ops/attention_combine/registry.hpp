@@ -9,14 +9,14 @@
 namespace tilewave {
 
 /// The specs every architecture serves: from f32 to any type, from a narrow type to itself and to f32.
-constexpr std::array<AttentionCombineSpec, 7> attention_combine_specs(ArchId) {
-  return {{{DType::f32, DType::bf16},
-           {DType::f32, DType::f16},
-           {DType::f32, DType::f32},
-           {DType::bf16, DType::bf16},
-           {DType::bf16, DType::f32},
-           {DType::f16, DType::f16},
-           {DType::f16, DType::f32}}};
+constexpr auto attention_combine_specs(ArchId) {
+  return std::to_array<AttentionCombineSpec>({{DType::f32, DType::bf16},
+                                              {DType::f32, DType::f16},
+                                              {DType::f32, DType::f32},
+                                              {DType::bf16, DType::bf16},
+                                              {DType::bf16, DType::f32},
+                                              {DType::f16, DType::f16},
+                                              {DType::f16, DType::f32}});
 }
 
 struct AttentionCombineRegistry

@@ -9,7 +9,9 @@
 namespace tilewave {
 
 /// The specs every architecture serves.
-constexpr std::array<EmbeddingSpec, 3> embedding_specs(ArchId) { return {{{DType::bf16}, {DType::f16}, {DType::f32}}}; }
+constexpr auto embedding_specs(ArchId) {
+  return std::to_array<EmbeddingSpec>({{DType::bf16}, {DType::f16}, {DType::f32}});
+}
 
 struct EmbeddingRegistry : TileRegistry<EmbeddingSpec, EmbeddingProblem, embedding_aligned> {
   static constexpr auto check = embedding_check;

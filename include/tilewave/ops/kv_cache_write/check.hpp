@@ -68,7 +68,9 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
   if (!p.spec.fused) return {};
   if (!is_index_type(p.position_type)) return {StatusCode::bad_value, "position_type is none of IndexType"};
   if (Status s = check_rope_tables(p.spec.rope(), p.rotary, p.head_size, p.table_rows); !s.ok()) return s;
-  if (p.rotary % 16 != 0) return {StatusCode::bad_extent, "rotary must be a multiple of 16"};
+  if (p.rotary % 16 != 0) {
+    return {StatusCode::bad_extent, "rotary must be a multiple of 16: others take rope and a write that is not fused"};
+  }
   if (p.rotary_first < 0 || p.rotary_first % 16 != 0 || p.rotary_first > p.head_size - p.rotary) {
     return {StatusCode::bad_extent, "rotary_first must be a multiple of 16, with rotary dimensions behind it"};
   }

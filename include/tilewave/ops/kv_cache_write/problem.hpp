@@ -8,11 +8,11 @@
 
 namespace tilewave {
 
-/// A token whose slot is negative, or beyond the pages, is in no cache: nothing of its K and V is written, its q
-/// and k_out are. The other slots differ from each other. Caches, and scales that are found, overlap nothing else;
-/// q_out may be q, with its strides, where it is of q's type, and k_out may be k. Only `rotary` dimensions from
-/// rotary_first on are turned; a position outside [0, table_rows) makes what would be turned NaN. Without v and v_cache
-/// K alone is written, as latent attention has it.
+/// A token whose slot is negative, or beyond the pages, is in no cache: nothing of its K and V is written, its q and
+/// k_out are. The other slots differ from each other. Caches, and scales that are found, overlap nothing else; q_out
+/// may be q, with its strides, where it is of q's type, and k_out may be k. Only `rotary` dimensions from rotary_first
+/// on are turned; a position outside [0, table_rows) makes what would be turned NaN. Without v and v_cache K alone is
+/// written, as latent attention has it.
 struct KvCacheWriteProblem {
   KvCacheWriteSpec spec{};
 
@@ -36,15 +36,17 @@ struct KvCacheWriteProblem {
   void* q_scale = nullptr;       // of an fp8 q_out: [1], positive, read; of groups [tokens, q_heads, groups], found
   const void* q_norm = nullptr;  // [head_size] of x's type, with spec.norm; null: ones
   const void* k_norm = nullptr;  // the same
-  const void* cos = nullptr;     // [table_rows, rotary / 2], rows table_stride
-  const void* sin = nullptr;     // the same
+  // [table_rows, rotary / 2], rows table_stride. Of a table of `rotary` columns pairs of halves take the first half,
+  // with table_stride = rotary; one that has each column twice, for neighbours, is not taken.
+  const void* cos = nullptr;
+  const void* sin = nullptr;        // the same
   const void* positions = nullptr;  // [tokens]
   IndexType position_type = IndexType::i32;
   float eps = 1e-6f;
 
   std::int32_t tokens = 0, q_heads = 0, kv_heads = 0;
   std::int32_t head_size = 0;     // a multiple of 16, at most 512
-  std::int32_t rotary = 0;        // a multiple of 16, at most head_size
+  std::int32_t rotary = 0;        // a multiple of 16, at most head_size; others: `rope`, then a write alone
   std::int32_t rotary_first = 0;  // a multiple of 16; 0 of pairs of halves
   std::int32_t table_rows = 0;
   std::int32_t block_size = 0;  // tokens of a page

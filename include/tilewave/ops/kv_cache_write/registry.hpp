@@ -8,36 +8,39 @@
 
 namespace tilewave {
 
+/// A latent head of DeepSeek-V4, of which groups of dimensions have a scale.
+constexpr KvCacheWriteSpec kv_cache_write_latent_spec(ArchId arch, int group, bool e8m0) {
+  const DType fp8 = facts_of(arch).fp8;
+  return {.kv = fp8,
+          .quant = QuantMode::per_token,
+          .fused = true,
+          .norm = true,
+          .q_out = fp8,
+          .pairs = RopePairs::neighbours,
+          .table = DType::bf16,
+          .group = group,
+          .e8m0 = e8m0};
+}
+
 /// The specs every architecture serves: 16-bit caches of both types, fp8 ones of bf16 with each kind of scale; then
-/// fused ones, the last two for the latent heads of DeepSeek-V4. Others are compiled in by naming them.
-constexpr std::array<KvCacheWriteSpec, 14> kv_cache_write_specs(ArchId arch) {
+/// fused ones, the last two for latent heads. Others are compiled in by naming them.
+constexpr auto kv_cache_write_specs(ArchId arch) {
   const DType bf16 = DType::bf16, f16 = DType::f16, fp8 = facts_of(arch).fp8;
   using enum QuantMode;
-  constexpr auto latent = [](DType type, int group, bool e8m0) {
-    return KvCacheWriteSpec{.kv = type,
-                            .quant = per_token,
-                            .fused = true,
-                            .norm = true,
-                            .q_out = type,
-                            .pairs = RopePairs::neighbours,
-                            .table = DType::bf16,
-                            .group = group,
-                            .e8m0 = e8m0};
-  };
-  return {{{},
-           {.x = f16, .kv = f16},
-           {.kv = fp8, .quant = per_tensor},
-           {.kv = fp8, .quant = per_head},
-           {.kv = fp8, .quant = per_token},
-           {.fused = true},
-           {.fused = true, .norm = true},
-           {.kv = fp8, .quant = per_tensor, .fused = true},
-           {.kv = fp8, .quant = per_token, .fused = true, .norm = true},
-           {.kv = fp8, .quant = per_head, .fused = true, .q_out = fp8},
-           {.fused = true, .norm = true, .pairs = RopePairs::neighbours, .table = bf16},
-           {.x = f16, .kv = f16, .fused = true, .q_out = f16, .table = f16},
-           latent(fp8, 128, false),
-           latent(fp8, 64, true)}};
+  return std::to_array<KvCacheWriteSpec>({{},
+                                          {.x = f16, .kv = f16},
+                                          {.kv = fp8, .quant = per_tensor},
+                                          {.kv = fp8, .quant = per_head},
+                                          {.kv = fp8, .quant = per_token},
+                                          {.fused = true},
+                                          {.fused = true, .norm = true},
+                                          {.kv = fp8, .quant = per_tensor, .fused = true},
+                                          {.kv = fp8, .quant = per_token, .fused = true, .norm = true},
+                                          {.kv = fp8, .quant = per_head, .fused = true, .q_out = fp8},
+                                          {.fused = true, .norm = true, .pairs = RopePairs::neighbours, .table = bf16},
+                                          {.x = f16, .kv = f16, .fused = true, .q_out = f16, .table = f16},
+                                          kv_cache_write_latent_spec(arch, 128, false),
+                                          kv_cache_write_latent_spec(arch, 64, true)});
 }
 
 struct KvCacheWriteRegistry : RowRegistry<KvCacheWriteSpec, KvCacheWriteProblem, kv_cache_write_aligned> {

@@ -9,8 +9,8 @@
 namespace tilewave {
 
 /// The specs every architecture serves.
-constexpr std::array<MoeReduceSpec, 3> moe_reduce_specs(ArchId) {
-  return {{{DType::bf16}, {DType::f16}, {DType::f32}}};
+constexpr auto moe_reduce_specs(ArchId) {
+  return std::to_array<MoeReduceSpec>({{DType::bf16}, {DType::f16}, {DType::f32}});
 }
 
 struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_reduce_aligned> {

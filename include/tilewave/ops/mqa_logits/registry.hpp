@@ -9,9 +9,9 @@
 namespace tilewave {
 
 /// The specs every architecture serves: the indexer of DeepSeek-V3.2, decode and prefill; decode in fp4 where there is.
-constexpr SpecList<MqaLogitsSpec, 3> mqa_logits_specs(ArchId arch) {
+constexpr SpecList<MqaLogitsSpec> mqa_logits_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  SpecList<MqaLogitsSpec, 3> specs;
+  SpecList<MqaLogitsSpec> specs;
   specs.add({fp8, MqaKeys::paged});
   specs.add({fp8, MqaKeys::ranges});
   if (facts_of(arch).mx) specs.add({DType::fp4_e2m1, MqaKeys::paged});

@@ -11,8 +11,8 @@ namespace tilewave {
 /// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others,
 /// with every type, weight, output and kind; rmsnorm of bf16 to MX formats, where there are any. Benchmarks time 16.
 /// wide_specs.hpp has other combinations of these.
-constexpr SpecList<NormSpec, 22> norm_specs(ArchId arch) {
-  SpecList<NormSpec, 22> specs;
+constexpr SpecList<NormSpec> norm_specs(ArchId arch) {
+  SpecList<NormSpec> specs;
   const DType fp8 = facts_of(arch).fp8;
   const auto add = [&](NormKind kind, DType x, DType weight, DType out, ScaleMode scale) {
     specs.add({kind, x, weight, out, scale});

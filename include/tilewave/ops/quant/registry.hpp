@@ -10,8 +10,8 @@ namespace tilewave {
 
 /// The specs every architecture serves: bf16 and f16 to fp8 and i8 with every scale, f32 with one a row; back to bf16
 /// with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 to all with mx scales.
-constexpr SpecList<QuantSpec, 28> quant_specs(ArchId arch) {
-  SpecList<QuantSpec, 28> specs;
+constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
+  SpecList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
     for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor, ScaleMode::per_group}) {
       specs.add({DType::bf16, codes, scale});

@@ -9,20 +9,20 @@
 namespace tilewave {
 
 /// The specs every architecture serves. A full table of halves costs no kernel of its own.
-constexpr std::array<RopeSpec, 12> rope_specs(ArchId) {
+constexpr auto rope_specs(ArchId) {
   using enum RopePairs;
-  return {{{DType::bf16, DType::bf16, halves},
-           {DType::bf16, DType::f32, halves},
-           {DType::f16, DType::f16, halves},
-           {DType::f16, DType::f32, halves},
-           {DType::f32, DType::f32, halves},
-           {DType::bf16, DType::bf16, neighbours},
-           {DType::bf16, DType::f32, neighbours},
-           {DType::f16, DType::f16, neighbours},
-           {DType::f32, DType::f32, neighbours},
-           {DType::bf16, DType::bf16, halves, true},
-           {DType::f16, DType::f32, halves, true},
-           {DType::bf16, DType::bf16, neighbours, true}}};
+  return std::to_array<RopeSpec>({{DType::bf16, DType::bf16, halves},
+                                  {DType::bf16, DType::f32, halves},
+                                  {DType::f16, DType::f16, halves},
+                                  {DType::f16, DType::f32, halves},
+                                  {DType::f32, DType::f32, halves},
+                                  {DType::bf16, DType::bf16, neighbours},
+                                  {DType::bf16, DType::f32, neighbours},
+                                  {DType::f16, DType::f16, neighbours},
+                                  {DType::f32, DType::f32, neighbours},
+                                  {DType::bf16, DType::bf16, halves, true},
+                                  {DType::f16, DType::f32, halves, true},
+                                  {DType::bf16, DType::bf16, neighbours, true}});
 }
 
 struct RopeRegistry : RowRegistry<RopeSpec, RopeProblem, rope_aligned> {

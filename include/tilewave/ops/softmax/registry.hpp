@@ -9,13 +9,13 @@
 namespace tilewave {
 
 /// The specs every architecture serves.
-constexpr std::array<SoftmaxSpec, 6> softmax_specs(ArchId) {
-  return {{{SoftmaxKind::softmax, DType::bf16},
-           {SoftmaxKind::softmax, DType::f16},
-           {SoftmaxKind::softmax, DType::f32},
-           {SoftmaxKind::log_softmax, DType::bf16},
-           {SoftmaxKind::log_softmax, DType::f16},
-           {SoftmaxKind::log_softmax, DType::f32}}};
+constexpr auto softmax_specs(ArchId) {
+  return std::to_array<SoftmaxSpec>({{SoftmaxKind::softmax, DType::bf16},
+                                     {SoftmaxKind::softmax, DType::f16},
+                                     {SoftmaxKind::softmax, DType::f32},
+                                     {SoftmaxKind::log_softmax, DType::bf16},
+                                     {SoftmaxKind::log_softmax, DType::f16},
+                                     {SoftmaxKind::log_softmax, DType::f32}});
 }
 
 struct SoftmaxRegistry : RowRegistry<SoftmaxSpec, SoftmaxProblem, softmax_aligned> {

@@ -9,7 +9,7 @@
 namespace tilewave {
 
 /// The specs every architecture serves.
-constexpr std::array<VecAddSpec, 3> vec_add_specs(ArchId) { return {{{DType::f32}, {DType::f16}, {DType::bf16}}}; }
+constexpr auto vec_add_specs(ArchId) { return std::to_array<VecAddSpec>({{DType::f32}, {DType::f16}, {DType::bf16}}); }
 
 struct VecAddRegistry {
   using Spec = VecAddSpec;
