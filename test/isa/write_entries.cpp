@@ -169,7 +169,7 @@ void add_shared_sampling(ordered_json& file) {
     for (const bool weighs : {true, false}) {
       const std::string symbol = (weighs ? "Weigh" : "Draw") + ("EntryKernelILm" + std::to_string(p - 1)) + "EE";
       file["entries"].push_back(row_entry<arch>("shared_sampling_" + std::string(name_of(arch)), symbol,
-                                                weighs ? "sampling_weigh" : "sampling_draw", name_of(spec), policies[p],
+                                                weighs ? "weigh" : "draw", name_of(spec), policies[p],
                                                 shared_row_claims<arch>(policies[p], weighs)));
     }
   }

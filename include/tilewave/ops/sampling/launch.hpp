@@ -105,7 +105,7 @@ inline bool sampling_aligned(const SamplingProblem& p) {
 /// Two to the power of what this returns are the blocks that share each row with a workspace, so many as the chip has
 /// room for at a time; 0 where an entry of this policy does not share rows, or they are enough or short.
 constexpr int sampling_part_bits(const SamplingProblem& p, const SamplingPolicy& policy, const ArchFacts& facts) {
-  constexpr std::int32_t least_columns = 16384;
+  constexpr std::int32_t least_columns = 65536;  // below, a block is as quick
   if (policy.held || facts.max_cluster_blocks > 1 || p.columns < least_columns) return 0;
   int bits = 0;
   while (bits < most_part_bits && align_up(p.rows, sampling_dies) << (bits + 1) <= facts.compute_units) ++bits;

@@ -54,36 +54,36 @@ struct SamplingSums {
   template <class Logits>
   TILEWAVE_DEVICE static Pair of(Logits& x, const Chosen& chosen) {
     Pair sums;
-    if (chosen.from == minus_infinity && chosen.least == 0 && chosen.weigher.plain) {
-      const PairFloor floor(chosen.weigher.lowest);
+    const PairFloor floor(chosen.weigher.lowest);
+    const auto add_chosen = [&](const Vec<float, unit>& v, const Vec<std::uint32_t, unit>& any) TILEWAVE_INLINE_LAMBDA {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < unit; ++e) {
+        const std::uint32_t weight = v[e] >= chosen.from ? any[e] : 0u;
+        sums.all += weight;
+        sums.likely += weight >= chosen.least ? weight : 0u;
+      }
+    };
+    // True of most, where filters leave few.
+    const auto passed_over = [&](const Packed& packed) TILEWAVE_INLINE_LAMBDA {
+      return !B::any(Largest<B, X, unit>::of(packed) >= chosen.from);
+    };
+    if (!chosen.weigher.plain) {
       x.each([&](const Packed& packed, int) {
-        const Vec<float, unit> v = floor.raised(packed);
-        const Vec<std::uint32_t, unit> weight = in_pairs(
-            [&](float a, float b) TILEWAVE_INLINE_LAMBDA {
-              return chosen.weigher.weights_of({{a, b}});
-            },
-            v);
+        if (passed_over(packed)) return;
+        const Vec<float, unit> v = widen<B, X, unit>(packed);
+        add_chosen(v, any_weights(chosen.weigher, v));
+      });
+    } else if (chosen.from == minus_infinity && chosen.least == 0) {
+      x.each([&](const Packed& packed, int) {
+        const Vec<std::uint32_t, unit> weight = raised_weights(chosen.weigher, floor.raised(packed));
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) sums.all += weight[e];
       });
     } else {
       x.each([&](const Packed& packed, int) {
-        // True of most, where filters leave few.
-        if (!B::any(Largest<B, X, unit>::of(packed) >= chosen.from)) return;
-        const Vec<float, unit> v = widen<B, X, unit>(packed);
-        TILEWAVE_UNROLL
-        for (int e = 0; e < unit; e += 2) {
-          const int next = unit > 1 ? e + 1 : e;
-          const bool first = v[e] >= chosen.from, second = next > e && v[next] >= chosen.from;
-          if (!B::any(first || second)) continue;
-          const Vec<std::uint32_t, 2> pair = chosen.weigher.weights(v[e], v[next]);
-          const std::uint32_t weight[2] = {first ? pair[0] : 0u, second ? pair[1] : 0u};
-          TILEWAVE_UNROLL
-          for (int i = 0; i < 2; ++i) {
-            sums.all += weight[i];
-            sums.likely += weight[i] >= chosen.least ? weight[i] : 0u;
-          }
-        }
+        if (passed_over(packed)) return;
+        const Vec<float, unit> v = floor.raised(packed);  // what is raised weighs nothing, whatever `from` is
+        add_chosen(v, raised_weights(chosen.weigher, v));
       });
     }
     sums.all = Numbers::sum(sums.all);
@@ -105,6 +105,9 @@ struct SamplingSums {
   }
   TILEWAVE_DEVICE static Vec<std::uint32_t, unit> any_weights(const Weigher<B>& weigher, const Vec<float, unit>& x) {
     return in_pairs([&](float a, float b) TILEWAVE_INLINE_LAMBDA { return weigher.weights(a, b); }, x);
+  }
+  TILEWAVE_DEVICE static Vec<std::uint32_t, unit> raised_weights(const Weigher<B>& weigher, const Vec<float, unit>& x) {
+    return in_pairs([&](float a, float b) TILEWAVE_INLINE_LAMBDA { return weigher.weights_of({{a, b}}); }, x);
   }
   /// Raises logits to a floor, which may be a little lower: pairs of bf16 as they are, where a room does so.
   struct PairFloor {
