@@ -72,6 +72,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double of_b = spec.packed() ? 0.5 + 2.0 / spec.group : element;  // bytes of an element
   const double sms = sm90_facts.compute_units;
   const GemmShare share = gemm_share(problem, m, p);
+  if (p.path == GemmPath::weights_in_registers) return m <= p.rows ? (p.rows > m + 7 ? 2.0 : 1.0) : 1e9;
   if (p.waves_k > 1) return gemm_cost_few_rows(problem, p, share.tiles, splits);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));

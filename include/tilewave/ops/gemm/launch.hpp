@@ -81,6 +81,39 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   return {};
 }
 
+/// Blocks of few rows; `args` has those of all kernels and the epilogue.
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_few_rows(const GemmProblem& p, typename GemmKernel<B, S, P, Epilogue>::Args& args,
+                            hipStream_t stream) {
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  const std::int64_t a_stride = p.a_stride * size_of(S.a), scale_stride = p.b_scale_k_stride * 2;
+  if (a_stride > 0x7fffffff || scale_stride > 0x7fffffff)
+    return {StatusCode::bad_stride, "a row of a or of b_group_scale spans 2 GiB or more"};
+  // How strips are dealt follows from N alone: a row's bits must not depend on M.
+  const std::int32_t strips = p.n / 16, each = ceil_div(strips, gemm_tensor_blocks(P));
+  const std::int32_t of_rows = ceil_div(strips, each), row_tiles = ceil_div(p.m, P.rows);
+  args.codes = static_cast<const char*>(p.b);
+  args.a = static_cast<const char*>(p.a);
+  args.scales = static_cast<const char*>(p.b_group_scale);
+  args.out = p.out;
+  args.a_scale = p.a_scale;
+  args.m = p.m, args.n = p.n, args.steps = p.k / Kernel::step;
+  args.passes = strips / (of_rows * Kernel::strips);
+  const std::int32_t rest = strips - args.passes * of_rows * Kernel::strips;
+  args.each = rest / of_rows, args.more = rest % of_rows;
+  args.blocks = FastDiv::by(of_rows), args.row_tiles = FastDiv::by(row_tiles);
+  args.alpha = p.alpha;
+  args.plain = p.bias == nullptr && p.residual == nullptr;
+  const std::uintptr_t pair = 2 * size_of(S.out);
+  args.wide = reinterpret_cast<std::uintptr_t>(p.out) % pair == 0 && (p.m == 1 || p.out_stride % 2 == 0) &&
+              (p.batch == 1 || p.out_batch_stride % 2 == 0);
+  args.a_stride = static_cast<std::int32_t>(a_stride), args.scale_stride = static_cast<std::int32_t>(scale_stride);
+  args.out_stride = p.out_stride;
+  const std::int64_t blocks = std::int64_t{of_rows} * row_tiles * gemm_layers(p);
+  if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+}
+
 }  // namespace detail
 
 /// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share
@@ -111,6 +144,8 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
           {.grid = args.stream.tail * Combine::blocks, .block = Combine::block_threads, .early = true}, args, stream);
     }
     return s;
+  } else if constexpr (B::facts.id == ArchId::sm90) {
+    return detail::gemm_launch_few_rows<B, S, P, Epilogue>(p, args, stream);
   } else {
     args.tiles = tiles;
     return detail::gemm_launch_lds<B, S, P, Epilogue>(p, args, stream);

@@ -90,6 +90,18 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
       codes(rows, 256, 2, 4, 4);
     }
     codes(8, 256, 4, 4, 4);
+    const auto straight = [&](int rows, int strips, int stages, int waves) {
+      all.add({.rows = rows,
+               .columns = 16 * strips,
+               .depth = 128 * size_of(s.a),
+               .stages = stages,
+               .waves_rows = 1,
+               .path = GemmPath::weights_in_registers,
+               .waves_k = waves});
+    };
+    straight(8, 2, 3, 16);
+    straight(8, 4, 2, 16);
+    straight(16, 4, 2, 12);
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
@@ -212,7 +224,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
-      const bool tensor = e->policy.path == GemmPath::tensor;
+      const bool tensor = facts.id == ArchId::sm90;
       const double cost = tensor            ? gemm_cost_sm90(p, m, e->policy, splits)
                           : p.spec.packed() ? gemm_cost_packed(p, m, e->policy, splits, facts)
                                             : gemm_cost_lds(p, m, e->policy, splits, facts);
