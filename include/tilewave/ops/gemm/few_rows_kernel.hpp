@@ -26,9 +26,8 @@ struct GemmFewRowsKernel {
   static constexpr int step = 128, strip_bytes = step * 8;         // k of a stage; bytes of a strip's
   static constexpr int strips = P.columns / 16, panels = P.rows / 8;  // of a pass; 8 rows of A
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;       // that is multiplied; of fp8 no value is rounded
-  static constexpr bool ahead = panels == 1;                          // rows of A are there a stage before they are used
   static_assert(S.packed() && S.group == step && S.groups == GemmGroups::one && !S.gated && P.waves() == 1 &&
-                P.rows % 8 == 0 && P.columns % 16 == 0 && strips <= 4 && P.depth == step * size_of(S.a));
+                P.rows % 8 == 0 && P.columns % 16 == 0 && P.depth == step * size_of(S.a));
 
   struct Stage {
     Chunk codes[strips][2][lanes];
@@ -52,13 +51,15 @@ struct GemmFewRowsKernel {
     bool plain, wide;                     // neither bias nor residual; out's rows take two neighbours at a time
     std::int32_t a_stride, scale_stride;  // bytes
     std::int64_t out_stride;
+    std::int64_t code_layer, a_layer, scale_layer;  // strides, bytes
+    std::int64_t out_layer, a_scale_layer;
     GemmArgs gemm;
     UserEpilogue epilogue;
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t rest = a.blocks.quotient(B::block_id()), share = B::block_id() - rest * a.blocks.divisor;
-    GemmTile tile;
+    GemmTile tile{};
     tile.layer = a.row_tiles.quotient(rest);
     tile.a_layer = tile.layer;
     tile.first_row = (rest - tile.layer * a.row_tiles.divisor) * P.rows;
@@ -68,8 +69,8 @@ struct GemmFewRowsKernel {
 
     Copies copies(a, tile, passes);
     Rows rows(a, tile);
-    if constexpr (ahead) rows.load(a, wave);
-    TILEWAVE_UNROLL
+    rows.load(a, wave);
+    TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
     std::int32_t at = wave;
     int slot = 0, turn = 0;
@@ -80,9 +81,8 @@ struct GemmFewRowsKernel {
       const int count = passes.strips_of(a, pass);
       TILEWAVE_ROLL
       for (; at < a.steps; at += waves) {
-        if constexpr (!ahead) rows.load(a, at);
         const Operands operands(rows);
-        if constexpr (ahead) rows.load(a, at + waves);
+        rows.load(a, at + waves);
         Stage& stage = shared.ring[wave][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
@@ -108,6 +108,10 @@ struct GemmFewRowsKernel {
   }
 
  private:
+  /// Lanes copy units of 16 bytes in memory's order, or a request would be four. Where sixteen k number `line` of rows
+  /// 2 `unit` and the next then are: lanes that read at a time, four lines of two units, meet each bank once.
+  TILEWAVE_DEVICE static int place_of(int line, int unit) { return 8 * line + (unit ^ 2 * line); }
+
   /// Which strips a block has: in each pass those behind the block before, so that all blocks read close together.
   struct Passes {
     std::int32_t share, last;
@@ -129,13 +133,8 @@ struct GemmFewRowsKernel {
    public:
     TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes)
         : passes_(passes), at_(B::wave_id()), of_strip_(std::int64_t{a.steps} * strip_bytes) {
-      const int lane = B::lane_id();
-      first_ = a.codes + lane % 4 * 128 + lane / 4 * 16;
-      first_scales_ = a.scales + 4 * lane;
-      if (tile.layer > 0) {
-        first_ += tile.layer * std::int64_t{a.gemm.b_layer_strips} * of_strip_;
-        first_scales_ += tile.layer * a.gemm.b_scale_layer_stride * 2;
-      }
+      first_ = a.codes + tile.layer * a.code_layer + 16 * B::lane_id();
+      first_scales_ = a.scales + tile.layer * a.scale_layer + 4 * B::lane_id();
       place(a);
     }
     TILEWAVE_DEVICE void next(const Args& a, Stage& to) {
@@ -150,12 +149,15 @@ struct GemmFewRowsKernel {
           if (s >= count_) continue;
           TILEWAVE_UNROLL
           for (int i = 0; i < 2; ++i)
-            B::copy_lane(&to.codes[s][i][B::lane_id()], reinterpret_cast<const Chunk*>(from + i * 512));
+            B::copy_lane(&to.codes[s][i][place_of(B::lane_id() / 8, B::lane_id() % 8)],
+                         reinterpret_cast<const Chunk*>(from + i * 512));
           from += of_strip_;
         }
-        if (B::lane_id() < 8 * count_) {
-          const char* const scales = scales_ + std::int64_t{at_} * a.scale_stride;
-          B::copy_lane(&to.scales[0][0] + B::lane_id(), reinterpret_cast<const Scales*>(scales));
+        const auto* const scales = reinterpret_cast<const Scales*>(scales_ + std::int64_t{at_} * a.scale_stride);
+        TILEWAVE_UNROLL
+        for (int i = 0; i < 8 * strips; i += lanes) {
+          const int pair = i + B::lane_id();
+          if (pair < 8 * count_) B::copy_lane(&to.scales[pair / 8][pair % 8], scales + i);
         }
       }
       B::lane_copies_end();
@@ -186,8 +188,8 @@ struct GemmFewRowsKernel {
 
     TILEWAVE_DEVICE Rows(const Args& a, const GemmTile& tile) : there(a.m - tile.first_row) {
       const int own = B::lane_id() % 4, row = B::lane_id() / 4;
-      first = a.a + (tile.first_row + row) * std::int64_t{a.a_stride} + 16 * own * size_of(S.a);
-      if (tile.layer > 0) first += tile.layer * a.gemm.a_layer_stride * size_of(S.a);
+      first = a.a + tile.layer * a.a_layer + (tile.first_row + row) * std::int64_t{a.a_stride} +
+              16 * own * size_of(S.a);
     }
     /// Of stage `at` of a pass, or of the next one.
     TILEWAVE_DEVICE void load(const Args& a, std::int32_t at) {
@@ -255,7 +257,7 @@ struct GemmFewRowsKernel {
       for (int n = 0; n < panels; ++n) sums[n] = operands.of_bias[n];
       TILEWAVE_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const Chunk& eights = stage.codes[s][j / 2][B::lane_id()];
+        const Chunk& eights = stage.codes[s][j / 2][place_of(B::lane_id() % 4, B::lane_id() / 4)];
         const Chunk first = B::template widen_i4_biased<type>(eights[j % 2]);
         const Chunk second = B::template widen_i4_biased<type>(eights[2 + j % 2]);
         TILEWAVE_UNROLL
@@ -281,11 +283,8 @@ struct GemmFewRowsKernel {
     if (a.plain) {  // apart: what is not needed is not read
       GemmArgs few{};
       few.m = a.m, few.n = a.n, few.alpha = a.alpha, few.a_scale = a.a_scale;
-      few.out = a.out, few.out_stride = a.out_stride;
-      if (tile.layer > 0) {
-        few.out_layer_stride = a.gemm.out_layer_stride;
-        few.a_scale_layer_stride = a.gemm.a_scale_layer_stride;
-      }
+      few.out = a.out, few.out_stride = a.out_stride, few.out_layer_stride = a.out_layer;
+      few.a_scale_layer_stride = a.a_scale_layer;
       if constexpr (S.out_scale != ScaleMode::none) few.out_scale = a.gemm.out_scale;
       finish(a, few, tile, count, sums);
     } else {

@@ -89,8 +89,9 @@ Status gemm_launch_few_rows(const GemmProblem& p, typename GemmKernel<B, S, P, E
   const std::int64_t a_stride = p.a_stride * size_of(S.a), scale_stride = p.b_scale_k_stride * 2;
   if (a_stride > 0x7fffffff || scale_stride > 0x7fffffff)
     return {StatusCode::bad_stride, "a row of a or of b_group_scale spans 2 GiB or more"};
-  // How strips are dealt follows from N alone: a row's bits must not depend on M.
-  const std::int32_t strips = p.n / 16, each = ceil_div(strips, gemm_tensor_blocks(P));
+  // How strips are dealt does not follow from M: a row's bits must not depend on it.
+  const std::int32_t strips = p.n / 16, slots = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
+  const std::int32_t each = ceil_div(strips, slots);
   const std::int32_t of_rows = ceil_div(strips, each), row_tiles = ceil_div(p.m, P.rows);
   args.codes = static_cast<const char*>(p.b);
   args.a = static_cast<const char*>(p.a);
@@ -109,6 +110,9 @@ Status gemm_launch_few_rows(const GemmProblem& p, typename GemmKernel<B, S, P, E
               (p.batch == 1 || p.out_batch_stride % 2 == 0);
   args.a_stride = static_cast<std::int32_t>(a_stride), args.scale_stride = static_cast<std::int32_t>(scale_stride);
   args.out_stride = p.out_stride;
+  args.code_layer = std::int64_t{args.gemm.b_layer_strips} * args.steps * Kernel::strip_bytes;
+  args.a_layer = p.a_batch_stride * size_of(S.a), args.scale_layer = p.b_scale_batch_stride * 2;
+  args.out_layer = p.out_batch_stride, args.a_scale_layer = p.a_scale_batch_stride;
   const std::int64_t blocks = std::int64_t{of_rows} * row_tiles * gemm_layers(p);
   if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
   return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);

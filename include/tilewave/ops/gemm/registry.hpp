@@ -99,9 +99,10 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
                .path = GemmPath::weights_in_registers,
                .waves_k = waves});
     };
-    straight(8, 2, 3, 16);
+    straight(8, 2, 2, 16);
     straight(8, 4, 2, 16);
     straight(16, 4, 2, 12);
+    straight(16, 7, 2, 8);
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
