@@ -69,9 +69,10 @@ struct GemmFewRowsKernel {
 
     Copies copies(a, tile, passes);
     Rows rows(a, tile);
-    rows.load(a, wave);
+    if (a.steps > 0) rows.load(a, wave);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
+    const int own = B::settle(place_of(B::lane_id() % 4, B::lane_id() / 4));
     std::int32_t at = wave;
     int slot = 0, turn = 0;
     for (std::int32_t pass = 0; pass < passes.count(a); ++pass) {
@@ -86,7 +87,7 @@ struct GemmFewRowsKernel {
         Stage& stage = shared.ring[wave][slot];
         B::template lane_copies_wait<P.stages - 1>();
         B::wave_barrier();
-        multiply(operands, stage, count, all);
+        multiply(operands, stage, own, count, all);
         B::wave_barrier();
         copies.next(a, stage);
         slot = slot + 1 == P.stages ? 0 : slot + 1;
@@ -135,25 +136,25 @@ struct GemmFewRowsKernel {
         : passes_(passes), at_(B::wave_id()), of_strip_(std::int64_t{a.steps} * strip_bytes) {
       first_ = a.codes + tile.layer * a.code_layer + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * a.scale_layer + 4 * B::lane_id();
+      target_ = B::settle(place_of(B::lane_id() / 8, B::lane_id() % 8));
       place(a);
     }
     TILEWAVE_DEVICE void next(const Args& a, Stage& to) {
-      for (; at_ >= a.steps && count_ > 0; at_ -= a.steps) {
-        ++pass_;
+      if (at_ >= a.steps && count_ > 0) {
+        for (; at_ >= a.steps; at_ -= a.steps) ++pass_;
         place(a);
       }
       if (count_ > 0) {
-        const char* from = codes_ + std::int64_t{at_} * strip_bytes;
+        const char* from = codes_;
         TILEWAVE_UNROLL
         for (int s = 0; s < strips; ++s) {
           if (s >= count_) continue;
           TILEWAVE_UNROLL
           for (int i = 0; i < 2; ++i)
-            B::copy_lane(&to.codes[s][i][place_of(B::lane_id() / 8, B::lane_id() % 8)],
-                         reinterpret_cast<const Chunk*>(from + i * 512));
+            B::copy_lane(&to.codes[s][i][target_], reinterpret_cast<const Chunk*>(from + i * 512));
           from += of_strip_;
         }
-        const auto* const scales = reinterpret_cast<const Scales*>(scales_ + std::int64_t{at_} * a.scale_stride);
+        const auto* const scales = reinterpret_cast<const Scales*>(scales_);
         TILEWAVE_UNROLL
         for (int i = 0; i < 8 * strips; i += lanes) {
           const int pair = i + B::lane_id();
@@ -162,19 +163,21 @@ struct GemmFewRowsKernel {
       }
       B::lane_copies_end();
       at_ += waves;
+      codes_ += waves * strip_bytes;
+      scales_ += std::int64_t{waves} * a.scale_stride;
     }
 
    private:
     TILEWAVE_DEVICE void place(const Args& a) {
       const std::int64_t strip = passes_.first_of(a, pass_);
       count_ = a.steps > 0 ? passes_.strips_of(a, pass_) : 0;
-      codes_ = first_ + strip * of_strip_;
-      scales_ = first_scales_ + strip * 32;
+      codes_ = B::settle(first_ + strip * of_strip_ + std::int64_t{at_} * strip_bytes);
+      scales_ = B::settle(first_scales_ + strip * 32 + std::int64_t{at_} * a.scale_stride);
     }
 
     const Passes& passes_;
     std::int32_t pass_ = 0, at_;  // stage of the pass
-    int count_;                   // strips
+    int count_, target_;          // strips; where in the ring a lane's unit goes
     std::int64_t of_strip_;
     const char *first_, *first_scales_, *codes_, *scales_;
   };
@@ -183,28 +186,27 @@ struct GemmFewRowsKernel {
   struct Rows {
     static constexpr int chunks = size_of(S.a);  // of sixteen k
     Chunk of[2][panels][chunks];
-    const char* first;
-    int there;
+    const char* first[panels];
 
-    TILEWAVE_DEVICE Rows(const Args& a, const GemmTile& tile) : there(a.m - tile.first_row) {
+    /// Rows that are not there are as their last neighbour, and nobody stores what comes of them.
+    TILEWAVE_DEVICE Rows(const Args& a, const GemmTile& tile) {
       const int own = B::lane_id() % 4, row = B::lane_id() / 4;
-      first = a.a + tile.layer * a.a_layer + (tile.first_row + row) * std::int64_t{a.a_stride} +
-              16 * own * size_of(S.a);
+      TILEWAVE_UNROLL
+      for (int n = 0; n < panels; ++n) {
+        const std::int64_t at = min_of(tile.first_row + 8 * n + row, a.m - 1);
+        first[n] = B::settle(a.a + tile.layer * a.a_layer + at * a.a_stride + 16 * own * size_of(S.a));
+      }
     }
     /// Of stage `at` of a pass, or of the next one.
     TILEWAVE_DEVICE void load(const Args& a, std::int32_t at) {
-      while (at >= a.steps && at > 0) at -= max_of(a.steps, 1);
-      const char* const of_stage = first + std::int64_t{at} * (step * size_of(S.a));
+      while (at >= a.steps) at -= a.steps;
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
-        const char* const row = of_stage + std::int64_t{8 * n} * a.a_stride;
-        const bool any = a.steps > 0 && 8 * n + B::lane_id() / 4 < there;
+        const char* const from = first[n] + std::int64_t{at} * (step * size_of(S.a));
         TILEWAVE_UNROLL
         for (int i = 0; i < 2 * chunks; ++i) {
-          Chunk& to = of[i / chunks][n][i % chunks];
-          to = {};
-          const char* const from = row + i / chunks * 64 * size_of(S.a) + i % chunks * 16;
-          if (any) to = B::load(reinterpret_cast<const Chunk*>(from));
+          of[i / chunks][n][i % chunks] =
+              B::load(reinterpret_cast<const Chunk*>(from + i / chunks * 64 * size_of(S.a) + i % chunks * 16));
         }
       }
     }
@@ -247,7 +249,8 @@ struct GemmFewRowsKernel {
     return type == DType::bf16 ? B::mma(kv, rows, sum) : B::mma_f16(kv, rows, sum);
   }
 
-  TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int count,
+  /// `own`: where this lane's codes are.
+  TILEWAVE_DEVICE static void multiply(const Operands& operands, const Stage& stage, int own, int count,
                                        Atom (&all)[strips][panels]) {
     TILEWAVE_UNROLL
     for (int s = 0; s < strips; ++s) {
@@ -257,7 +260,7 @@ struct GemmFewRowsKernel {
       for (int n = 0; n < panels; ++n) sums[n] = operands.of_bias[n];
       TILEWAVE_UNROLL
       for (int j = 0; j < 4; ++j) {
-        const Chunk& eights = stage.codes[s][j / 2][place_of(B::lane_id() % 4, B::lane_id() / 4)];
+        const Chunk& eights = stage.codes[s][j / 2][own];
         const Chunk first = B::template widen_i4_biased<type>(eights[j % 2]);
         const Chunk second = B::template widen_i4_biased<type>(eights[2 + j % 2]);
         TILEWAVE_UNROLL
