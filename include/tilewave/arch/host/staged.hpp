@@ -233,7 +233,7 @@ struct Staged<ArchId::sm90> {
     auto& copies = current_lane->copies;
     if (copies.batches == max_lane_copies) {
       fail(*current_lane, "more than %d batches of copies that nobody has waited for at %s:%d", max_lane_copies,
-                   where.base_name(), where.line);
+           where.base_name(), where.line);
     }
     copies.of_batch[copies.batches++] = copies.open;
     copies.open = 0;

@@ -23,7 +23,7 @@ struct GemmFewRowsKernel {
   using Scales = Packed<S.group_scale(), 2>;  // of a lane's two rows of a strip
   static constexpr int lanes = B::facts.wave_lanes, waves = P.waves_k, block_threads = waves * lanes;
   static constexpr int waves_per_simd = waves / B::facts.simds_per_cu;
-  static constexpr int step = 128, strip_bytes = step * 8;         // k of a stage; bytes of a strip's
+  static constexpr int step = 128, strip_bytes = step * 8;            // k of a stage; bytes of a strip's
   static constexpr int strips = P.columns / 16, panels = P.rows / 8;  // of a pass; 8 rows of A
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;       // that is multiplied; of fp8 no value is rounded
   static_assert(S.packed() && S.group == step && S.groups == GemmGroups::one && !S.gated && P.waves() == 1 &&
@@ -39,23 +39,24 @@ struct GemmFewRowsKernel {
     Sums sums[turns];
     Stage ring[waves][P.stages];
   };
-  /// In front what every block needs: the first 176 bytes of arguments come with the launch, the others from memory.
+  /// No more than come with a launch, 176 bytes: others a block would read from memory (docs/performance.md).
   struct Args {
     const char *codes, *a, *scales;
     void* out;
     const float* a_scale;
+    const void *bias, *residual;
+    float* out_scale;
     std::int32_t m, n, steps;
     std::int32_t passes, each, more;  // whole passes; strips of a block in the last one, and of how many one more
     FastDiv blocks, row_tiles;        // of a tile of rows; of a layer
     float alpha;
-    bool plain, wide;                     // neither bias nor residual; out's rows take two neighbours at a time
-    std::int32_t a_stride, scale_stride;  // bytes
-    std::int64_t out_stride;
-    std::int64_t code_layer, a_layer, scale_layer;  // strides, bytes
-    std::int64_t out_layer, a_scale_layer;
-    GemmArgs gemm;
-    UserEpilogue epilogue;
+    bool wide;                                                         // out's rows take two neighbours at a time
+    std::int32_t a_stride, scale_stride, out_stride, residual_stride;  // of a: in units of 16 bytes, else elements
+    std::int32_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer,
+        a_scale_layer;  // codes: strips
+    [[no_unique_address]] UserEpilogue epilogue;
   };
+  static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176);
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t rest = a.blocks.quotient(B::block_id()), share = B::block_id() - rest * a.blocks.divisor;
@@ -102,7 +103,7 @@ struct GemmFewRowsKernel {
       }
       B::barrier();
       tile.first_column = 16 * passes.first_of(a, pass);
-      write(a, tile, count, shared.sums[turn]);
+      finish(a, tile, count, shared.sums[turn]);
       if (turns == 2) turn ^= 1;
     }
     B::template lane_copies_wait<0>();
@@ -134,8 +135,8 @@ struct GemmFewRowsKernel {
    public:
     TILEWAVE_DEVICE Copies(const Args& a, const GemmTile& tile, const Passes& passes)
         : passes_(passes), at_(B::wave_id()), of_strip_(std::int64_t{a.steps} * strip_bytes) {
-      first_ = a.codes + tile.layer * a.code_layer + 16 * B::lane_id();
-      first_scales_ = a.scales + tile.layer * a.scale_layer + 4 * B::lane_id();
+      first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * of_strip_ + 16 * B::lane_id();
+      first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
       target_ = B::settle(place_of(B::lane_id() / 8, B::lane_id() % 8));
       place(a);
     }
@@ -164,7 +165,7 @@ struct GemmFewRowsKernel {
       B::lane_copies_end();
       at_ += waves;
       codes_ += waves * strip_bytes;
-      scales_ += std::int64_t{waves} * a.scale_stride;
+      scales_ += std::int64_t{2 * waves} * a.scale_stride;
     }
 
    private:
@@ -172,7 +173,7 @@ struct GemmFewRowsKernel {
       const std::int64_t strip = passes_.first_of(a, pass_);
       count_ = a.steps > 0 ? passes_.strips_of(a, pass_) : 0;
       codes_ = B::settle(first_ + strip * of_strip_ + std::int64_t{at_} * strip_bytes);
-      scales_ = B::settle(first_scales_ + strip * 32 + std::int64_t{at_} * a.scale_stride);
+      scales_ = B::settle(first_scales_ + strip * 32 + std::int64_t{at_} * a.scale_stride * 2);
     }
 
     const Passes& passes_;
@@ -194,7 +195,7 @@ struct GemmFewRowsKernel {
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
         const std::int64_t at = min_of(tile.first_row + 8 * n + row, a.m - 1);
-        first[n] = B::settle(a.a + tile.layer * a.a_layer + at * a.a_stride + 16 * own * size_of(S.a));
+        first[n] = B::settle(a.a + (tile.layer * std::int64_t{a.a_layer} + at * a.a_stride + own * size_of(S.a)) * 16);
       }
     }
     /// Of stage `at` of a pass, or of the next one.
@@ -281,27 +282,18 @@ struct GemmFewRowsKernel {
     }
   }
 
-  TILEWAVE_DEVICE static void write(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
-    if (B::block_lane_id() >= count * panels * lanes) return;
-    if (a.plain) {  // apart: what is not needed is not read
-      GemmArgs few{};
-      few.m = a.m, few.n = a.n, few.alpha = a.alpha, few.a_scale = a.a_scale;
-      few.out = a.out, few.out_stride = a.out_stride, few.out_layer_stride = a.out_layer;
-      few.a_scale_layer_stride = a.a_scale_layer;
-      if constexpr (S.out_scale != ScaleMode::none) few.out_scale = a.gemm.out_scale;
-      finish(a, few, tile, count, sums);
-    } else {
-      finish(a, a.gemm, tile, count, sums);
-    }
-  }
-
   /// Elements 2 h and 2 h + 1 of lane l's atom are of column 2 (l / 4) + h of the strip, rows 2 (l % 4) and the next of
   /// the panel. Waves' sums are added up in their order.
-  TILEWAVE_DEVICE static void finish(const Args& a, const GemmArgs& gemm, const GemmTile& tile, int count,
-                                     const Sums& sums) {
+  TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
     struct InTile {
       int row, column;
     };
+    GemmArgs gemm{};  // what the epilogue reads of it
+    gemm.m = a.m, gemm.n = a.n, gemm.alpha = a.alpha;
+    gemm.a_scale = a.a_scale, gemm.a_scale_layer_stride = a.a_scale_layer;
+    gemm.bias = a.bias, gemm.bias_layer_stride = a.bias_layer;
+    gemm.residual = a.residual, gemm.residual_stride = a.residual_stride, gemm.residual_layer_stride = a.residual_layer;
+    gemm.out = a.out, gemm.out_stride = a.out_stride, gemm.out_layer_stride = a.out_layer, gemm.out_scale = a.out_scale;
     const float factor = Epilogue::out_factor(gemm);
     TILEWAVE_ROLL
     for (int i = B::block_lane_id(); i < count * panels * lanes; i += block_threads) {

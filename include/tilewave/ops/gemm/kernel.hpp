@@ -25,10 +25,9 @@ struct GemmKernelOf<GemmPath::tensor> {
 template <>
 struct GemmKernelOf<GemmPath::weights_in_registers> {
   template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-  using Kernel =
-      std::conditional_t<B::facts.id == ArchId::sm90, GemmFewRowsKernel<B, S, P, Epilogue>,
-                         std::conditional_t<S.packed(), GemmPackedKernel<B, S, P, Epilogue>,
-                                            GemmRegisterKernel<B, S, P, Epilogue>>>;
+  using Kernel = std::conditional_t<
+      B::facts.id == ArchId::sm90, GemmFewRowsKernel<B, S, P, Epilogue>,
+      std::conditional_t<S.packed(), GemmPackedKernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>>;
 };
 
 }  // namespace detail
