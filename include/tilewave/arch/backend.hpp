@@ -206,9 +206,9 @@ concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec
 ///               multiple of 16 bytes, both ends aligned to 16, the target and b in this block's shared memory. It
 ///               counts on b when it has landed; somebody must wait for that before the block ends
 ///               copy_lane(shared, global): 4 or 16 bytes, aligned to as many, by each lane its own, asynchronous.
-///               lane_copies_end() makes the lane's since the last one a batch; lane_copies_wait<pending>() returns when
-///               at most `pending` of its batches are under way. What they brought the lane then sees, others behind a
-///               barrier. A lane waits for all of its copies before it ends
+///               lane_copies_end() makes the lane's since the last one a batch; lane_copies_wait<pending>() returns
+///               when at most `pending` of its batches are under way. What they brought the lane then sees, others
+///               behind a barrier. A lane waits for all of its copies before it ends
 ///   fragments   load_matrices(row) by all lanes of a wave: four 8 x 8 matrices of 2-byte elements in shared memory.
 ///               Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8; word m of its result is the 4 bytes at
 ///               offset 4 (l % 4) of row l / 4 of matrix m

@@ -50,9 +50,9 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
 }
 
-/// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch and
-/// both ends, and the longer of memory and the stages of the block that has most strips, in passes of which a part takes
-/// as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all on an H100 (docs/gemm.md).
+/// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
+/// and both ends, and the longer of memory and the stages of the block that has most strips, in passes of which a part
+/// takes as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all (docs/gemm.md).
 inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
   if (m > p.rows) return 1e6;  // would read all weights again
   const std::int32_t slots = max_of(1, sm90_facts.compute_units / max_of(1, problem.batch)), of_pass = p.columns / 16;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
-// GEMM with weights of four bits under few rows, in rooms with products of one wave and copies of a lane (sm90). A block
-// has some sixteens of columns ("strips"), as many as any other give or take one, and multiplies a few at a time, a
-// pass. All of its waves share K, every so many-th 128 of it each, so that what the chip reads at a time lies close
-// together. A lane copies for itself what it will read: nobody waits for another, and no descriptor stands between a
-// launch and its first bytes. Copies go on over the end of a pass, where the waves' sums meet in shared memory. LDS plan:
-// a ring of stages of each wave's own; the sums of a pass or two. Bound: bytes of B over memory bandwidth.
+// GEMM with weights of four bits under few rows, in rooms with products of one wave and copies of a lane (sm90). A
+// block has some sixteens of columns ("strips"), as many as any other give or take one, and multiplies a few at a time,
+// a pass. All of its waves share K, every so many-th 128 of it each, so that what the chip reads at a time lies close
+// together. A wave copies what it will read itself: none waits for another, and no descriptor stands between a launch
+// and its first bytes. Copies go on over the end of a pass, where the waves' sums meet in shared memory. LDS plan: a
+// ring of stages of each wave's own; the sums of a pass or two. Bound: bytes of B over memory bandwidth.
 #pragma once
 
 #include "tilewave/ops/gemm/epilogue.hpp"
 
 namespace tilewave {
 
-/// K is summed up in any order, the same of both operands: lane l has of a stage the sixteens of k l % 4 and 4 + l % 4,
-/// of rows 2 (l / 4) and the next of a strip, 16 bytes each, and has use for all of them. A shift and one operation more
-/// make two values of eight codes, all too large by the same bias; what the biases sum up to is one product more, which
-/// the sums of all strips of a stage begin with.
+/// K is summed up in any order, the same of both operands: lane l has of a stage the sixteens of k l % 4 and
+/// 4 + l % 4, of rows 2 (l / 4) and the next of a strip, 16 bytes each, and has use for all of them. A shift and one
+/// operation more make two values of eight codes, all too large by the same bias; what the biases sum up to is one
+/// product more, which the sums of all strips of a stage begin with.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
   using Room = B;
