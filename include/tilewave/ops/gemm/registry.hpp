@@ -216,9 +216,10 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
-      const double cost = facts.id == ArchId::sm90 ? gemm_cost_sm90(p, m, e->policy, splits)
-                          : p.spec.packed()        ? gemm_cost_packed(p, m, e->policy, splits, facts)
-                                                   : gemm_cost_lds(p, m, e->policy, splits, facts);
+      const bool on_sm90 = e->policy.path == GemmPath::tensor || (p.spec.packed() && facts.id == ArchId::sm90);
+      const double cost = on_sm90           ? gemm_cost_sm90(p, m, e->policy, splits)
+                          : p.spec.packed() ? gemm_cost_packed(p, m, e->policy, splits, facts)
+                                            : gemm_cost_lds(p, m, e->policy, splits, facts);
       if (plan.entry != nullptr && cost >= best) continue;
       plan = {e, splits};
       best = cost;
