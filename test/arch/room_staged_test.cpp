@@ -88,6 +88,65 @@ struct CheckRing {
   }
 };
 
+// --- copies of a lane ------------------------------------------------------------------------------------------------
+
+/// Each wave keeps two batches of its lanes' copies under way, of a chunk and, of half of the lanes, of a word; a lane
+/// hands on what another one has copied.
+template <class B>
+struct LaneCopiesKernel {
+  using Room = B;
+  static constexpr int lanes = B::facts.wave_lanes, waves = 3, stages = 3, steps = 4 * stages + 1;
+  static constexpr int block_threads = waves * lanes, waves_per_simd = 1;
+  struct Args {
+    const Chunk* in;  // [grid, waves, steps, lanes]
+    Chunk* out;       // likewise
+  };
+  struct Shared {
+    Chunk chunk[waves][stages][lanes];
+    std::uint32_t word[waves][stages][lanes];
+  };
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int wave = B::wave_id(), lane = B::lane_id(), first = (B::block_id() * waves + wave) * steps * lanes;
+    const auto copy = [&](int step) {
+      const Chunk* const from = args.in + first + step * lanes + lane;
+      if (step < steps) {
+        B::copy_lane(&shared.chunk[wave][step % stages][lane], from);
+        if (lane % 2 == 0)
+          B::copy_lane(&shared.word[wave][step % stages][lane], reinterpret_cast<const std::uint32_t*>(from) + 1);
+      }
+      B::lane_copies_end();
+    };
+    for (int step = 0; step < stages - 1; ++step) copy(step);
+    for (int step = 0; step < steps; ++step) {
+      B::template lane_copies_wait<stages - 2>();
+      B::wave_barrier();
+      Chunk chunk = shared.chunk[wave][step % stages][lane ^ 1];
+      if (lane % 2 == 1) chunk[3] = shared.word[wave][step % stages][lane ^ 1];
+      B::store(args.out + first + step * lanes + lane, chunk);
+      copy(step + stages - 1);
+    }
+    B::template lane_copies_wait<0>();
+  }
+};
+
+struct CheckLaneCopies {
+  template <class B>
+  void operator()() const {
+    if constexpr (StagedBackend<B>) {
+      using K = LaneCopiesKernel<B>;
+      const std::vector<Chunk> in = numbered(5 * K::waves * K::steps * K::lanes);
+      const auto out = run_kernel<K>(5, in, in.size(), Chunk{});
+      int wrong = 0;
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        const Chunk& from = in[i ^ 1];
+        for (int e = 0; e < 4; ++e) wrong += out[i][e] != from[e == 3 && i % 2 == 1 ? 1 : e];
+      }
+      CHECK(wrong == 0);
+    }
+  }
+};
+
 // --- phases ----------------------------------------------------------------------------------------------------------
 
 /// Waves that meet at an mbarrier, again and again, and each time read what the next wave has written.
@@ -190,6 +249,7 @@ struct CheckMatrices {
 }  // namespace
 
 TEST_CASE("a ring of stages hands on what bulk copies fetch") { AllRooms::each(CheckRing{}); }
+TEST_CASE("copies of a lane land in batches, for the wave behind a barrier") { AllRooms::each(CheckLaneCopies{}); }
 TEST_CASE("waves meet at an mbarrier, phase after phase") { AllRooms::each(CheckPhases{}); }
 TEST_CASE("load_matrices deals out four matrices") { AllRooms::each(CheckMatrices{}); }
 

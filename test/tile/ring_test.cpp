@@ -17,13 +17,8 @@ void check_places() {
     CAPTURE(stages, step);
     CHECK(one_by_one.slot == step % stages);
     CHECK(one_by_one.round == step / stages % 2);
-    for (int count = 0; count <= 3 * stages; ++count) {
+    for (int count = 0; count <= stages; ++count) {
       RingPlace<stages> there = one_by_one;
-      there.skip(count);
-      CHECK(there.slot == (step + count) % stages);
-      CHECK(there.round == (step + count) / stages % 2);
-      if (count > stages) continue;
-      there = one_by_one;
       there.advance(count);
       CHECK(there.slot == (step + count) % stages);
       CHECK(there.round == (step + count) / stages % 2);

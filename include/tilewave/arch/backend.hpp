@@ -212,6 +212,10 @@ concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec
 ///   copies      copy_bulk(shared, global, bytes, b) by one lane, or by several, each its own: asynchronous, a positive
 ///               multiple of 16 bytes, both ends aligned to 16, the target and b in this block's shared memory. It
 ///               counts on b when it has landed; somebody must wait for that before the block ends
+///               copy_lane(shared, global): 4 or 16 bytes, aligned to as many, by each lane its own, asynchronous.
+///               lane_copies_end() makes the lane's since the last one a batch; lane_copies_wait<pending>() returns
+///               when at most `pending` of its batches are under way. What they brought the lane then sees, others
+///               behind a barrier. A lane waits for all of its copies before it ends
 ///   fragments   load_matrices(row) by all lanes of a wave: four 8 x 8 matrices of 2-byte elements in shared memory.
 ///               Lane l points at row l % 8 (16 bytes, aligned) of matrix l / 8; word m of its result is the 4 bytes at
 ///               offset 4 (l % 4) of row l / 4 of matrix m
@@ -220,14 +224,17 @@ concept MxBackend = Backend<B> && requires(const Vec<float, 8>& eight, const Vec
 ///               pause_until(t) returns when it has reached t, as far as the room has time
 template <class B>
 concept StagedBackend = Backend<B> &&
-    requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, std::uint32_t bytes,
-             Mailbox* box, Vec<float, 4>* four) {
+    requires(typename B::Mbarrier* mbarrier, void* shared, const void* global, const Chunk* row, Chunk* chunk,
+             std::uint32_t bytes, Mailbox* box, Vec<float, 4>* four) {
   { B::mbarrier_init(mbarrier, 1) } -> std::same_as<void>;
   { B::mbarrier_ready() } -> std::same_as<void>;
   { B::mbarrier_arrive(mbarrier) } -> std::same_as<void>;
   { B::mbarrier_expect(mbarrier, bytes) } -> std::same_as<void>;
   { B::mbarrier_wait(mbarrier, 0) } -> std::same_as<void>;
   { B::copy_bulk(shared, global, bytes, mbarrier) } -> std::same_as<void>;
+  { B::copy_lane(chunk, row) } -> std::same_as<void>;
+  { B::lane_copies_end() } -> std::same_as<void>;
+  { B::template lane_copies_wait<1>() } -> std::same_as<void>;
   { B::load_matrices(row) } -> std::same_as<Chunk>;
   { B::post(*box, four, 0, *four) } -> std::same_as<void>;
   { B::prefetch(global) } -> std::same_as<void>;

@@ -20,11 +20,6 @@ struct RingPlace {
     slot -= stages;
     round ^= 1;
   }
-  TILEWAVE_DEVICE void skip(std::int32_t count) {
-    const std::int32_t there = slot + count, rounds = there / stages;
-    slot = there - rounds * stages;
-    round ^= rounds & 1;
-  }
 };
 
 /// The barriers of a ring, in shared memory. A slot is full once those who fetch have arrived and their bytes are

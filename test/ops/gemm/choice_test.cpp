@@ -55,17 +55,19 @@ TEST_CASE("few rows take the width that leaves the fewest rounds") {
   CHECK(chosen(preshuffled, 16, 7168, 2048).waves_per_simd == 1);
 }
 
-TEST_CASE("weights of four bits are multiplied by waves that share K where up to 16 rows stream much") {
+TEST_CASE("weights of four bits go straight to up to 16 rows") {
   const GemmSpec codes{.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .group = 128};
   for (const std::int32_t m : {1, 8, 16}) {
-    const GemmPolicy policy = chosen(codes, m, 28672, 4096);
-    CHECK(policy.waves_k == 4);
-    CHECK(policy.columns == 256);
-    CHECK(policy.rows == (m > 8 ? 16 : 8));
+    for (const std::int32_t n : {4096, 5120, 28672}) {
+      const GemmPolicy policy = chosen(codes, m, n, 8192);
+      CHECK(policy.path == GemmPath::weights_in_registers);
+      CHECK(policy.rows == (m > 8 ? 16 : 8));
+    }
   }
-  CHECK(chosen(codes, 16, 8192, 28672).waves_k == 4);
-  CHECK(chosen(codes, 64, 28672, 4096).waves_k == 1);
-  CHECK(chosen(codes, 4096, 28672, 4096).waves_k == 1);
+  CHECK(chosen(codes, 1, 28672, 4096).columns == 32);  // seven passes of two strips
+  CHECK(chosen(codes, 1, 5120, 8192).columns == 64);   // one pass of three
+  CHECK(chosen(codes, 17, 28672, 4096).path == GemmPath::tensor);
+  CHECK(chosen(codes, 4096, 28672, 4096).path == GemmPath::tensor);
 }
 
 }  // namespace

@@ -151,10 +151,13 @@ TEST_CASE("weights of i4 are their values times the scales of their groups, exac
   });
 }
 
-TEST_CASE("waves that share K by stages keep to their rounds of the ring") {
+TEST_CASE("passes of blocks that stay are right where K and strips end in the middle") {
   each_entry([](const GemmEntry& e) {
-    if (e.policy.path != GemmPath::tensor || e.policy.waves_k == 1) return;
-    check(e, {.m = 3, .n = 64, .k = (2 * e.policy.stages + 3) * step_of(e)});
+    if (e.arch != ArchId::sm90 || e.policy.path != GemmPath::weights_in_registers) return;
+    const std::int32_t step = step_of(e), strips = e.policy.columns / 16;
+    check(e, {.m = 3, .n = 16 * 132 * strips + 16, .k = step});         // a last pass of one strip in few blocks
+    check(e, {.m = 2, .n = 16 * (132 * strips + 133), .k = 3 * step});  // fewer stages than waves
+    check(e, {.m = e.policy.rows + 2, .n = 48, .k = (2 * e.policy.waves_k + 3) * step, .batch = 2, .bias = true});
   });
 }
 

@@ -6,6 +6,7 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
+#include <algorithm>
 #include <cstring>
 
 #include "tilewave/arch/host/dense.hpp"
@@ -148,6 +149,17 @@ inline void land_copies(Lane& self, int pending) {
   }
   copies.count -= landed;
   for (int i = 0; i < copies.count && landed > 0; ++i) copies.list[i] = copies.list[i + landed];
+}
+
+/// Those of the lane's oldest batches land until `pending` batches are left.
+inline void land_batches(Lane& self, int pending) {
+  auto& copies = self.copies;
+  int kept = copies.open;
+  const int first = std::max(copies.batches - pending, 0);
+  for (int i = first; i < copies.batches; ++i) kept += copies.of_batch[i];
+  land_copies(self, kept);
+  std::copy(copies.of_batch + first, copies.of_batch + copies.batches, copies.of_batch);
+  copies.batches -= first;
 }
 
 /// `from`: null for what is beyond the buffer.

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/arch/host/lds.hpp"
 #include "tilewave/arch/host/memory.hpp"
 #include "tilewave/arch/host/schedule.hpp"
 #include "tilewave/core/vec.hpp"
@@ -217,6 +218,29 @@ struct Staged<ArchId::sm90> {
   static void copy_bulk(void* shared, const void* global, std::uint32_t bytes, Mbarrier* barrier, Where where = {}) {
     check(barrier, "copy_bulk", where);
     detail::queue_bulk_copy(shared, global, bytes, barrier, where);
+  }
+
+  /// Lands as late as may be, or at once, as the schedule says.
+  template <class T>
+  static void copy_lane(T* shared, const T* global, Where where = {}) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    if (reinterpret_cast<std::uintptr_t>(global) % sizeof(T) != 0)
+      detail::bad_access(*current_lane, global, sizeof(T), where);
+    detail::queue_copy(shared, global, sizeof(T), where);
+    ++current_lane->copies.open;
+  }
+  static void lane_copies_end(Where where = {}) {
+    auto& copies = current_lane->copies;
+    if (copies.batches == max_lane_copies) {
+      fail(*current_lane, "more than %d batches of copies that nobody has waited for at %s:%d", max_lane_copies,
+           where.base_name(), where.line);
+    }
+    copies.of_batch[copies.batches++] = copies.open;
+    copies.open = 0;
+  }
+  template <int pending>
+  static void lane_copies_wait() {
+    detail::land_batches(*current_lane, pending);
   }
 
   static Chunk load_matrices(const Chunk* row, Where where = {}) {

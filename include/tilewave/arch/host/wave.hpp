@@ -137,7 +137,8 @@ struct alignas(64) Lane {
       int bytes;
     } list[max_lane_copies];
     int count = 0;
-  } copies;  // into LDS, under way
+    int of_batch[max_lane_copies], batches = 0, open = 0;  // of rooms that count batches: ended, since the last end
+  } copies;                                                // into LDS, under way
 
   TILEWAVE_HOST_UNTRACKED std::uint64_t bit() const { return std::uint64_t{1} << index; }
 };

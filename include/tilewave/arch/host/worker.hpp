@@ -161,7 +161,7 @@ class Worker {
       lane.wave = cluster_.wave[i / request.wave_lanes];
       lane.index = i % request.wave_lanes;
       lane.agreements = lane.stores = 0;
-      lane.copies.count = 0;
+      lane.copies.count = lane.copies.batches = lane.copies.open = 0;
       lane.group = {};
       lane.unseen.count = 0;
       lane.wave->lane[lane.index] = &lane;

@@ -67,6 +67,22 @@ struct Memory : Accesses {
                  "l"(global), "r"(bytes), "r"(done)
                  : "memory");
   }
+  /// cp.async; what streams by, 16 bytes at a time, is not kept in L1.
+  template <class T>
+  TILEWAVE_DEVICE static void copy_lane(T* shared, const T* global) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
+    if constexpr (sizeof(T) == 16) {
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+    } else {
+      asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(global) : "memory");
+    }
+  }
+  TILEWAVE_DEVICE static void lane_copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  template <int pending>
+  TILEWAVE_DEVICE static void lane_copies_wait() {
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+  }
   TILEWAVE_DEVICE static Chunk load_matrices(const Chunk* row) {
     Chunk c;
     const auto from = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));

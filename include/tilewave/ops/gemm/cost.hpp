@@ -50,18 +50,18 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
 }
 
-/// Microseconds on an H200 of codes of four bits multiplied by waves that share K (tensor_few_rows.hpp): a block's
-/// stages one after the other, and the merging of its waves' and its cluster's sums in every round. Fitted to 504 rows
-/// of bench_gemm --sweep=int4 --policies=all (docs/gemm.md).
-inline double gemm_cost_few_rows(const GemmProblem& problem, const GemmPolicy& p, double tiles, int splits) {
-  const double sms = sm90_facts.compute_units, blocks = tiles * splits;
-  const double slots = double(clusters_at_a_time(splits) * p.waves_per_simd);
-  const double steps = double(ceil_div(ceil_div(problem.k * size_of(problem.spec.a), p.depth), splits));
-  const double rounds = double(std::int64_t((tiles + slots - 1) / slots));
-  const double strips = double(p.columns) / 64, alone = p.rows > 8 ? 0.18 + 0.081 * strips : 0.176 + 0.057 * strips;
-  const double stage = alone * (p.waves_per_simd > 1 && blocks > sms ? 1.25 : 1.0) * (p.waves_rows > 2 ? 1.04 : 1.0);
-  const double epilogue = 1.4 + (splits > 1 ? 2.0 + 0.22 * splits : 0.0);
-  return 5.75 + rounds * (steps * stage + epilogue);
+/// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
+/// and both ends, and the longer of memory and the stages of the block that has most strips, in passes of which a part
+/// takes as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all (docs/gemm.md).
+inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
+  if (m > p.rows) return 1e6;  // would read all weights again
+  const std::int32_t slots = max_of(1, sm90_facts.compute_units / max_of(1, problem.batch)), of_pass = p.columns / 16;
+  const std::int32_t strips = ceil_div(ceil_div(problem.n, 16), slots);
+  const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units);
+  const double stages = rounds * (strips > of_pass ? align_up(strips, 2) : strips) * ceil_div(problem.k, 128);
+  const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.group);
+  const double streamed = max_of(bytes / 4.4e6, 0.026 * stages);
+  return p.rows > 8 ? 6.3 + 1.06 * streamed : 5.5 + (of_pass > 2 ? 1.02 : 1.0) * streamed;
 }
 
 /// Microseconds on an H200 (docs/gemm.md has the measurements behind the constants): the longer of what the products
@@ -72,7 +72,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double of_b = spec.packed() ? 0.5 + 2.0 / spec.group : element;  // bytes of an element
   const double sms = sm90_facts.compute_units;
   const GemmShare share = gemm_share(problem, m, p);
-  if (p.waves_k > 1) return gemm_cost_few_rows(problem, p, share.tiles, splits);
+  if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
   const double begun = double(std::int64_t((share.tiles + slots - 1) / slots));  // rounds

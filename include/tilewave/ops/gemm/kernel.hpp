@@ -2,6 +2,7 @@
 // The kernel of a policy: its path says which.
 #pragma once
 
+#include "tilewave/ops/gemm/few_rows_kernel.hpp"
 #include "tilewave/ops/gemm/lds_kernel.hpp"
 #include "tilewave/ops/gemm/packed_kernel.hpp"
 #include "tilewave/ops/gemm/register_kernel.hpp"
@@ -24,8 +25,9 @@ struct GemmKernelOf<GemmPath::tensor> {
 template <>
 struct GemmKernelOf<GemmPath::weights_in_registers> {
   template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
-  using Kernel =
-      std::conditional_t<S.packed(), GemmPackedKernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>;
+  using Kernel = std::conditional_t<
+      B::facts.id == ArchId::sm90, GemmFewRowsKernel<B, S, P, Epilogue>,
+      std::conditional_t<S.packed(), GemmPackedKernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>>;
 };
 
 }  // namespace detail

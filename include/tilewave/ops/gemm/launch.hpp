@@ -81,6 +81,84 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   return {};
 }
 
+/// Of few rows of codes: strides have 32 bits.
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  constexpr int a_unit = 16 / size_of(S.a);
+  for (const std::int64_t stride :
+       {p.a_stride / a_unit, p.a_batch_stride / a_unit, p.b_scale_k_stride, p.b_scale_batch_stride, p.out_stride,
+        p.out_batch_stride, p.residual_stride, p.residual_batch_stride, p.bias_batch_stride, p.a_scale_batch_stride}) {
+    if (stride != static_cast<std::int32_t>(stride)) return {StatusCode::bad_stride, "a stride of 2^31 or more"};
+  }
+  const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
+  // How strips are dealt does not follow from M: a row's bits must not depend on it.
+  const std::int32_t strips = p.n / 16, slots = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
+  const std::int32_t of_rows = ceil_div(strips, ceil_div(strips, slots)), row_tiles = ceil_div(p.m, P.rows);
+  const std::int32_t passes = strips / (of_rows * Kernel::strips), rest = strips - passes * of_rows * Kernel::strips;
+  const std::uintptr_t pair = 2 * size_of(S.out);
+  const typename Kernel::Args args{.codes = static_cast<const char*>(p.b),
+                                   .a = static_cast<const char*>(p.a),
+                                   .scales = static_cast<const char*>(p.b_group_scale),
+                                   .out = p.out,
+                                   .a_scale = p.a_scale,
+                                   .bias = p.bias,
+                                   .residual = p.residual,
+                                   .out_scale = p.out_scale,
+                                   .m = p.m,
+                                   .n = p.n,
+                                   .steps = p.k / Kernel::step,
+                                   .passes = passes,
+                                   .each = rest / of_rows,
+                                   .more = rest % of_rows,
+                                   .blocks = FastDiv::by(of_rows),
+                                   .row_tiles = FastDiv::by(row_tiles),
+                                   .alpha = p.alpha,
+                                   .wide = reinterpret_cast<std::uintptr_t>(p.out) % pair == 0 &&
+                                           (p.m == 1 || p.out_stride % 2 == 0) &&
+                                           (p.batch == 1 || p.out_batch_stride % 2 == 0),
+                                   .a_stride = narrow(p.a_stride / a_unit),
+                                   .scale_stride = narrow(p.b_scale_k_stride),
+                                   .out_stride = narrow(p.out_stride),
+                                   .residual_stride = narrow(p.residual_stride),
+                                   .code_layer = p.k > 0 ? narrow(p.b_batch_stride / gemm_strip_elements(p)) : 0,
+                                   .a_layer = narrow(p.a_batch_stride / a_unit),
+                                   .scale_layer = narrow(p.b_scale_batch_stride),
+                                   .out_layer = narrow(p.out_batch_stride),
+                                   .residual_layer = narrow(p.residual_batch_stride),
+                                   .bias_layer = narrow(p.bias_batch_stride),
+                                   .a_scale_layer = narrow(p.a_scale_batch_stride),
+                                   .epilogue = epilogue};
+  const std::int64_t blocks = std::int64_t{of_rows} * row_tiles * gemm_layers(p);
+  if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  return B::template launch<Kernel>({blocks, Kernel::block_threads}, args, stream);
+}
+
+/// Of all other kernels.
+template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
+Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int splits, hipStream_t stream) {
+  using Kernel = GemmKernel<B, S, P, Epilogue>;
+  typename Kernel::Args args{};
+  args.gemm = gemm_args(p, P, splits);
+  args.epilogue = epilogue;
+  const std::int64_t tiles = gemm_tiles(S, args.gemm, P);
+  if (tiles * P.cluster * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
+  if constexpr (P.path == GemmPath::tensor) {
+    if (Status s = gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args); !s.ok()) return s;
+    Status s = B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
+    if constexpr (P.stream) {
+      using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;
+      if (!s.ok() || args.stream.tail == 0) return s;
+      s = B::template launch<Combine>(
+          {.grid = args.stream.tail * Combine::blocks, .block = Combine::block_threads, .early = true}, args, stream);
+    }
+    return s;
+  } else {
+    args.tiles = tiles;
+    return gemm_launch_lds<B, S, P, Epilogue>(p, args, stream);
+  }
+}
+
 }  // namespace detail
 
 /// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share
@@ -95,25 +173,10 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (p.batch_invariant && (splits > 1 || P.stream))
     return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
-  using Kernel = GemmKernel<B, S, P, Epilogue>;
-  typename Kernel::Args args{};
-  args.gemm = gemm_args(p, P, splits);
-  args.epilogue = epilogue;
-  const std::int64_t tiles = gemm_tiles(S, args.gemm, P);
-  if (tiles * P.cluster * splits > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};
-  if constexpr (P.path == GemmPath::tensor) {
-    if (Status s = detail::gemm_tensor_args<B, S, P, Epilogue>(p, tiles, args); !s.ok()) return s;
-    Status s = B::template launch<Kernel>({args.blocks, Kernel::block_threads, P.cluster * splits}, args, stream);
-    if constexpr (P.stream) {
-      using Combine = GemmTensorCombineKernel<B, S, P, Epilogue>;
-      if (!s.ok() || args.stream.tail == 0) return s;
-      s = B::template launch<Combine>(
-          {.grid = args.stream.tail * Combine::blocks, .block = Combine::block_threads, .early = true}, args, stream);
-    }
-    return s;
+  if constexpr (B::facts.id == ArchId::sm90 && P.path == GemmPath::weights_in_registers) {
+    return detail::gemm_launch_few_rows<B, S, P, Epilogue>(epilogue, p, stream);
   } else {
-    args.tiles = tiles;
-    return detail::gemm_launch_lds<B, S, P, Epilogue>(p, args, stream);
+    return detail::gemm_launch_tiles<B, S, P, Epilogue>(epilogue, p, splits, stream);
   }
 }
 template <class B, GemmSpec S, GemmPolicy P>

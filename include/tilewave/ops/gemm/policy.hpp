@@ -10,7 +10,8 @@
 namespace tilewave {
 
 /// How operands reach the products: through shared memory by the tensor copy engine (sm90), by loads straight into LDS
-/// (CDNA), through registers and stores into LDS (CDNA), or B of preshuffled weights straight to registers, A by LDS.
+/// (CDNA), through registers and stores into LDS (CDNA), or B of preshuffled weights straight to registers, A by LDS
+/// (sm90: of i4 weights, by copies that each wave makes for itself, and A straight).
 enum class GemmPath : int { tensor, direct, staged, weights_in_registers };
 
 constexpr const char* name_of(GemmPath p) {
@@ -33,7 +34,7 @@ struct GemmPolicy {
   int splits = 1;   // at most: blocks that share K of one tile, merged in fixed order
   int waves_per_simd = 1;
   int waves_k = 1;      // as many times the waves, which share K of the tile and merge their sums through shared memory
-                        // (sm90: the waves of a group do)
+                        // (sm90: all of a block, of few rows of i4 weights)
   bool stream = false;  // (sm90) blocks have equal shares of the K of tiles that do not fill a round; a second launch
                         // adds them up in fixed order
 

@@ -41,14 +41,13 @@ namespace detail {
 /// As many as shared memory holds beside boxes of output, scales and barriers, but of narrow tiles that stream weights
 /// no more than serve: 16 in place of 10 took up to 4 % longer (docs/gemm.md).
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * (p.rows * 128 + (gemm_few_rows(s, p) ? 8192 : 0))
+  const int out = p.swapped ? p.waves() * p.rows * 128
                             : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == GemmScale::block;
   const int of_b = s.packed() ? 64 + 4 * (128 / s.group) : p.depth;  // of a row of B
   const int stage = p.rows * p.depth + p.columns * of_b + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
   const int most = p.swapped && p.waves() == 1 && !s.packed() ? 10 : 16;
-  return min_of(most * p.waves_k,
-                (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.packed() ? 2048 : 0)) / stage);
+  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.packed() ? 2048 : 0)) / stage);
 }
 constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
   p.stages = gemm_stages(s, p);
@@ -63,13 +62,11 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.packed() && arch != ArchId::sm90) return gemm_packed_policies(s);
   if (s.packed()) {  // codes as the tall side, in steps of 128 k
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits, int waves_k = 1) {
+    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
       GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .waves_rows = wave_groups};
-      p.waves_k = waves_k;
       p.swapped = true, p.splits = most_splits;
       p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
-      const int stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
-      p.stages = stages - stages % waves_k;
+      p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
       all.add(p);
     };
     if (s.gated) {
@@ -85,11 +82,18 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     codes(64, 192, 3, splits);
     codes(128, 128, 2, splits);
     if (s.group != 128) return all;
-    for (const int rows : {8, 16}) {
-      codes(rows, 64, 1, splits, 4);
-      codes(rows, 256, 2, 4, 4);
-    }
-    codes(8, 256, 4, 4, 4);
+    const auto few_rows = [&](int rows, int strips, int waves) {
+      all.add({.rows = rows,
+               .columns = 16 * strips,
+               .depth = 128 * size_of(s.a),
+               .stages = 2,
+               .waves_rows = 1,
+               .path = GemmPath::weights_in_registers,
+               .waves_k = waves});
+    };
+    few_rows(8, 2, 16);
+    few_rows(8, 4, 16);
+    few_rows(16, 4, 12);
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
@@ -217,8 +221,8 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
-      const bool tensor = e->policy.path == GemmPath::tensor;
-      const double cost = tensor            ? gemm_cost_sm90(q, q.m, e->policy, splits)
+      const bool on_sm90 = e->policy.path == GemmPath::tensor || (p.spec.packed() && facts.id == ArchId::sm90);
+      const double cost = on_sm90           ? gemm_cost_sm90(q, q.m, e->policy, splits)
                           : p.spec.packed() ? gemm_cost_packed(q, q.m, e->policy, splits, facts)
                                             : gemm_cost_lds(q, q.m, e->policy, splits, facts);
       if (plan.entry != nullptr && cost >= best) continue;

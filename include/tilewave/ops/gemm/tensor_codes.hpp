@@ -10,11 +10,6 @@
 
 namespace tilewave {
 
-/// Whether the waves of a group share its K, each with products of its own: see tensor_few_rows.hpp.
-constexpr bool gemm_few_rows(const GemmSpec& s, const GemmPolicy& p) {
-  return s.packed() && p.path == GemmPath::tensor && p.waves_k > 1;
-}
-
 /// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM
 /// starts a copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
@@ -79,7 +74,7 @@ struct GemmTensorCodes {
   /// Scales of a stage in a wave's registers, on their way from device to shared memory: [groups][P.columns].
   struct FetchedScales {
     static constexpr int lanes = B::facts.wave_lanes, per_load = 4, count = groups * P.columns / per_load;
-    static constexpr float unit = is_fp8(S.a) && !gemm_few_rows(S, P) ? B::i4_fp8_unit : 1.0f;  // of what `widen` makes
+    static constexpr float unit = is_fp8(S.a) ? B::i4_fp8_unit : 1.0f;  // of what `widen` makes
     using Scales = Packed<S.group_scale(), per_load>;
     Scales scales[ceil_div(count, lanes)];
 

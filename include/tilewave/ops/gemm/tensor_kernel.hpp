@@ -112,9 +112,7 @@ struct GemmTensorKernel {
     while (shares.next(tile, steps)) {
       output.begin(a, tile, group);
       Sums sums[L::tiles];
-      if constexpr (L::few_rows) {
-        GemmTensorFewRows<L, S, P>::multiply(steps, group, shared, ring, sums);
-      } else if constexpr (L::packed) {
+      if constexpr (L::packed) {
         multiply_codes(steps, group, shared, ring, sums);
       } else if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);

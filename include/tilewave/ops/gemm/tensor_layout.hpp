@@ -5,7 +5,7 @@
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/ops/gemm/epilogue.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
-#include "tilewave/ops/gemm/tensor_few_rows.hpp"
+#include "tilewave/ops/gemm/tensor_codes.hpp"
 #include "tilewave/tile/ring.hpp"
 
 namespace tilewave {
@@ -30,7 +30,6 @@ struct GemmTensorLayout {
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
   using Codes = GemmTensorCodes<B, S, P, TileRows>;
-  static constexpr bool few_rows = gemm_few_rows(S, P);
   static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // without codes
   static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
   static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
@@ -45,9 +44,7 @@ struct GemmTensorLayout {
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
   /// a lane needs two of them only and loads them itself. Codes' scales, too.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
-  /// Of the fetching group, beside the one that copies. Where stages are not released in order, a slot must be one
-  /// wave's: its parity tells a round from the next only, not from the round before.
-  static constexpr int scale_waves = few_rows ? 2 : 3;
+  static constexpr int scale_waves = 3;  // of the fetching group, beside the one that copies
   /// With block scales: columns of the wide side whose sums of a stage registers hold beside those of all stages.
   static constexpr int part_wide = group_wide > 128 ? group_wide / 2 : group_wide;
   /// Registers hold the sums of all stages and of two more.
@@ -104,7 +101,7 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// By one wave.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1, groups * (few_rows ? 1 : group_waves));
+      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1, groups * group_waves);
     }
   };
 
@@ -114,7 +111,6 @@ struct GemmTensorLayout {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
     alignas(1024) Chunk wide[P.stages][wide_rows * boxes * row_chunks];
     alignas(1024) Chunk out[groups][out_boxes][out_rows * (P.swapped ? 1 : group_waves) * 8];
-    typename B::Accumulator exchange[few_rows ? groups : 1][few_rows ? 4 : 1][few_rows ? group_waves : 1][32];
     Barriers ring;
     float wide_scale[row_scales ? groups : 1][row_scales ? group_wide : 1];
     // Scales of a stage. Block scales: of the tile's rows of A, and of B for each 64 columns.
