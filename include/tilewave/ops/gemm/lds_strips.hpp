@@ -39,7 +39,7 @@ struct GemmLdsStrips {
   std::int32_t k_bytes;
   int first;  // in the slot, of this wave's first copy; in units
   int at;     // of this lane's first unit in its row of the wave's first product; in bytes
-  // In the source, of this lane's units of the wave's copies, or of its first one. Strips that are not there lie beyond.
+  // In the source, of this lane's units of the wave's copies, or of its first. Strips that are not there lie beyond.
   std::uint32_t offset[in_order ? 1 : copies];
   Chunk held[W::policy.path == GemmPath::staged ? copies : 1];
 
