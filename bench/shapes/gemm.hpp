@@ -318,6 +318,10 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   preshuffled.out = DType::f16;
   preshuffled.weights = GemmWeights::preshuffled;
   for (const std::int32_t m : {1, 16, 64, 256}) all.add(preshuffled, m, 7168, 18432);
+  GemmSpec rows_of_eight = a8w4;
+  rows_of_eight.weights = GemmWeights::preshuffled;
+  for (const GemmSpec& spec : {preshuffled, rows_of_eight})
+    for (const std::int32_t m : {1024, 8192}) all.add(spec, m, 8192, 8192);
   for (const GemmSpec& spec : {a6w6, a6w4}) {
     for (const std::int32_t m : {32, 128, 1024, 5133}) all.add(spec, m, 8192, 8192);
     for (const std::int32_t m : {1, 16, 256}) all.add(spec, m, 4096, 14336);
@@ -327,6 +331,7 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   rows_of_six.weights = GemmWeights::preshuffled;
   for (const std::int32_t m : {16, 64, 256}) all.add(rows_of_six, m, 4096, 14336);
   GemmSpec gated = a8w4;
+  gated.weights = GemmWeights::preshuffled;
   gated.activation = ActivationKind::silu;
   gated.gated = true;
   all.add_groups(gated, GemmGroups::masked, 32, 192, 4096, 7168);

@@ -183,7 +183,7 @@ class Csv(contract.Contract):
     def test_sweeps_and_every(self):
         counts = {sweep: len(identities(f"--sweep={sweep}", "--arch=sm90")[1]) for sweep in SWEEPS}
         self.assertEqual({sweep: counts[sweep] for sweep in SWEEPS[1:]},
-                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 62, "mx": 78,
+                         {"square": 26, "decode": 180, "grouped": 16, "batched": 6, "preshuffled": 20, "int8": 18, "gated": 20, "int4": 62, "mx": 82,
                           "prefill": 108, "layouts": 10})
         self.assertEqual(len(identities("--sweep=decode", "--every=7")[1]), 26)
         both = identities("--sweep=default,decode", "--arch=sm90")[1]

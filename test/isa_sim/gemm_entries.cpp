@@ -89,7 +89,7 @@ std::span<const GemmEntry* const> all_gemm_mx_entries() {
   static const auto entries = pointers_to<GemmEntry>(
       share<gemm_mx_policies, 0, mx[0]>, share<gemm_mx_policies, 1, mx[2]>, share<gemm_mx_policies, 0, mx[3]>,
       share<gemm_mx_policies, 0, mx[4]>, share<gemm_mx_policies, 1, mx[5]>, share<gemm_mx_policies, 1, mx[6]>,
-      share<gemm_mx_policies, 1, mx[7]>, share<gemm_mx_policies, 1, mx[8]>, share<gemm_mx_policies, 0, mx[9]>);
+      share<gemm_mx_policies, 1, mx[7]>, share<gemm_mx_policies, 0, mx[8]>, share<gemm_mx_policies, 0, mx[9]>);
   return entries;
 }
 std::span<const GemmEntry* const> all_gemm_grouped_entries() { return {}; }  // the features have some

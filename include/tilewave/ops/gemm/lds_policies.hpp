@@ -61,8 +61,7 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
   fp8_weights ? tile(256, 128, 4, 2, 1, 1) : tile(256, 256, 2, 4, 1, 1);
   tile(128, 128, 2, 2, 16, fp8_weights ? 1 : 2);
   few(16, s.gated ? 128 : 64, fp8_weights ? 4 : 8);
-  // A wave has pairs of gates and ups.
-  if (s.weights == GemmWeights::preshuffled) few(32, s.gated ? 256 : 128, 4);
+  if (s.weights == GemmWeights::preshuffled && !s.gated) few(32, 128, 4);
   return all;
 }
 
@@ -112,7 +111,7 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   };
   const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
   few(16, wide ? 256 : narrow ? 64 : 128, 4);
-  if (preshuffled && !wide) few(32, s.gated ? 256 : 128, 4);
+  if (preshuffled && !s.gated) few(32, 128, 4);
   return all;
 }
 

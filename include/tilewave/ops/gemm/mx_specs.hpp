@@ -23,6 +23,7 @@ constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
            {.a = fp8,
             .b = fp4,
             .scale = mx,
+            .weights = GemmWeights::preshuffled,
             .groups = GemmGroups::masked,
             .activation = ActivationKind::silu,
             .gated = true},
