@@ -24,7 +24,7 @@ struct AtomRegisters {
   using Accumulator = Vec<float, rows_per_lane * kv_per_lane>;
 };
 
-/// What products of a type are summed in: those of i8 exactly, as long as no sum leaves 32 bits.
+/// What products of a type are summed in: of i8 exactly, as long as no sum leaves 32 bits.
 template <DType type>
 using ProductSum = std::conditional_t<type == DType::i8, std::int32_t, float>;
 
@@ -65,8 +65,7 @@ struct GroupOperand {
 ///               lanes, a power of two up to the wave. The tree is v = op(v, v of lane ^ m) for m = 1, 2, 4, ..., so
 ///               Sum and Max give the same bits in every lane of the group and in every room;
 ///               order(a, b): of two integers, of 32 bits or below 2^62, a becomes the larger, b the other;
-///               larger(a, b): that one;
-///               total(word), highest(word): the sum of a word of all lanes of the wave, and the largest of them;
+///               larger(a, b): that one; total(word), highest(word): the sum and the largest of all lanes' words;
 ///               other_half<m>(v), m a power of two below the wave: v is the same in each aligned group of m lanes,
 ///               and the upper group of every aligned pair gets the lower one's. The lower gets the upper one's where
 ///               m < 16, else anything;
@@ -78,9 +77,8 @@ struct GroupOperand {
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
-///               fused(a, b, c): of two floats at a time a b + c, rounded once; subtract(a, b) likewise; quiet(a): two
-///               floats as they are, NaNs such that Max need not look for signals;
-///               exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
+///               two floats at a time: subtract; fused(a, b, c): a b + c, rounded once; quiet(a): as they are, NaNs such
+///               that Max need not look for signals; exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
 ///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
 ///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
 ///               widen_f16(word) -> 2 floats, exact, subnormals kept;

@@ -31,13 +31,12 @@ inline Status check_sort_pointers(const MoeSortProblem& p) {
   if ((p.sorted_weights == nullptr) != (p.topk_weights == nullptr) && p.tokens > 0) {
     return {StatusCode::null_pointer, "topk_weights and sorted_weights go together"};
   }
-  for (const void* words :
-       {static_cast<const void*>(p.topk_ids), static_cast<const void*>(p.topk_weights),
-        static_cast<const void*>(p.expert_mask), static_cast<const void*>(p.sorted_ids),
-        static_cast<const void*>(p.sorted_expert_ids), static_cast<const void*>(p.num_tokens_post_pad),
-        static_cast<const void*>(p.sorted_weights), static_cast<const void*>(p.group_offsets),
-        static_cast<const void*>(p.group_counts), static_cast<const void*>(p.rows),
-        static_cast<const void*>(p.row_tokens)}) {
+  for (const void* words : {static_cast<const void*>(p.topk_ids), static_cast<const void*>(p.topk_weights),
+                            static_cast<const void*>(p.expert_mask), static_cast<const void*>(p.sorted_ids),
+                            static_cast<const void*>(p.sorted_expert_ids),
+                            static_cast<const void*>(p.num_tokens_post_pad), static_cast<const void*>(p.sorted_weights),
+                            static_cast<const void*>(p.group_offsets), static_cast<const void*>(p.group_counts),
+                            static_cast<const void*>(p.rows), static_cast<const void*>(p.row_tokens)}) {
     if (!element_aligned(words, DType::f32)) return {StatusCode::misaligned, "all tensors need 4-byte alignment"};
   }
   return {};
@@ -54,14 +53,10 @@ struct SortRegions {
     const auto vector = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
     ids = choices(p.topk_ids, p.ids_stride), weights = choices(p.topk_weights, p.weights_stride);
     mask = vector(p.expert_mask, p.experts), rows = choices(p.rows, p.rows_stride);
-    written = {vector(p.sorted_ids, p.capacity),
-               vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
-               vector(p.num_tokens_post_pad, 2),
-               vector(p.sorted_weights, p.capacity),
-               vector(p.row_tokens, p.capacity),
-               vector(p.group_offsets, std::int64_t{p.experts} + 1),
-               vector(p.group_counts, p.experts),
-               rows};
+    written = {vector(p.sorted_ids, p.capacity),  vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
+               vector(p.num_tokens_post_pad, 2),  vector(p.sorted_weights, p.capacity),
+               vector(p.row_tokens, p.capacity),  vector(p.group_offsets, std::int64_t{p.experts} + 1),
+               vector(p.group_counts, p.experts), rows};
   }
   /// Whether an output is clear of the inputs and of the first `before` outputs.
   Status check_clear(const Region& output, std::size_t before) const {
