@@ -77,10 +77,10 @@ struct GroupOperand {
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
-///               two floats at a time: subtract; fused(a, b, c): a b + c, rounded once; quiet(a): as they are, NaNs such
-///               that Max need not look for signals; exp2, log2; rsqrt, reciprocal: within 2 ulp where argument and result are normal;
-///               pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN; round_bf16(lo, hi) -> the same,
-///               ties to even, NaN stays NaN; pack_f16(lo, hi), ties to even, infinity beyond the largest;
+///               of two floats at a time subtract; fused(a, b, c): a b + c, rounded once; quiet(a): themselves, NaNs
+///               such that Max need not look for signals; exp2, log2; rsqrt, reciprocal: within 2 ulp where argument
+///               and result are normal; pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN;
+///               round_bf16(lo, hi) -> the same, ties to even, NaN stays NaN; pack_f16(lo, hi) likewise, infinite beyond;
 ///               widen_f16(word) -> 2 floats, exact, subnormals kept;
 ///               pack_fp8(a, b, c, d) -> one word, a in the low byte, of the room's own flavour: f32_to_fp8 to the bit;
 ///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
