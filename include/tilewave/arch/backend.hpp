@@ -80,7 +80,7 @@ struct GroupOperand {
 ///               of two floats at a time subtract; fused(a, b, c): a b + c, rounded once; quiet(a): themselves, NaNs
 ///               such that Max need not look for signals; exp2, log2; rsqrt, reciprocal: within 2 ulp where argument
 ///               and result are normal; pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN;
-///               round_bf16(lo, hi) -> the same, ties to even, NaN stays NaN; pack_f16(lo, hi) likewise, infinite beyond;
+///               round_bf16(lo, hi) -> the same, ties to even, NaN stays NaN; pack_f16(lo, hi) likewise, or infinite;
 ///               widen_f16(word) -> 2 floats, exact, subnormals kept;
 ///               pack_fp8(a, b, c, d) -> one word, a in the low byte, of the room's own flavour: f32_to_fp8 to the bit;
 ///               widen_fp8(word) -> 4 bf16 in 2 words, exact, of the room's own flavour;
