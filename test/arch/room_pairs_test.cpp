@@ -54,7 +54,7 @@ struct FusedKernel {
   using Room = B;
   struct Args {
     const Vec<float, 2>* in;  // [wave_lanes, 3]
-    Vec<float, 2>* out;       // [wave_lanes, 2]
+    Vec<float, 2>* out;       // [wave_lanes, 3]
   };
   using Shared = NoShared;
   static constexpr int block_threads = B::facts.wave_lanes, waves_per_simd = 1;
@@ -62,9 +62,10 @@ struct FusedKernel {
   TILEWAVE_DEVICE static void run(const Args& args, Shared&) {
     const int lane = B::lane_id();
     const Vec<float, 2> a = args.in[3 * lane], b = args.in[3 * lane + 1], c = args.in[3 * lane + 2];
-    args.out[2 * lane] = B::fused(a, b, c);
+    args.out[3 * lane] = B::fused(a, b, c);
     // The product is rounded before: never one operation with the difference.
-    args.out[2 * lane + 1] = B::subtract({{a[0] * b[0], a[1] * b[1]}}, c);
+    args.out[3 * lane + 1] = B::subtract({{a[0] * b[0], a[1] * b[1]}}, c);
+    args.out[3 * lane + 2] = B::quiet(a);
   }
 };
 
@@ -78,14 +79,19 @@ struct CheckFused {
       if (i % 3 == 2)
         in[i] = {{-in[i - 1][0] * in[i - 2][0], in[i][1]}};  // what is left of the product is its rounding
     }
-    const auto out = run_kernel<FusedKernel<B>>(1, in, std::size_t{2} * lanes, Vec<float, 2>{});
+    in[0][1] = std::bit_cast<float>(0x7fa00000u);  // signals
+    const auto out = run_kernel<FusedKernel<B>>(1, in, std::size_t{3} * lanes, Vec<float, 2>{});
+    CHECK(std::isnan(out[2][1]));
+    in[0][1] = 1;
     CAPTURE(room_name<B>());
     for (int lane = 0; lane < lanes; ++lane) {
       for (int j = 0; j < 2; ++j) {
         const float a = in[3 * lane][j], b = in[3 * lane + 1][j], c = in[3 * lane + 2][j];
         volatile float product = a * b;
-        CHECK(out[2 * lane][j] == std::fma(a, b, c));
-        CHECK(out[2 * lane + 1][j] == product - c);
+        if (lane == 0 && j == 1) continue;
+        CHECK(out[3 * lane][j] == std::fma(a, b, c));
+        CHECK(out[3 * lane + 1][j] == product - c);
+        CHECK(out[3 * lane + 2][j] == a);
       }
     }
   }
