@@ -84,7 +84,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
   const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
   if (scaled_large) {
-    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : tall >= 256 || wide >= 256 ? 1.5 : 1.53;
+    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : tall >= 256 || wide >= 256 ? 1.36 : 1.53;
   } else {
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // Of block scales few rows' stages are a chain: products, their sums' scales, additions.

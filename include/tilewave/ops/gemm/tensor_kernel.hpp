@@ -245,8 +245,8 @@ struct GemmTensorKernel {
 
   using Scales = typename L::BlockScales;
 
-  template <class Scales, int count, int sums_of_tile>
-  TILEWAVE_DEVICE static void add_scaled(const Scales& scales, Vec<float, sums_of_tile> (&part)[count],
+  template <class Read, int count, int sums_of_tile>
+  TILEWAVE_DEVICE static void add_scaled(const Read& scales, Vec<float, sums_of_tile> (&part)[count],
                                          Sums (&sums)[L::tiles], int first = 0, int from = 0) {
     TILEWAVE_UNROLL
     for (int t = 0; t < count; ++t) {
