@@ -8,7 +8,8 @@
 namespace tilewave::test {
 namespace {
 
-GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
+GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false,
+                  std::int32_t groups = 0, std::int32_t expected = 0) {
   const auto somewhere = [](std::uintptr_t i) { return reinterpret_cast<void*>(i << 44); };
   const GemmPolicies policies = gemm_policies(ArchId::sm90, spec);
   std::array<GemmEntry, GemmPolicies{}.list.size()> built{};
@@ -26,6 +27,18 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   p.a_stride = k, p.out_stride = n;
   if (spec.weights != GemmWeights::preshuffled) p.b_stride = k;
   p.batch_invariant = batch_invariant;
+  if (spec.scale == GemmScale::block) {
+    p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
+    p.a_scale_stride = p.b_scale_stride = ceil_div(k, gemm_scale_block), p.a_scale_k_stride = p.b_scale_k_stride = 1;
+    p.a_scale_batch_stride = std::int64_t{m} * k, p.b_scale_batch_stride = std::int64_t{n} * k;
+  }
+  if (groups > 0) {
+    p.groups = groups, p.expected_group_rows = expected;
+    const auto* const table = static_cast<const std::int32_t*>(somewhere(6));
+    (spec.groups == GemmGroups::masked ? p.group_rows : p.group_offsets) = table;
+    p.a_batch_stride = std::int64_t{m} * k, p.b_batch_stride = std::int64_t{n} * k;
+    p.out_batch_stride = std::int64_t{m} * n;
+  }
   GemmPlan plan;
   const Status status = gemm_select(p, std::span(all.data(), policies.count), sm90_facts, plan, {});
   INFO((status.ok() ? "" : status.reason));
@@ -68,6 +81,21 @@ TEST_CASE("weights of four bits go straight to up to 16 rows") {
   CHECK(chosen(codes, 1, 5120, 8192).columns == 64);   // one pass of three
   CHECK(chosen(codes, 17, 28672, 4096).path == GemmPath::tensor);
   CHECK(chosen(codes, 4096, 28672, 4096).path == GemmPath::tensor);
+}
+
+TEST_CASE("groups take tiles by the rows that one has") {
+  constexpr DType fp8 = sm90_facts.fp8;
+  GemmSpec block{.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked};
+  const auto of = [](const GemmSpec& spec, std::int32_t m, std::int32_t groups, std::int32_t expected = 0) {
+    return chosen(spec, m, 4096, 7168, false, groups, expected);
+  };
+  CHECK(of(block, 128, 256, 32).rows == 64);  // 1.9 ms, 2.6 by 128 x 256
+  CHECK(of(block, 768, 32, 192).columns == 128);
+  block.groups = GemmGroups::contiguous;
+  CHECK(of(block, 32768, 256) == of(block, 32768, 8));
+  CHECK(of(block, 32768, 8).columns == 128);
+  CHECK(of({.groups = GemmGroups::contiguous}, 32768, 8).columns == 256);
+  CHECK(of({.groups = GemmGroups::masked}, 128, 256, 32).rows == 64);
 }
 
 }  // namespace
