@@ -160,6 +160,7 @@ inline void GemmCase::imply(Words& words) {
 inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
+  if (spec.out == DType::i8 && spec.out_scale == ScaleMode::none) return "an out of i8 has no scale";
   if (spec.b != spec.a && !spec.packed() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
   if (spec.packed() && (spec.group < 1 || k % spec.group != 0)) return "config_k is no multiple of group";

@@ -39,17 +39,18 @@ template <GemmPolicies (*policies_of)(ArchId, const GemmSpec&), const auto& list
 auto whole() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
     return pointers_to<GemmEntry>(share<policies_of, 0, list[i]>...);
-  }(std::make_index_sequence<list.size()>{});
+  }
+  (std::make_index_sequence<list.size()>{});
 }
 
 }  // namespace
 
 #if ENTRY_SHARES == 1
 
-#define LIST(name, specs)                                         \
-  std::span<const GemmEntry* const> all_##name##_entries() {      \
-    static const auto entries = whole<name##_policies, specs>();  \
-    return entries;                                               \
+#define LIST(name, specs)                                        \
+  std::span<const GemmEntry* const> all_##name##_entries() {     \
+    static const auto entries = whole<name##_policies, specs>(); \
+    return entries;                                              \
   }
 LIST(gemm, specs)
 LIST(gemm_feature, features)
