@@ -177,6 +177,15 @@ class GemmTiles {
     number_ += step_;
     return true;
   }
+  /// Where the block stands among groups.
+  struct State {
+    std::int32_t number, layer, before, first_row, row_end, tiles_m;
+  };
+  TILEWAVE_DEVICE State state() const { return {number_, layer_, before_, first_row_, row_end_, tiles_m_}; }
+  TILEWAVE_DEVICE void go_on_from(const State& s) {
+    number_ = s.number, layer_ = s.layer, before_ = s.before;
+    first_row_ = s.first_row, row_end_ = s.row_end, tiles_m_ = s.tiles_m;
+  }
   /// Those from `number` on come next, of a spec without groups.
   TILEWAVE_DEVICE void go_on_from(std::int32_t number) {
     static_assert(S.groups == GemmGroups::one);

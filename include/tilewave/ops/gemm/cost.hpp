@@ -83,8 +83,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
   const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
   if (scaled_large) {
-    const double part = spec.groups == GemmGroups::one ? 1.36 : 1.75;  // as measured, whatever makes it
-    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : tall >= 256 || wide >= 256 ? part : 1.53;
+    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : tall >= 256 || wide >= 256 ? 1.36 : 1.53;
   } else {
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
@@ -108,12 +107,12 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
   const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), begun) - 0.7 : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
-  // Of groups whole tiles of A are read; with 32 rows of them, two to eight percent more slowly.
+  // Of groups whole tiles of A are read; by 32 rows, or of hardly any rows, two to ten percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read = grouped ? share.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : share.rows;
   const double bytes = ((rows_read * element + layers * problem.n * of_b) * problem.k +
                         share.rows * problem.n * size_of(problem.spec.out)) *
-                       (grouped && p.rows < 64 ? 1.05 : 1.0);
+                       (grouped && (p.rows < 64 || rows_read > 3 * share.rows) ? 1.05 : 1.0);
   // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
   const double busy = share.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a

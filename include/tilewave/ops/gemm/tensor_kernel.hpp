@@ -17,10 +17,14 @@ struct GemmTensorKernel {
   using Room = B;
   using L = GemmTensorLayout<B, S, P, Epilogue>;
   using Args = typename L::Args;
-  using Shared = typename L::Shared;
   using Ring = typename L::Ring;
   using Sums = typename L::Sums;
   using Shares = GemmTensorShares<L, S, P>;
+  struct Places {
+    typename Shares::Place place[L::groups * L::group_waves];
+  };
+  struct NoPlaces {};
+  struct Shared : L::Shared, std::conditional_t<L::places_in_shared, Places, NoPlaces> {};
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::groups > 1 && P.waves_per_simd == 1;
@@ -68,6 +72,8 @@ struct GemmTensorKernel {
   }
 
  private:
+  TILEWAVE_DEVICE static int wave_of(int group) { return group * L::group_waves + L::group_wave(); }
+
   TILEWAVE_DEVICE static void fetch(const Args& a, Shares& shares, int rank, Shared& shared) {
     Ring ring;
     GemmTile tile;
@@ -111,6 +117,7 @@ struct GemmTensorKernel {
     typename L::Output output;
     while (shares.next(tile, steps)) {
       output.begin(a, tile, group);
+      if constexpr (L::places_in_shared) shares.put_down(shared.place[wave_of(group)], tile);
       Sums sums[L::tiles];
       if constexpr (L::packed) {
         multiply_codes(steps, group, shared, ring, sums);
@@ -126,6 +133,7 @@ struct GemmTensorKernel {
       } else {
         multiply_plain(steps, group, shared, ring, sums);
       }
+      if constexpr (L::places_in_shared) shares.take_up(shared.place[wave_of(group)], tile);
       if (P.stream && steps.aside >= 0) {
         output.put_aside(a, steps.aside, group, sums);
       } else if (P.splits > 1 && a.gemm.splits > 1) {

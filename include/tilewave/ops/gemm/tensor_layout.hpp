@@ -118,6 +118,9 @@ struct GemmTensorLayout {
     alignas(16) float b_scale[shared_scales ? P.stages : 1][shared_b_scales];
   };
 
+  /// A wave's tile and its place among groups do not fit beside sums, parts and two sets of scales.
+  static constexpr bool places_in_shared = block_scales && !shared_scales && S.groups != GemmGroups::one;
+
   using Ring = RingPlace<P.stages>;
 
   /// This lane's in its group, and its wave's: not by wave_id(), which all lanes of a wave would have to call.

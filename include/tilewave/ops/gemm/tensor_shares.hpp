@@ -32,6 +32,21 @@ class GemmTensorShares {
     return true;
   }
 
+  /// In a wave's place of shared memory while it multiplies: of groups it would cost registers that sums need.
+  struct Place {
+    GemmTile tile;
+    typename GemmTiles<B, S, P>::State tiles;
+  };
+  TILEWAVE_DEVICE void put_down(Place& place, const GemmTile& tile) const {
+    B::wave_barrier();  // all have taken up the one before
+    if (B::lane_id() == 0) place = {tile, tiles_.state()};
+    B::wave_barrier();
+  }
+  TILEWAVE_DEVICE void take_up(const Place& place, GemmTile& tile) {
+    tile = place.tile;
+    tiles_.go_on_from(place.tiles);
+  }
+
  private:
   TILEWAVE_DEVICE bool next_of_tail(GemmTile& tile, Steps& steps) {
     if (!share_.next()) return false;
