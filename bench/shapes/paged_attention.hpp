@@ -12,7 +12,7 @@
 #include "bench/harness/device.hpp"
 #include "bench/harness/paged_attention_case.hpp"
 #include "bench/harness/shapes.hpp"
-#include "tilewave/ops/paged_attention/feature_specs.hpp"
+#include "tilewave/ops/paged_attention/specs/features.hpp"
 
 namespace tilewave::bench {
 

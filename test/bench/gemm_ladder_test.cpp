@@ -5,7 +5,7 @@
 #include "bench/ladder/gemm_generated.hpp"
 #include "test/ops/gemm/call.hpp"
 #include "tilewave/arch/host/backend.hpp"
-#include "tilewave/ops/gemm/fits.hpp"
+#include "tilewave/ops/gemm/choice/tuner_space.hpp"
 
 namespace tilewave::test {
 namespace {

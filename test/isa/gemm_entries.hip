@@ -14,9 +14,9 @@
 #include BACKEND_OF(ROOM)
 #include <tuple>
 
-#include "tilewave/ops/gemm/gated_specs.hpp"
-#include "tilewave/ops/gemm/int4_specs.hpp"
-#include "tilewave/ops/gemm/mx_specs.hpp"
+#include "tilewave/ops/gemm/specs/gated.hpp"
+#include "tilewave/ops/gemm/specs/int4.hpp"
+#include "tilewave/ops/gemm/specs/mx.hpp"
 
 namespace tilewave::ROOM {
 

@@ -8,8 +8,8 @@
 #include "isa/row_lists.hpp"
 #include "test/isa/row_objects.hpp"
 #include "test/isa/slice.hpp"
-#include "tilewave/ops/paged_attention/feature_specs.hpp"
-#include "tilewave/ops/paged_attention/score_specs.hpp"
+#include "tilewave/ops/paged_attention/specs/features.hpp"
+#include "tilewave/ops/paged_attention/specs/scores.hpp"
 
 namespace {
 

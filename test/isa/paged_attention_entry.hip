@@ -12,8 +12,8 @@
 #define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
 // clang-format on
 #include BACKEND_OF(ROOM)
-#include "tilewave/ops/paged_attention/feature_specs.hpp"
-#include "tilewave/ops/paged_attention/score_specs.hpp"
+#include "tilewave/ops/paged_attention/specs/features.hpp"
+#include "tilewave/ops/paged_attention/specs/scores.hpp"
 
 namespace tilewave::ROOM {
 

@@ -13,11 +13,11 @@
 #include "test/isa/row_objects.hpp"
 #include "test/isa/slice.hpp"
 #include "tilewave/arch/host/backend.hpp"
-#include "tilewave/ops/gemm/gated_specs.hpp"
-#include "tilewave/ops/gemm/int4_specs.hpp"
-#include "tilewave/ops/gemm/mx_specs.hpp"
-#include "tilewave/ops/paged_attention/feature_specs.hpp"
-#include "tilewave/ops/paged_attention/score_specs.hpp"
+#include "tilewave/ops/gemm/specs/gated.hpp"
+#include "tilewave/ops/gemm/specs/int4.hpp"
+#include "tilewave/ops/gemm/specs/mx.hpp"
+#include "tilewave/ops/paged_attention/specs/features.hpp"
+#include "tilewave/ops/paged_attention/specs/scores.hpp"
 
 namespace {
 

@@ -13,8 +13,8 @@
 #include "bench/harness/bundle.hpp"
 #include "sim/bundle.hpp"
 #include "test/isa/slice.hpp"
-#include "tilewave/ops/paged_attention/feature_specs.hpp"
-#include "tilewave/ops/paged_attention/score_specs.hpp"
+#include "tilewave/ops/paged_attention/specs/features.hpp"
+#include "tilewave/ops/paged_attention/specs/scores.hpp"
 
 namespace {
 

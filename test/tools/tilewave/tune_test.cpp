@@ -90,7 +90,7 @@ TEST_CASE("a tuned table of paged attention has runs of contexts, in tokens that
   CHECK(status_of([&] { table(attention_row(1000, 1, 5, 1)); }) == Exit::usage);
   const std::string none = tuned_tables("paged_attention", {}), two = tuned_tables("gemm", {"gfx950", "sm90"});
   CHECK(none.find("tuned_paged_attention(ArchId) { return {}; }") != none.npos);
-  CHECK(two.find("#include \"tilewave/tuned/gemm_sm90.hpp\"") != two.npos);
+  CHECK(two.find("#include \"tilewave/ops/gemm/tuned/sm90.hpp\"") != two.npos);
   CHECK(two.find("if (arch == ArchId::gfx950) return tuned_gemm_gfx950;") != two.npos);
 }
 

@@ -337,10 +337,10 @@ expect 0 "round 1 of generated candidates: 1 of 1" tune run tuning --benchmark .
 [[ $before == "$(<tuning/generated-1/gemm_generated.hpp)" ]] || failed "a round that was generated is another one when it is resumed"
 expect 0 "tile_rows=32" tune merge tuning --out all.csv
 [[ $(wc -l <all.csv) -eq 5 ]] || failed "all.csv has $(wc -l <all.csv) lines"
-: >include/tilewave/ops/gemm/tuned_tables.hpp
+: >include/tilewave/ops/gemm/tuned/tables.hpp
 expect 0 "docs/tuned/gemm_gfx950.csv" tune write tuning --op gemm --arch gfx950 --device x --benchmark y --commit z
-grep -q 'tuned_gemm_gfx950' include/tilewave/ops/gemm/tuned_tables.hpp || failed "the library does not look into the table"
-grep -q '8, 16, 4096, 512, 1, 0' include/tilewave/tuned/gemm_gfx950.hpp || failed "the table"
+grep -q 'tuned_gemm_gfx950' include/tilewave/ops/gemm/tuned/tables.hpp || failed "the library does not look into the table"
+grep -q '8, 16, 4096, 512, 1, 0' include/tilewave/ops/gemm/tuned/gfx950.hpp || failed "the table"
 cd ..
 
 echo "$failures failures"

@@ -135,7 +135,7 @@ int write(Options& o) {
   Csv selected;
   if (!o.selected.empty()) selected = read_csv(o.selected, o.metric);
   const Tuned tuned = judge_tuning(tried, o.selected.empty() ? nullptr : &selected, {}, o.metric);
-  if (o.out.empty()) o.out = fmt::format("include/tilewave/tuned/{}_{}.hpp", o.source.op, o.source.arch);
+  if (o.out.empty()) o.out = fmt::format("include/tilewave/ops/{}/tuned/{}.hpp", o.source.op, o.source.arch);
   const std::filesystem::path header = o.out;
   if (header.extension() != ".hpp") refuse("--out is no .hpp");
   if (o.csv.empty()) o.csv = fmt::format("docs/tuned/{}_{}.csv", o.source.op, o.source.arch);
@@ -148,14 +148,13 @@ int write(Options& o) {
   write_atomically(all, csv_text(tried));
   write_atomically(header, text);
   fmt::print("{}\n{}\n", header.string(), all.string());
-  const std::filesystem::path tables = header.parent_path() / ".." / "ops" / o.source.op / "tuned_tables.hpp";
+  const std::filesystem::path tables = header.parent_path() / "tables.hpp";
   if (std::filesystem::exists(tables)) {  // the library's own folder of tables
     std::vector<std::string> archs;
     for (const char* arch : {"gfx942", "gfx950", "sm90"})
-      if (std::filesystem::exists(header.parent_path() / fmt::format("{}_{}.hpp", o.source.op, arch)))
-        archs.push_back(arch);
+      if (std::filesystem::exists(header.parent_path() / fmt::format("{}.hpp", arch))) archs.push_back(arch);
     write_atomically(tables, tuned_tables(o.source.op, archs));
-    fmt::print("{}\n", tables.lexically_normal().string());
+    fmt::print("{}\n", tables.string());
   }
   return 0;
 }
@@ -213,14 +212,14 @@ void add_tune(Command& tilewave) {
   put.example("  tilewave tune merge host1/DIR host2/DIR --out tried.csv --selected selected.csv");
   put.run([o] { return merge(*o); });
   Command table =
-      tune.add("write", "a table that overrides the cost model: include/tilewave/tuned/OP_ARCH.hpp and its CSV");
+      tune.add("write", "a table that overrides the cost model: include/tilewave/ops/OP/tuned/ARCH.hpp and its CSV");
   table.option("FOLDER", o->folders, "of run, one or more with the same plan").required();
   table.option("--op", o->source.op, "gemm or paged_attention").required().one_of({"gemm", "paged_attention"});
   table.option("--arch", o->source.arch, "gfx942, gfx950 or sm90").required().one_of({"gfx942", "gfx950", "sm90"});
   table.option("--device", o->source.device, "what it was measured on, in words").required();
   table.option("--benchmark", o->source.benchmark, "how, for the header").required();
   table.option("--commit", o->source.commit, "of the kernels (default: git's HEAD here)");
-  table.option("--out", o->out, "the header (default: include/tilewave/tuned/OP_ARCH.hpp)");
+  table.option("--out", o->out, "the header (default: include/tilewave/ops/OP/tuned/ARCH.hpp)");
   table.option("--csv", o->csv, "everything tried (default: docs/tuned/OP_ARCH.csv)");
   table.option("--selected", o->selected,
                "CSV with --policies=selected: only what beats the library's choice is written");

@@ -42,7 +42,7 @@ struct Space {
 
 const Space& space_of(const std::string& op) {
   static const std::vector<Space> spaces{{"gemm",
-                                          "fits.hpp",
+                                          "choice/tuner_space.hpp",
                                           {{"tile_rows", doubled_or_halved},
                                            {"tile_columns", doubled_or_halved},
                                            {"stages", one_more_or_less},

@@ -88,11 +88,11 @@ struct TunedSource {
   double least_gain = 0;  // over the library's own choice, where that is known
 };
 
-/// The text of include/tilewave/tuned/<op>_<arch>.hpp: the best right candidate of each config, neighbours in M (gemm) or in
+/// The text of include/tilewave/ops/<op>/tuned/<arch>.hpp: the best right candidate of each config, neighbours in M (gemm) or in
 /// context (paged_attention) that chose the same as one. Refuses configs of which a part was launched, and words that are none.
 std::string tuned_header(const Csv& tried, const Tuned& tuned, const TunedSource& source);
 
-/// The text of include/tilewave/ops/<op>/tuned_tables.hpp, by which calls of the library look into the tables of these
+/// The text of include/tilewave/ops/<op>/tuned/tables.hpp, by which calls of the library look into the tables of these
 /// architectures.
 std::string tuned_tables(const std::string& op, const std::vector<std::string>& archs);
 

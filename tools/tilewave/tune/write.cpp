@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Tables of measured choices, include/tilewave/tuned/<op>_<arch>.hpp, and what makes a library's call look into them.
+// Tables of measured choices, include/tilewave/ops/<op>/tuned/<arch>.hpp, and what makes a library's call look into them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ std::string tuned_header(const Csv& tried, const Tuned& tuned, const TunedSource
       "// SPDX-License-Identifier: MIT\n"
       "// Written by `tilewave tune write`: {} configs, {} candidates.\n"
       "// source: {}\n// device: {}\n// commit: {}\n// benchmark: {}\n"
-      "#pragma once\n\n#include <array>\n\n#include \"tilewave/ops/{}/tuned.hpp\"\n\nnamespace tilewave {{\n\n"
+      "#pragma once\n\n#include <array>\n\n#include \"tilewave/ops/{}/tuned/row.hpp\"\n\nnamespace tilewave {{\n\n"
       "// clang-format off\n"
       "inline constexpr std::array tuned_{}_{}{{\n",
       tuned.configs.size(), tried.rows.size(), printable(source.csv, 200), printable(source.device),
@@ -131,12 +131,12 @@ std::string tuned_tables(const std::string& op, const std::vector<std::string>& 
   const TunedOp& known = tuned_op(op);
   std::string includes, choice;
   for (const std::string& arch : archs) {
-    includes += fmt::format("#include \"tilewave/tuned/{}_{}.hpp\"\n", op, arch);
+    includes += fmt::format("#include \"tilewave/ops/{}/tuned/{}.hpp\"\n", op, arch);
     choice += fmt::format("  if (arch == ArchId::{}) return tuned_{}_{};\n", arch, op, arch);
   }
   return fmt::format(
-      "// SPDX-License-Identifier: MIT\n// Written by `tilewave tune write`: the tables of include/tilewave/tuned that "
-      "{0}_select looks into.\n#pragma once\n\n#include <span>\n\n#include \"tilewave/ops/{0}/tuned.hpp\"\n{1}\n"
+      "// SPDX-License-Identifier: MIT\n// Written by `tilewave tune write`: the tables of this folder that "
+      "{0}_select looks into.\n#pragma once\n\n#include <span>\n\n#include \"tilewave/ops/{0}/tuned/row.hpp\"\n{1}\n"
       "namespace tilewave {{\n\nconstexpr std::span<const {2}> tuned_{0}(ArchId{3}) {{{4}}}\n\n}}  // namespace tilewave\n",
       op, includes, known.row_type, archs.empty() ? "" : " arch",
       archs.empty() ? " return {}; " : "\n" + choice + "  return {};\n");

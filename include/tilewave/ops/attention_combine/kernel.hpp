@@ -3,7 +3,7 @@
 // one output row and walk its partials (partial_sum.hpp). No LDS. Bound: bytes of the partials, or two dependent reads.
 #pragma once
 
-#include "tilewave/ops/attention_combine/partial_sum.hpp"
+#include "tilewave/attention/partial_sum.hpp"
 #include "tilewave/ops/attention_combine/policy.hpp"
 #include "tilewave/ops/attention_combine/problem.hpp"
 

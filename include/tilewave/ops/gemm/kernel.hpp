@@ -2,11 +2,11 @@
 // The kernel of a policy: its path says which.
 #pragma once
 
-#include "tilewave/ops/gemm/few_rows_kernel.hpp"
-#include "tilewave/ops/gemm/lds_kernel.hpp"
-#include "tilewave/ops/gemm/packed_kernel.hpp"
-#include "tilewave/ops/gemm/register_kernel.hpp"
-#include "tilewave/ops/gemm/tensor_kernel.hpp"
+#include "tilewave/ops/gemm/few_rows/kernel.hpp"
+#include "tilewave/ops/gemm/lds/kernel.hpp"
+#include "tilewave/ops/gemm/registers/int4_kernel.hpp"
+#include "tilewave/ops/gemm/registers/kernel.hpp"
+#include "tilewave/ops/gemm/tensor/kernel.hpp"
 
 namespace tilewave {
 

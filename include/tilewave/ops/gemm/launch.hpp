@@ -4,7 +4,7 @@
 
 #include "tilewave/ops/gemm/check.hpp"
 #include "tilewave/ops/gemm/kernel.hpp"
-#include "tilewave/ops/gemm/lds_launch.hpp"
+#include "tilewave/ops/gemm/launch_cdna.hpp"
 
 namespace tilewave {
 

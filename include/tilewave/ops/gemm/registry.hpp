@@ -6,12 +6,12 @@
 #include <span>
 #include <utility>
 
-#include "tilewave/ops/gemm/cost.hpp"
+#include "tilewave/ops/gemm/choice/cost_cdna.hpp"
+#include "tilewave/ops/gemm/choice/cost_int4.hpp"
+#include "tilewave/ops/gemm/choice/cost_sm90.hpp"
+#include "tilewave/ops/gemm/choice/policies_cdna.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
-#include "tilewave/ops/gemm/lds_cost.hpp"
-#include "tilewave/ops/gemm/lds_policies.hpp"
-#include "tilewave/ops/gemm/packed_cost.hpp"
-#include "tilewave/ops/gemm/tuned_tables.hpp"
+#include "tilewave/ops/gemm/tuned/tables.hpp"
 
 namespace tilewave {
 

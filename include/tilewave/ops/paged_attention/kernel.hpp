@@ -7,10 +7,10 @@
 // then the merge. Bound: KV bytes over memory bandwidth.
 #pragma once
 
-#include "tilewave/ops/paged_attention/epilogue.hpp"
-#include "tilewave/ops/paged_attention/layout.hpp"
-#include "tilewave/ops/paged_attention/online_softmax.hpp"
-#include "tilewave/ops/paged_attention/split_query.hpp"
+#include "tilewave/ops/paged_attention/registers/epilogue.hpp"
+#include "tilewave/ops/paged_attention/registers/layout.hpp"
+#include "tilewave/ops/paged_attention/registers/online_softmax.hpp"
+#include "tilewave/ops/paged_attention/registers/split_query.hpp"
 #include "tilewave/ops/paged_attention/work.hpp"
 
 namespace tilewave {

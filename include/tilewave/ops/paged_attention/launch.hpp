@@ -6,11 +6,11 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
-#include "tilewave/ops/paged_attention/balanced_combine.hpp"
+#include "tilewave/ops/paged_attention/bulk/decode.hpp"
 #include "tilewave/ops/paged_attention/check.hpp"
-#include "tilewave/ops/paged_attention/combine.hpp"
 #include "tilewave/ops/paged_attention/kernel.hpp"
-#include "tilewave/ops/paged_attention/staged_kernel.hpp"
+#include "tilewave/ops/paged_attention/merge/balanced_combine.hpp"
+#include "tilewave/ops/paged_attention/merge/combine.hpp"
 
 namespace tilewave {
 

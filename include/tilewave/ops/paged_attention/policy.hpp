@@ -6,8 +6,8 @@
 
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/facts.hpp"
+#include "tilewave/attention/value_tiles.hpp"
 #include "tilewave/ops/paged_attention/spec.hpp"
-#include "tilewave/ops/paged_attention/value_tiles.hpp"
 
 namespace tilewave {
 

@@ -6,9 +6,9 @@
 #include <span>
 #include <utility>
 
-#include "tilewave/ops/paged_attention/cost.hpp"
+#include "tilewave/ops/paged_attention/choice/cost.hpp"
 #include "tilewave/ops/paged_attention/launch.hpp"
-#include "tilewave/ops/paged_attention/tuned_tables.hpp"
+#include "tilewave/ops/paged_attention/tuned/tables.hpp"
 
 namespace tilewave {
 

@@ -2,7 +2,7 @@
 // What becomes of a score between the product and the masks.
 #pragma once
 
-#include "tilewave/ops/paged_attention/layout.hpp"
+#include "tilewave/ops/paged_attention/registers/layout.hpp"
 
 namespace tilewave {
 

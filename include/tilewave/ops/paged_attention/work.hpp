@@ -3,8 +3,8 @@
 // group). A stage is what a schedule deals in, policy.block_tokens() tokens.
 #pragma once
 
-#include "tilewave/ops/paged_attention/layout.hpp"
 #include "tilewave/ops/paged_attention/reach.hpp"
+#include "tilewave/ops/paged_attention/registers/layout.hpp"
 
 namespace tilewave {
 

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+// What a GEMM with i4 weights is expected to take on CDNA: it ranks policies, no more. Nothing in it is measured yet.
+#pragma once
+
+#include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/choice/cost_cdna.hpp"
+#include "tilewave/ops/gemm/choice/cost_sm90.hpp"
+
+namespace tilewave {
+
+/// Microseconds, with m rows in each layer: the longest of what memory, L2, products with the widening beside them, and
+/// a wave's own steps take.
+inline double gemm_cost_packed(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
+                               const ArchFacts& facts) {
+  const GemmShare share = gemm_share(p, m, policy);
+  const double k = p.k, row_bytes = k * size_of(p.spec.a), code_bytes = k * (0.5 + 2.0 / max_of(p.spec.group, 1));
+  const double bytes = gemm_layers(p) * p.n * code_bytes + share.rows * (row_bytes + double(p.n) * size_of(p.spec.out));
+  const double memory = bytes / (0.85 * facts.hbm_bytes_per_second / 1e6);
+  const double by_tiles = share.tiles * (min_of(policy.rows, m) * row_bytes + policy.columns * code_bytes);
+  const double l2 = by_tiles / gemm_lds_costs(facts.id).l2;
+
+  const double blocks = share.tiles * splits, units = facts.compute_units, of_block = k / splits;
+  const int waves = policy.waves() * policy.waves_k;
+  const auto rounds = [&](double at_a_time) { return double(std::int64_t((blocks + at_a_time - 1) / at_a_time)); };
+  const double products = 2.0 * policy.rows * policy.columns * of_block / (0.6 * facts.bf16_flops / units / 1e6);
+  // Two operations a code, by each wave that multiplies it.
+  const double widening = 2.1 * policy.columns * policy.waves_rows * of_block / (64 * 2000.0);
+  // Of a step of 128 k a wave waits for what it loaded `stages` steps before.
+  const double waiting = 0.9 * of_block / 128 / (policy.waves_k * policy.stages);
+  const double together = units * max_of(1, policy.waves_per_simd * facts.simds_per_cu / waves);
+  const double computing = max_of(rounds(units) * (products + widening), rounds(together) * waiting);
+  const double aside = splits > 1 ? 3.0 + 0.3 * splits : 0.0;
+  return 3.5 + max_of(max_of(memory, l2), computing) + 0.15 * policy.waves_k + aside;
+}
+
+}  // namespace tilewave

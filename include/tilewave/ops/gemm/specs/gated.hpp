@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// Specs of the first half of a feed-forward layer, silu(gate) * up, as its own list: dense, of experts, and quantised
+// for the second half.
+#pragma once
+
+#include "tilewave/ops/gemm/specs/features.hpp"
+
+namespace tilewave {
+
+constexpr std::array<GemmSpec, 7> gemm_gated_specs(ArchId arch) {
+  constexpr ActivationKind silu = ActivationKind::silu;
+  const DType fp8 = facts_of(arch).fp8;
+  return {{{.activation = silu, .gated = true},
+           {.a = fp8, .b = fp8, .scale = GemmScale::row, .activation = silu, .gated = true},
+           {.a = fp8,
+            .b = fp8,
+            .scale = GemmScale::block,
+            .groups = GemmGroups::contiguous,
+            .activation = silu,
+            .gated = true},
+           {.a = fp8,
+            .b = fp8,
+            .out = fp8,
+            .scale = GemmScale::row,
+            .activation = silu,
+            .gated = true,
+            .out_scale = ScaleMode::per_tensor},
+           {.out = fp8, .activation = silu, .gated = true, .out_scale = ScaleMode::per_group},
+           {.a = fp8,
+            .b = fp8,
+            .out = fp8,
+            .scale = GemmScale::block,
+            .groups = GemmGroups::contiguous,
+            .activation = silu,
+            .gated = true,
+            .out_scale = ScaleMode::per_group},
+           {.a = fp8,
+            .b = fp8,
+            .scale = GemmScale::row,
+            .weights = GemmWeights::preshuffled,
+            .groups = GemmGroups::contiguous,
+            .activation = silu,
+            .gated = true}}};
+}
+
+constexpr GemmPolicies gemm_gated_policies(ArchId arch, const GemmSpec& s) { return gemm_feature_policies(arch, s); }
+
+/// The entries of a spec under the name that the list of gated ones is found by.
+template <class B, GemmSpec S>
+inline constexpr auto gemm_gated_entries = gemm_entries_of<B, S, gemm_gated_policies>();
+
+}  // namespace tilewave
