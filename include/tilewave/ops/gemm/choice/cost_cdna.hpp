@@ -4,9 +4,7 @@
 
 #include <cmath>
 
-#include "tilewave/core/math.hpp"
-#include "tilewave/ops/gemm/policy.hpp"
-#include "tilewave/ops/gemm/problem.hpp"
+#include "tilewave/ops/gemm/choice/tile_count.hpp"
 
 namespace tilewave {
 
@@ -31,8 +29,8 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const GemmLdsCosts c = gemm_lds_costs(facts.id);
   const auto size_of_value = [](DType type) { return double(size_of(type)) / packing_of(type); };
   const double size = size_of_value(p.spec.a), size_b = size_of_value(p.spec.b);
-  const GemmShare share = gemm_share(p, m, policy);
-  const double tiles = share.tiles, blocks = tiles * splits;
+  const GemmTileCount count = gemm_tile_count(p, m, policy);
+  const double tiles = count.tiles, blocks = tiles * splits;
   const double units = facts.compute_units, at_a_time = units * policy.waves_per_simd;
   const double beside = blocks > units ? policy.waves_per_simd - 1 : 0;
   // Preshuffled weights are whole lines.
@@ -51,7 +49,7 @@ inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPoli
   const double computing = std::ceil(blocks / at_a_time) * steps * step * half * part;
   const double by_tiles =
       tiles * (policy.rows * size + policy.columns * size_b) * p.k / (by_registers || area >= 1 ? c.l2 : c.l2_small);
-  const double once = (gemm_layers(p) * size_b * p.n * p.k + share.rows * (size * p.k + 2.0 * p.n)) / c.memory;
+  const double once = (gemm_layers(p) * size_b * p.n * p.k + count.rows * (size * p.k + 2.0 * p.n)) / c.memory;
   // Sums put aside are written, read in turn, and wait for a launch of their own.
   const double sums = 2.0 * blocks * policy.rows * policy.columns * sizeof(float);
   const double aside = splits > 1 ? c.aside + c.aside_split * splits + sums / c.aside_memory : 0;

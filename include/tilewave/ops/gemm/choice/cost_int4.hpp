@@ -2,9 +2,8 @@
 // What a GEMM with i4 weights is expected to take on CDNA: it ranks policies, no more. Nothing in it is measured yet.
 #pragma once
 
-#include "tilewave/core/math.hpp"
 #include "tilewave/ops/gemm/choice/cost_cdna.hpp"
-#include "tilewave/ops/gemm/choice/cost_sm90.hpp"
+#include "tilewave/ops/gemm/choice/tile_count.hpp"
 
 namespace tilewave {
 
@@ -12,14 +11,14 @@ namespace tilewave {
 /// a wave's own steps take.
 inline double gemm_cost_packed(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                                const ArchFacts& facts) {
-  const GemmShare share = gemm_share(p, m, policy);
+  const GemmTileCount count = gemm_tile_count(p, m, policy);
   const double k = p.k, row_bytes = k * size_of(p.spec.a), code_bytes = k * (0.5 + 2.0 / max_of(p.spec.group, 1));
-  const double bytes = gemm_layers(p) * p.n * code_bytes + share.rows * (row_bytes + double(p.n) * size_of(p.spec.out));
+  const double bytes = gemm_layers(p) * p.n * code_bytes + count.rows * (row_bytes + double(p.n) * size_of(p.spec.out));
   const double memory = bytes / (0.85 * facts.hbm_bytes_per_second / 1e6);
-  const double by_tiles = share.tiles * (min_of(policy.rows, m) * row_bytes + policy.columns * code_bytes);
+  const double by_tiles = count.tiles * (min_of(policy.rows, m) * row_bytes + policy.columns * code_bytes);
   const double l2 = by_tiles / gemm_lds_costs(facts.id).l2;
 
-  const double blocks = share.tiles * splits, units = facts.compute_units, of_block = k / splits;
+  const double blocks = count.tiles * splits, units = facts.compute_units, of_block = k / splits;
   const int waves = policy.waves() * policy.waves_k;
   const auto rounds = [&](double at_a_time) { return double(std::int64_t((blocks + at_a_time - 1) / at_a_time)); };
   const double products = 2.0 * policy.rows * policy.columns * of_block / (0.6 * facts.bf16_flops / units / 1e6);

@@ -2,31 +2,10 @@
 // How long a launch is expected to take: what chooses among entries. Not a promise, only an order.
 #pragma once
 
-#include "tilewave/core/math.hpp"
-#include "tilewave/ops/gemm/policy.hpp"
-#include "tilewave/ops/gemm/problem.hpp"
+#include "tilewave/ops/gemm/choice/tile_count.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 
 namespace tilewave {
-
-/// Rows that a problem multiplies, over all batches and groups, and the tiles of `p` that it takes: groups are taken
-/// for equally full.
-struct GemmShare {
-  double tiles, rows;
-};
-inline GemmShare gemm_share(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
-  const double columns = ceil_div(problem.n, p.columns);
-  const std::int32_t tile_rows = p.rows * p.cluster;
-  if (problem.spec.groups == GemmGroups::contiguous) {
-    const double groups = max_of(problem.groups, 1), of_group = m / groups;
-    // Half a tile is idle on average.
-    return {groups * max_of(1.0, of_group / tile_rows + 0.5) * columns, double(m)};
-  }
-  if (problem.spec.groups == GemmGroups::masked && problem.expected_group_rows > 0)
-    m = min_of(m, problem.expected_group_rows);
-  const double layers = problem.spec.groups == GemmGroups::masked ? problem.groups : problem.batch;
-  return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
-}
 
 /// Clusters of so many blocks, each of which fills an SM, that an H200 runs at a time. They lie within a part of the
 /// chip of 16 or 18 SMs: fewer fit than there are SMs for (seen as second rounds).
@@ -70,12 +49,12 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const int element = size_of(spec.a);
   const double of_b = spec.packed() ? 0.5 + 2.0 / spec.group : element;  // bytes of an element
   const double sms = sm90_facts.compute_units;
-  const GemmShare share = gemm_share(problem, m, p);
+  const GemmTileCount count = gemm_tile_count(problem, m, p);
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
   const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
-  const double begun = double(std::int64_t((share.tiles + slots - 1) / slots));  // rounds
-  const GemmTail tail = gemm_tail(p, share.tiles, slots, steps);
+  const double begun = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
+  const GemmTail tail = gemm_tail(p, count.tiles, slots, steps);
   const double rounds = p.stream ? tail.rounds : begun;
   // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles
   // wait for shared memory, block scales for additions.
@@ -90,15 +69,15 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
   }
   if (spec.packed()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
-    const double groups = tall / 64 * (share.tiles * splits > sms ? p.waves_per_simd : 1);
+    const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.
-  const double active = min_of(share.tiles * p.cluster * splits, sms);
+  const double active = min_of(count.tiles * p.cluster * splits, sms);
   const double rate = spec.packed() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active));
   const double begin = spec.packed() ? 0.0 : 262.0;
-  const double pairs = !spec.packed() && p.waves_per_simd > 1 && share.tiles > sms ? 2.0 : 1.0;
+  const double pairs = !spec.packed() && p.waves_per_simd > 1 && count.tiles > sms ? 2.0 : 1.0;
   const double arriving = pairs * max_of(begin, (p.rows + p.columns * of_b / element) * p.depth / rate);
   const double own_epilogue =
       scaled_large ? (p.rows * p.columns == 16384 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
@@ -109,12 +88,12 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   // Of groups whole tiles of A are read; by 32 rows, or of hardly any rows, two to ten percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
-  const double rows_read = grouped ? share.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : share.rows;
+  const double rows_read = grouped ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
   const double bytes = ((rows_read * element + layers * problem.n * of_b) * problem.k +
-                        share.rows * problem.n * size_of(problem.spec.out)) *
-                       (grouped && (p.rows < 64 || rows_read > 3 * share.rows) ? 1.05 : 1.0);
+                        count.rows * problem.n * size_of(problem.spec.out)) *
+                       (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0);
   // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
-  const double busy = share.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double busy = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
   // second round begin anew.
   const bool at_once = (begun == 1 && splits == 1) || grouped;  // of a group

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// How many tiles of a policy a problem takes: what every cost model counts first.
+#pragma once
+
+#include "tilewave/core/math.hpp"
+#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/problem.hpp"
+
+namespace tilewave {
+
+/// Rows that a problem multiplies, over all batches and groups, and the tiles of `p` that it takes: groups are taken
+/// for equally full.
+struct GemmTileCount {
+  double tiles, rows;
+};
+inline GemmTileCount gemm_tile_count(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
+  const double columns = ceil_div(problem.n, p.columns);
+  const std::int32_t tile_rows = p.rows * p.cluster;
+  if (problem.spec.groups == GemmGroups::contiguous) {
+    const double groups = max_of(problem.groups, 1), of_group = m / groups;
+    // Half a tile is idle on average.
+    return {groups * max_of(1.0, of_group / tile_rows + 0.5) * columns, double(m)};
+  }
+  if (problem.spec.groups == GemmGroups::masked && problem.expected_group_rows > 0)
+    m = min_of(m, problem.expected_group_rows);
+  const double layers = problem.spec.groups == GemmGroups::masked ? problem.groups : problem.batch;
+  return {double(ceil_div(m, tile_rows)) * columns * layers, double(m) * layers};
+}
+
+}  // namespace tilewave
