@@ -6,7 +6,6 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/core/hip.hpp"
-#include "tilewave/ops/paged_attention/bulk/decode.hpp"
 #include "tilewave/ops/paged_attention/check.hpp"
 #include "tilewave/ops/paged_attention/kernel.hpp"
 #include "tilewave/ops/paged_attention/merge/balanced_combine.hpp"
@@ -86,16 +85,6 @@ inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedA
   }
   return {};
 }
-
-/// Decode of a policy: K and V straight to registers, or through stages in shared memory.
-template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionKernel {
-  using type = PagedAttentionDecode<B, S, P>;
-};
-template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-requires(P.staged()) struct PagedAttentionKernel<B, S, P> {
-  using type = PagedAttentionStagedDecode<B, S, P>;
-};
 
 /// Queue decode, and combine where it leaves partial results, on the stream. Nothing is allocated, synchronised or read
 /// from the device, and the grid depends on capacities only, so the call can be captured in a graph.
