@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/harness/config_parser.hpp"
 #include "bench/harness/models.hpp"
-#include "bench/harness/words.hpp"
 
 namespace CLI {
 class App;

@@ -16,7 +16,7 @@ PEERS = {"flash": "FLASH_ATTENTION", "cudnn": "CUDNN_ATTENTION", "efficient": "E
 MATH_ELEMENTS = 2 ** 27  # of K, repeated for every q head: MATH writes it out, in f32
 MASKED = -3e4  # exp of it is 0; cuDNN wants finite biases
 REFUSALS = "No available kernel", "No viable backend", "cuDNN Frontend error"  # of a back end that does not take a call
-ELEMENT, ROW = 8e-3, 1e-2  # tolerances of bench/harness/verify.hpp
+ELEMENT, ROW = 8e-3, 1e-2  # tolerances of bench/ops/paged_attention/verify.hpp
 
 
 class Attention:

@@ -13,8 +13,8 @@ import gemm_configs
 
 TOOL = "torch_gemm"
 PEERS = {"torch": "fp8 sums as the matrix units keep them", "exact": "fp8 sums promoted to f32"}
-FP8_DEVIATION = 48.0  # of codes: bench/harness/gemm_tensors.hpp
-ROW = {"fp8": 2e-2}  # of the l2 norm, as bench/harness/gemm_verify.hpp
+FP8_DEVIATION = 48.0  # of codes: bench/ops/gemm/tensors.hpp
+ROW = {"fp8": 2e-2}  # of the l2 norm, as bench/ops/gemm/verify.hpp
 
 
 class Gemm:

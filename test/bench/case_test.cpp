@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/harness/kv_pool.hpp"
-#include "bench/shapes/paged_attention.hpp"
+#include "bench/ops/paged_attention/kv_pool.hpp"
+#include "bench/ops/paged_attention/sweep.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "bench/shapes/ceiling.hpp"
+#include "bench/ops/vec_add/sweep.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

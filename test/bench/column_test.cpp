@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/harness/attention_combine_op.hpp"
-#include "bench/harness/ceiling_row.hpp"
-#include "bench/harness/norm_op.hpp"
-#include "bench/harness/paged_attention_plan.hpp"
-#include "bench/harness/quant_op.hpp"
-#include "bench/harness/softmax_op.hpp"
+#include "bench/ops/attention_combine/op.hpp"
+#include "bench/ops/norm/op.hpp"
+#include "bench/ops/paged_attention/plan.hpp"
+#include "bench/ops/quant/op.hpp"
+#include "bench/ops/softmax/op.hpp"
+#include "bench/ops/vec_add/ceiling_row.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

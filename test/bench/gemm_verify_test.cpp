@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What bench_gemm notices: its part-wise use of the reference against the whole, and damage of every kind.
-#include "bench/harness/gemm_verify.hpp"
-
-#include "bench/harness/gemm_tensors.hpp"
+#include "bench/ops/gemm/tensors.hpp"
+#include "bench/ops/gemm/verify.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Which rows of a row operation are launched and verified, and what comparing one counts.
-#include "bench/harness/rows.hpp"
+#include "bench/harness/rows/rows.hpp"
 
 #include <cmath>
 #include <limits>

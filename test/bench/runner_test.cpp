@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The runner with stand-ins for kernels: right, wrong in the ways kernels go wrong, and failing.
 // They write the device's memory from the host, so only the emulated device runs them.
+#include "bench/ops/paged_attention/runner.hpp"
+
 #include <cmath>
 #include <list>
 #include <set>
@@ -9,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "bench/harness/paged_attention_runner.hpp"
 #include "test/catch_compat.hpp"
 
 #if !TILEWAVE_ON_GPU_COMPILER

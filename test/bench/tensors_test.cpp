@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include "bench/ops/paged_attention/tensors.hpp"
+
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <vector>
 
-#include "bench/harness/case_tensors.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

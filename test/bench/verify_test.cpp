@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bench/harness/verify.hpp"
+#include "bench/ops/paged_attention/verify.hpp"
 
 #include <cmath>
 #include <limits>

@@ -48,7 +48,7 @@ def main(root, generated, scratch, clang, triton, hip, *flags):
                 [*kernel, "-DLIST=softmax", "-DOP=softmax", "-DNAME=Softmax", "-DHEADER=registry", "-DFIRST=0", "-DSTEP=1",
                  str(root / "test/isa/row_entries.hip")],
                 ["-O3", backend, "-c", "-o", str(folder / "both.o"), str(root / "test/tools/room_consumer/main.cpp")],
-                ["--cuda-host-only", "-fsyntax-only", backend, str(root / "bench/paged_attention.cpp")]):
+                ["--cuda-host-only", "-fsyntax-only", backend, str(root / "bench/ops/paged_attention/main.cpp")]):
             command = [*plain, f"--offload-arch={arch}", f"-DROOM={arch}", *what]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             print("right" if done.returncode == 0 else "WRONG", arch, what[-1])

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/harness/bundle.hpp"
+#include "bench/ops/paged_attention/bundle.hpp"
 #include "sim/bundle.hpp"
 #include "test/isa/slice.hpp"
 #include "tilewave/ops/paged_attention/specs/features.hpp"

@@ -73,7 +73,7 @@ BREAKS = [  # (rule, path that must be named, how to break it)
                   "__builtin_nvvm_read_ptx_sreg_tid_x()", "__builtin_nontemporal_load(&x)", "__builtin_amdgcn_s_barrier()",
                   "__builtin_ia32_pause()", "__float2int_rn(x)", "__activemask()", "atomicAdd(&x, 1)", "_mm_set1_ps(x)",
                   "__builtin_bit_cast_of(x)")),
-    ("hardware", "bench/norm.cpp", append("bench/norm.cpp", "#ifdef __CUDA_ARCH__\n#endif\n")),
+    ("hardware", "bench/ops/norm/main.cpp", append("bench/ops/norm/main.cpp", "#ifdef __CUDA_ARCH__\n#endif\n")),
     ("width", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "// " + "x" * 118 + "\n")),
     ("width", "include/tilewave/core/math.hpp",
      append("include/tilewave/core/math.hpp", "inline int " + "x" * 106 + "(0);\n")),
@@ -85,7 +85,7 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("room", "include/tilewave/arch/gfx942/mma.hpp",
      append("include/tilewave/arch/gfx942/mma.hpp", '#include "tilewave/arch/gfx950/mma.hpp"\n')),
     ("op-test", OP, remove("test/ops/paged_attention/*_test.cpp")),
-    ("op-bench", OP, remove("bench/paged_attention.cpp")),
+    ("op-bench", OP, remove("bench/ops/paged_attention/main.cpp")),
     ("op-bench", "include/tilewave/ops/nothing/", write("include/tilewave/ops/nothing/spec.hpp", TOP)),
     ("op-files", OP + "launch.hpp", remove(OP + "launch.hpp")),
     ("umbrella", OP, replace("include/tilewave/tilewave.hpp", "ops/paged_attention/registry.hpp", "core/vec.hpp")),
@@ -122,7 +122,7 @@ def copy_tree(root):
     """A part of the tree that has what every rule is about: the whole would only take its time sixty times."""
     for name in ("include/tilewave/core", "include/tilewave/arch", OP, "test/ops/paged_attention"):
         shutil.copytree(SOURCE / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("include/tilewave/tilewave.hpp", "bench/paged_attention.cpp", "bench/norm.cpp", "tools/gpu_check"):
+    for name in ("include/tilewave/tilewave.hpp", "bench/ops/paged_attention/main.cpp", "bench/ops/norm/main.cpp", "tools/gpu_check"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(SOURCE / name, root / name)
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/harness/kv_pool.hpp"
-#include "bench/harness/verify.hpp"
+#include "bench/ops/paged_attention/kv_pool.hpp"
+#include "bench/ops/paged_attention/verify.hpp"
 #include "test/ops/paged_attention/each_entry.hpp"
 
 namespace tilewave::test {

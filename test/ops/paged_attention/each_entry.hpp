@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/harness/paged_attention_case.hpp"
+#include "bench/ops/paged_attention/case.hpp"
 #include "entries/paged_attention.hpp"
 #include "test/catch_compat.hpp"
 #include "test/turns.hpp"

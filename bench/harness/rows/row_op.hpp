@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// What the benchmarks of row operations (norm, quant, softmax) share: a row, running and verifying it.
+//
+// An Op has the types Case, Problem, Entry, Tensors and the static functions entries(), select(), problem_of(), fill(),
+// outputs(), work_of(), verify_row(), default_sweep(). A Case has arch, rows, config_rows, columns, seed, out(), the type
+// of its output, and each_column(), which declares what tells one config from another: the columns of the CSV. An Op
+// with `indexes_by_results` is run once before it is modelled: its later launches take addresses from what earlier ones
+// wrote, and the model leaves memory as it was.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/measurement.hpp"
+#include "bench/harness/model_time.hpp"
+#include "bench/harness/rows/rows.hpp"
+#include "tilewave/reference/rows.hpp"
+#include "tilewave/tile/row_check.hpp"
+
+namespace tilewave::bench {
+
+/// Columns of a policy; of none, all are 0.
+template <class Visit>
+void each_column(const RowPolicy* policy, Visit& visit) {
+  const RowPolicy p = policy != nullptr ? *policy : RowPolicy{0, 0, 0, 0, 0, 0, false, 0};
+  visit("lanes", p.lanes);
+  visit("rows_per_block", p.rows);
+  visit("chunks", p.chunks);
+  visit("vec", p.vec);
+  visit("span", p.span);
+  visit("cluster", p.blocks);
+  visit("held", p.held);
+  visit("waves_per_simd", p.waves_per_simd);
+}
+
+/// A config with one entry that serves it, or with none.
+template <class Op>
+struct RowOpPlan {
+  typename Op::Case config;
+  const typename Op::Entry* entry;
+  int config_id;
+  std::string name;
+  std::string refusal;  // why no entry serves the config; empty if one does
+
+  std::string entry_name() const {
+    return entry != nullptr ? name_of(entry->spec) + "/" + name_of(entry->policy) : "none";
+  }
+  Columns identity() const {
+    ColumnWriter visit;
+    Op::Case::each_column(config, visit);
+    visit.policy = true;
+    each_column(entry != nullptr ? &entry->policy : nullptr, visit);
+    return visit.columns;
+  }
+};
+
+template <class Op>
+class RowOpRunner {
+ public:
+  RowOpRunner(const MeasureOptions& options, Meter::Log log) : options_(options), meter_(options, std::move(log)) {}
+
+  /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
+  Measurement run(const RowOpPlan<Op>& plan) {
+    return meter_.fill(plan.config.arch, [&](Measurement& row) {
+      row.work = Op::work_of(plan.config);
+      if (plan.entry == nullptr) {
+        meter_.log("no entry serves this config");
+      } else {
+        run(plan, row);
+      }
+    });
+  }
+
+ private:
+  void run(const RowOpPlan<Op>& plan, Measurement& row) {
+    const typename Op::Case& c = plan.config;
+    const typename Op::Tensors tensors = Op::fill(c, options_.threads);
+    const auto problem = Op::problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.device(); });
+    const std::vector<const TwinBuffer*> outputs = Op::outputs(tensors);
+    const auto launch = [&](hipStream_t stream) { return plan.entry->launch(problem, stream); };
+    if constexpr (requires { Op::indexes_by_results; }) {
+      if (const Status s = model_time.on ? launch({}) : Status{}; !s.ok()) throw std::runtime_error(s.reason);
+    }
+    if (!meter_.run(c.arch, launch, row.timing, outputs)) return;
+    for (const TwinBuffer* buffer : outputs) buffer->download();
+    if (options_.inject_error) {  // the bit below the sign: the top of an exponent, or 64 of an i8
+      tensors.out.host()[size_of(c.out()) - 1] ^= std::byte{0x40};
+    }
+
+    const auto on_host = Op::problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.host(); });
+    const std::vector<std::int32_t> rows = verified_rows(c.rows, row_elements(c));
+    std::vector<RowErrors> found(rows.size());
+    reference::parallel_for(std::ssize(rows), options_.threads,
+                            [&](std::int64_t i) { Op::verify_row(on_host, rows[i], found[i]); });
+    conclude(found, meter_, row);
+  }
+
+  MeasureOptions options_;
+  Meter meter_;
+};
+
+}  // namespace tilewave::bench

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Rows of the benchmarks of row operations: how many run and are verified, their tensors, what comparing one found.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/harness/config_parser.hpp"
+#include "bench/harness/device.hpp"
+#include "bench/harness/element.hpp"
+#include "bench/harness/measurement.hpp"
+#include "bench/harness/random.hpp"
+#include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/rows.hpp"
+#include "tilewave/tile/row_output.hpp"
+
+namespace tilewave::bench {
+
+template <>
+inline constexpr int enumerators_of<ScaleMode> = 5;
+
+/// Elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a blink.
+inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
+/// Elements compared with the reference before only a sample of rows is.
+inline constexpr std::int64_t verified_elements = std::int64_t{1} << 22;
+
+/// Rows launched of a config: all, but on the emulated device as many as fit emulated_elements, at least three.
+inline std::int32_t launched_rows(std::int32_t rows, std::int64_t columns) {
+  if (!cuts_configs()) return rows;
+  return static_cast<std::int32_t>(
+      std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
+}
+/// What a row of a config counts for there: its columns, or what the config says.
+template <class Case>
+std::int64_t row_elements(const Case& c) {
+  if constexpr (requires { c.row_elements(); }) {
+    return c.row_elements();
+  } else {
+    return c.columns;
+  }
+}
+
+/// The rows to verify: all, or as many as verified_elements takes (at least three), spread evenly from first to last.
+inline std::vector<std::int32_t> verified_rows(std::int32_t rows, std::int64_t columns) {
+  const std::int64_t most = std::max<std::int64_t>(3, verified_elements / columns);
+  std::vector<std::int32_t> some(static_cast<std::size_t>(std::min<std::int64_t>(rows, most)));
+  const auto last = static_cast<std::int64_t>(some.size()) - 1;
+  for (std::int64_t i = 0; i <= last; ++i) some[i] = static_cast<std::int32_t>(last == 0 ? 0 : i * (rows - 1) / last);
+  return some;
+}
+
+/// `c8192/r32768`, or `c8192/r16of32768` where fewer rows are launched than the config has.
+template <class Case>
+std::string extent_name(const Case& c) {
+  return "c" + std::to_string(c.columns) + "/r" + std::to_string(c.rows) +
+         (c.rows < c.config_rows ? "of" + std::to_string(c.config_rows) : "");
+}
+
+/// What a row operation's --config shares; `rows` may stand for config_rows.
+inline constexpr std::string_view row_name_types[] = {"x_dtype", "out_dtype"};
+template <class Case>
+std::string extent_fault(const Case& c) {
+  if (c.columns < 1) return "columns is below 1 or missing";
+  if (c.config_rows < 1) return "config_rows is below 1 or missing";
+  if (std::int64_t{c.columns} * c.config_rows > std::int64_t{1} << 38) return "more than 2^38 elements";
+  if constexpr (requires { c.spec.scale; }) {
+    if (c.spec.scale == ScaleMode::mx && c.columns % mx_group != 0)
+      return "columns with mx scales are a multiple of 32";
+  }
+  return "";
+}
+
+/// A type as the names of rows give it: `fp8` is the architecture's own flavour.
+inline std::string short_name(DType type) { return is_fp8(type) ? "fp8" : std::string(name_of(type)); }
+
+/// Groups of columns with a scale of their own, and scales of a whole tensor under any mode.
+inline std::int32_t scale_groups(ScaleMode mode, std::int32_t columns) { return ceil_div(columns, group_of(mode)); }
+inline std::int64_t scale_count(ScaleMode mode, std::int32_t rows, std::int32_t columns) {
+  switch (mode) {
+    case ScaleMode::none: return 0;
+    case ScaleMode::per_tensor: return 1;
+    case ScaleMode::per_token: return rows;
+    case ScaleMode::per_group:
+    case ScaleMode::mx: break;
+  }
+  return std::int64_t{rows} * scale_groups(mode, columns);
+}
+/// Columns of a row with one scale.
+inline std::int32_t scale_step(ScaleMode mode, std::int32_t columns) {
+  return mode == ScaleMode::per_group || mode == ScaleMode::mx ? group_of(mode) : columns;
+}
+/// The type of a scale, as far as its size goes.
+inline DType scale_type(ScaleMode mode) { return mode == ScaleMode::mx ? DType::i8 : DType::f32; }
+/// Bytes of `values` of a type.
+inline std::int64_t bytes_of_values(DType type, std::int64_t values) {
+  return values * size_of(type) / packing_of(type);
+}
+
+/// A tensor [rows, columns] of a row type, packed, element (r, c) the nearest to value(r, c), on host and device.
+template <class Value>
+TwinBuffer filled(DType type, std::int32_t rows, std::int32_t columns, int threads, const Value& value) {
+  TwinBuffer buffer(static_cast<std::size_t>(rows) * columns * size_of(type), name_of(type));
+  if (!fills(buffer.bytes())) return buffer;
+  reference::parallel_for(rows, threads, [&](std::int64_t r) {
+    for (std::int32_t c = 0; c < columns; ++c) set_element(type, buffer.host(), r * columns + c, value(r, c));
+  });
+  buffer.upload();
+  return buffer;
+}
+/// A tensor for results: poison, so that an element that is not written shows.
+inline TwinBuffer poisoned(DType type, std::int64_t elements, std::string_view element) {
+  TwinBuffer buffer(static_cast<std::size_t>(bytes_of_values(type, elements)), element);
+  if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), poison_byte(type), buffer.bytes());
+  buffer.upload();
+  return buffer;
+}
+inline TwinBuffer poisoned(DType type, std::int64_t elements) {
+  return poisoned(type, elements, is_fp6(type) ? "bytes" : name_of(type));
+}
+inline TwinBuffer poisoned_words(std::int64_t elements) { return poisoned(DType::f32, elements, "i32"); }
+
+/// Uniform in (-1, 1): element (r, c) of the tensor `name`.
+inline float drawn(std::uint64_t seed, char name, std::int64_t r, std::int64_t c) {
+  return random_uniform(random_bits({seed, static_cast<std::uint64_t>(name), static_cast<std::uint64_t>(r)}),
+                        static_cast<std::uint64_t>(c));
+}
+
+/// What comparing a row found.
+struct RowErrors {
+  std::int64_t bad = 0;
+  double max_abs = 0, difference = 0, norm = 0;  // of `out`: squares, summed
+  std::string reason;                            // the first finding
+
+  void expect(bool good, const char* what, std::int64_t row, std::int64_t column, double got, double wanted) {
+    if (good || bad++ > 0) return;
+    reason = std::string(what) + " is " + std::to_string(got) + " instead of " + std::to_string(wanted) + " at row " +
+             std::to_string(row) + ", column " + std::to_string(column);
+  }
+  /// An element of `out`, dequantised; both infinite and equal is no error and counts for nothing.
+  void out(bool good, std::int64_t row, std::int64_t column, double got, double wanted) {
+    expect(good, "out", row, column, got, wanted);
+    if (got == wanted && std::isinf(wanted)) return;
+    const double error = std::isnan(got - wanted) ? std::numeric_limits<double>::infinity() : std::abs(got - wanted);
+    max_abs = std::max(max_abs, error);
+    difference += error * error;
+    norm += wanted * wanted;
+  }
+  double relative() const { return difference == 0 ? 0 : std::sqrt(difference / norm); }
+};
+
+/// The mx scale of a row's column and, at the first column of its group, whether it is that of the values, each of which
+/// may be off by `slack` of itself. Scales lie in rows.
+template <class Problem>
+double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const std::vector<double>& values, double slack,
+               RowErrors& errors) {
+  const double unit =
+      reference::group_scale(p.scale, ScaleMode::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
+  if (column % mx_group == 0) {
+    const double largest = reference::amax(values, column, column + mx_group);
+    const double low = reference::mx_scale_of(largest * (1 - slack), p.spec.out);
+    const double high = reference::mx_scale_of(largest * (1 + slack), p.spec.out);
+    errors.expect(unit == low || unit == high, "scale", row, column, unit, low);
+  }
+  return unit;
+}
+
+/// What comparing the rows found becomes the verdict of a measurement; the first finding is logged.
+inline void conclude(const std::vector<RowErrors>& found, const Meter& meter, Measurement& m) {
+  m.ok = true;
+  m.max_abs_err = m.max_rel_err = 0;
+  std::int64_t bad = 0;
+  const RowErrors* first = nullptr;
+  for (const RowErrors& errors : found) {
+    m.max_abs_err = std::max(m.max_abs_err, errors.max_abs);
+    m.max_rel_err = std::max(m.max_rel_err, errors.relative());
+    bad += errors.bad;
+    if (errors.bad > 0 && first == nullptr) first = &errors;
+  }
+  if (first == nullptr) return;
+  m.ok = false;
+  meter.log(std::to_string(bad) + " values outside the tolerance; the first: " + first->reason);
+}
+
+}  // namespace tilewave::bench

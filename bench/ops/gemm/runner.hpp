@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// A row of bench_gemm, and running it: fill, time, verify what the timed buffer then holds.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/harness/measurement.hpp"
+#include "bench/ops/gemm/tensors.hpp"
+#include "bench/ops/gemm/verify.hpp"
+#include "tilewave/ops/gemm/registry.hpp"
+
+namespace tilewave::bench {
+
+/// Columns of a plan; of none, all are 0.
+template <class Visit>
+void each_column(const GemmPlan& plan, Visit& visit) {
+  const bool has = plan.entry != nullptr;
+  const GemmPolicy p = has ? plan.entry->policy : GemmPolicy{0, 0, 0, 0, 0, 0, {}, false, 0, 0, 0, 0};
+  visit("tile_rows", p.rows);
+  visit("tile_columns", p.columns);
+  visit("depth", p.depth);
+  visit("stages", p.stages);
+  visit("waves_rows", p.waves_rows);
+  visit("waves_columns", p.waves_columns);
+  visit("path", has ? name_of(p.path) : "none");
+  visit("swapped", p.swapped);
+  visit("cluster", p.cluster);
+  visit("splits", has ? plan.splits : 0);
+  visit("most_splits", p.splits);
+  visit("waves_per_simd", p.waves_per_simd);
+  visit("waves_k", p.waves_k);
+  visit("stream", p.stream);
+}
+
+/// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: the policy, and by how many blocks K is shared where that may be several.
+inline std::string name_of(const GemmPlan& plan) {
+  if (plan.entry == nullptr) return "none";
+  const GemmPolicy& p = plan.entry->policy;
+  return name_of(p) + (p.splits > 1 ? ".by" + std::to_string(plan.splits) : "");
+}
+
+struct GemmRow {
+  GemmCase config;
+  GemmPlan plan;  // entry null: no entry serves the config
+  int config_id;
+  std::string name;
+  std::string refusal;  // why the library has no plan for the config; empty if it has
+
+  std::string entry_name() const {
+    return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan.entry->policy) : "none";
+  }
+  Columns identity() const {
+    ColumnWriter visit;
+    GemmCase::each_column(config, visit);
+    visit.policy = true;
+    each_column(plan, visit);
+    return visit.columns;
+  }
+};
+
+class GemmRunner {
+ public:
+  GemmRunner(const MeasureOptions& options, Meter::Log log) : options_(options), meter_(options, std::move(log)) {}
+
+  /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
+  Measurement run(const GemmRow& row) {
+    return meter_.fill(row.config.arch, [&](Measurement& measured) {
+      measured.work = work_of(row.config);
+      if (row.plan.entry == nullptr) {
+        meter_.log("no entry serves this config");
+      } else {
+        run(row, measured);
+      }
+    });
+  }
+
+ private:
+  /// The tensors of a config, which its policies share, and what they should make of them.
+  struct Prepared {
+    std::string config;
+    GemmTensors tensors;
+    std::vector<GemmWanted> wanted;
+  };
+
+  const Prepared& prepared(const GemmCase& c) {
+    if (prepared_ && prepared_->config == name_of(c)) return *prepared_;
+    prepared_.reset();  // before the next are made: they may fill the device
+    prepared_.emplace(Prepared{name_of(c), fill(c, options_.threads), {}});
+    return *prepared_;
+  }
+  static GemmProblem on_host(const GemmCase& c, const GemmTensors& t) {
+    return problem_of(c, t, [](const TwinBuffer& b) -> void* { return b.host(); });
+  }
+
+  void run(const GemmRow& row, Measurement& measured) {
+    const GemmCase& c = row.config;
+    const GemmTensors& tensors = prepared(c).tensors;
+    poison_output(c, tensors);
+    GemmProblem p = problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.device(); });
+    const DeviceBuffer workspace(
+        static_cast<std::size_t>(gemm_workspace_size(p, row.plan.entry->policy, row.plan.splits)));
+    workspace.fill(0xff);
+    p.workspace = workspace.data();
+    p.workspace_bytes = static_cast<std::int64_t>(workspace.bytes());
+
+    const auto launch = [&](hipStream_t stream) { return row.plan.entry->launch(p, row.plan.splits, stream); };
+    if (!meter_.run(c.arch, launch, measured.timing, std::array{&tensors.out, &tensors.out_scale})) return;
+    tensors.out.download();
+    if (c.out_scales() > 0) tensors.out_scale.download();
+    const GemmProblem host = on_host(c, tensors);
+    if (prepared_->wanted.empty()) prepared_->wanted = wanted_rows(host, options_.threads);
+    if (options_.inject_error) damage(c, host);
+    conclude(verify(host, prepared_->wanted, tolerance_of(c), options_.threads), meter_, measured);
+  }
+
+  /// The bit below the sign of an element that is verified: the top of its exponent.
+  void damage(const GemmCase& c, const GemmProblem& host) const {
+    if (prepared_->wanted.empty()) return;
+    const GemmWanted& of = prepared_->wanted.front();
+    const std::int64_t at = of.a_layer * host.out_batch_stride + of.rows.front() * host.out_stride;
+    static_cast<std::byte*>(host.out)[(at + 1) * size_of(c.spec.out) - 1] ^= std::byte{0x40};
+  }
+
+  MeasureOptions options_;
+  Meter meter_;
+  std::optional<Prepared> prepared_;
+};
+
+}  // namespace tilewave::bench

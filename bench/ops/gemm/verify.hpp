@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// Whether out holds what a GEMM should: sampled rows, all columns of them, against the reference in double; of the others
+// whether they were written.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "bench/ops/gemm/case.hpp"
+#include "tilewave/reference/gemm.hpp"
+
+namespace tilewave::bench {
+
+/// Rows of one layer and what each should be.
+struct GemmWanted {
+  std::int32_t layer = 0, a_layer = 0;
+  std::vector<std::int32_t> rows;
+  std::vector<std::vector<reference::GemmValue>> values;  // [row][column]
+};
+
+/// docs/numerics.md, "GEMM": an element may be off by `sums` of the sum of its products' magnitudes, a row by `row` of its
+/// l2 norm.
+struct GemmTolerance {
+  double sums, row;
+};
+inline GemmTolerance tolerance_of(const GemmCase& c) {
+  if (c.spec.out_scale != ScaleMode::none) {  // half a step of a code, of 3 bits
+    GemmCase plain = c;
+    plain.spec.out_scale = ScaleMode::none;
+    return {tolerance_of(plain).sums, 0x1p-4};
+  }
+  if (c.spec.a == DType::i8) return {8 * 0x1p-24, 0x1p-8};  // exact sums
+  const double f32_sums = (4 * std::sqrt(double(c.k)) + 4) * 0x1p-24;
+  if (emulated_device || c.arch != ArchId::sm90 || !is_fp8(c.spec.a)) return {f32_sums, 0x1p-8};
+  return c.has(GemmScale::block) || c.spec.packed() ? GemmTolerance{0x1p-13 + f32_sums, 0.01}
+                                                    : GemmTolerance{0x1p-11 + f32_sums, 0.02};
+}
+
+/// The first row of a layer in A and out, and the row behind its last.
+struct GemmRows {
+  std::int32_t first, end;
+};
+inline GemmRows rows_of(const GemmProblem& p, std::int32_t layer) {
+  if (p.spec.groups == GemmGroups::contiguous) return {p.group_offsets[layer], p.group_offsets[layer + 1]};
+  return {0, p.spec.groups == GemmGroups::masked ? p.group_rows[layer] : p.m};
+}
+inline std::int32_t layers_of(const GemmProblem& p) { return p.spec.groups == GemmGroups::one ? p.batch : p.groups; }
+
+/// The rows to verify, spread evenly from first to last: as many as multiply 2^28 pairs, but at least eight.
+inline std::vector<GemmWanted> sampled_rows(const GemmProblem& p) {
+  std::int64_t all = 0;
+  for (std::int32_t layer = 0; layer < layers_of(p); ++layer) all += rows_of(p, layer).end - rows_of(p, layer).first;
+  const std::int64_t affordable = (std::int64_t{1} << 28) / (std::int64_t{p.n} * std::max(p.k, 1));
+  const std::int64_t count = std::min(all, std::max<std::int64_t>(8, affordable));
+  std::vector<GemmWanted> wanted;
+  std::int64_t before = 0, taken = 0;
+  for (std::int32_t layer = 0; layer < layers_of(p); ++layer) {
+    const GemmRows rows = rows_of(p, layer);
+    GemmWanted of_layer{layer, p.spec.groups == GemmGroups::contiguous ? 0 : layer, {}, {}};
+    const auto next = [&] { return count == 1 ? 0 : taken * (all - 1) / (count - 1); };
+    for (; taken < count && next() < before + rows.end - rows.first; ++taken)
+      of_layer.rows.push_back(rows.first + static_cast<std::int32_t>(next() - before));
+    before += rows.end - rows.first;
+    if (!of_layer.rows.empty()) wanted.push_back(std::move(of_layer));
+  }
+  return wanted;
+}
+
+/// Some rows of a layer, as a problem of their own for the reference.
+class GemmPart {
+ public:
+  /// `p` is on the host.
+  GemmPart(const GemmProblem& p, const GemmWanted& of) : part_(p) {
+    const GemmSpec& s = p.spec;
+    part_.spec.groups = GemmGroups::one;
+    part_.group_offsets = part_.group_rows = nullptr;
+    part_.batch = 1, part_.groups = 0;
+    part_.m = static_cast<std::int32_t>(of.rows.size());
+    const std::int64_t row_bytes = bytes_of(s.a, p.k), k_blocks = ceil_div(p.k, gemm_scale_block);
+    for (const std::int32_t row : of.rows) {
+      const auto* const of_layer = static_cast<const std::byte*>(p.a) + of.a_layer * p.a_batch_stride * size_of(s.a);
+      if (turned_a(s.layout)) {
+        for (std::int64_t k = 0; k < p.k; ++k) {
+          const std::byte* const from = of_layer + (k * p.a_stride + row) * size_of(s.a);
+          a_.insert(a_.end(), from, from + size_of(s.a));
+        }
+      } else {
+        const std::byte* const from = of_layer + row * p.a_stride * size_of(s.a);
+        a_.insert(a_.end(), from, from + row_bytes);
+      }
+      const float* const scale = p.a_scale + of.a_layer * p.a_scale_batch_stride;
+      if (s.scale == GemmScale::row || (s.packed() && is_fp8(s.a))) a_scale_.push_back(scale[row]);
+      for (std::int64_t block = 0; block < k_blocks && s.scale == GemmScale::block; ++block)
+        a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
+    }
+    part_.spec.layout = turned_b(s.layout) ? GemmLayout::nn : GemmLayout::nt;
+    part_.a = a_.data(), part_.a_stride = p.k / packing_of(s.a);
+    if (s.mx()) {
+      const int groups = p.k / mx_group, eights = ceil_div(groups, 8);
+      a_mx_scale_.resize(align_up(of.rows.size(), std::size_t{32}) * eights * 8);
+      for (std::size_t i = 0; i < of.rows.size(); ++i) {
+        const std::uint8_t* const from = p.a_mx_scale + of.a_layer * p.a_scale_batch_stride;
+        for (int g = 0; g < groups; ++g)
+          a_mx_scale_[shuffled_scale(i, g, eights)] = from[shuffled_scale(of.rows[i], g, eights)];
+      }
+      part_.a_mx_scale = a_mx_scale_.data();
+      part_.b_mx_scale += of.layer * p.b_scale_batch_stride;
+    }
+    if (!a_scale_.empty()) part_.a_scale = a_scale_.data();
+    if (s.scale == GemmScale::block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
+    part_.b = static_cast<const std::byte*>(p.b) + of.layer * p.b_batch_stride * size_of(s.b);
+    if (s.scale == GemmScale::row || s.scale == GemmScale::block) part_.b_scale += of.layer * p.b_scale_batch_stride;
+    if (s.scale == GemmScale::group) {
+      part_.b_group_scale =
+          static_cast<const std::byte*>(p.b_group_scale) + of.layer * p.b_scale_batch_stride * size_of(s.group_scale());
+    }
+    if (p.bias != nullptr) {
+      part_.bias = static_cast<const std::byte*>(p.bias) + of.layer * p.bias_batch_stride * size_of(s.extra());
+    }
+  }
+  GemmPart(const GemmPart&) = delete;
+
+  const GemmProblem& problem() const { return part_; }
+
+ private:
+  GemmProblem part_;
+  std::vector<std::byte> a_;
+  std::vector<float> a_scale_;
+  std::vector<std::uint8_t> a_mx_scale_;
+};
+
+/// What sampled rows of a problem on the host should be; of weights that are decoded once for all of them.
+inline std::vector<GemmWanted> wanted_rows(const GemmProblem& p, int threads) {
+  std::vector<GemmWanted> wanted = sampled_rows(p);
+  const std::int32_t n = gemm_out_columns(p);
+  for (GemmWanted& of : wanted) of.values.assign(of.rows.size(), std::vector<reference::GemmValue>(n));
+  constexpr std::int32_t columns = 32;
+  const std::int64_t parts = ceil_div(n, columns);
+  reference::parallel_for(std::ssize(wanted) * parts, threads, [&](std::int64_t task) {
+    GemmWanted& of = wanted[task / parts];
+    const auto first = static_cast<std::int32_t>(task % parts) * columns;
+    const std::int32_t end = std::min(first + columns, n);
+    const GemmPart part(p, of);
+    const reference::Gemm gemm(part.problem(), first, end);
+    for (std::int32_t row = 0; row < part.problem().m; ++row)
+      for (std::int32_t column = first; column < end; ++column) of.values[row][column] = gemm.at(0, row, column);
+  });
+  return wanted;
+}
+
+/// What is wrong with out: one RowErrors for each sampled row, then one for each row of out.
+inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<GemmWanted>& wanted,
+                                     const GemmTolerance& tolerance, int threads) {
+  const bool scaled = p.spec.out_scale != ScaleMode::none, per_group = p.spec.out_scale == ScaleMode::per_group;
+  const auto unit_of = [&](std::int32_t a_layer, std::int32_t row, std::int32_t column) -> double {
+    if (!scaled) return 1;
+    return p.out_scale[per_group ? a_layer * p.out_scale_batch_stride + row * p.out_scale_stride + column / scale_group
+                                 : 0];
+  };
+  const auto out = [&](std::int32_t a_layer, std::int32_t row, std::int32_t column) {
+    return unit_of(a_layer, row, column) *
+           reference::element(p.spec.out, p.out, a_layer * p.out_batch_stride + row * p.out_stride + column);
+  };
+  std::vector<std::pair<const GemmWanted*, std::size_t>> sampled;
+  for (const GemmWanted& of : wanted)
+    for (std::size_t i = 0; i < of.rows.size(); ++i) sampled.emplace_back(&of, i);
+  const std::int32_t a_layers = p.spec.groups == GemmGroups::contiguous ? 1 : layers_of(p), n = gemm_out_columns(p);
+  std::vector<RowErrors> found(sampled.size() + static_cast<std::size_t>(a_layers) * p.m);
+
+  reference::parallel_for(std::ssize(sampled), threads, [&](std::int64_t i) {
+    const auto& [of, in_layer] = sampled[i];
+    const std::int32_t row = of->rows[in_layer];
+    const std::int64_t of_all = std::int64_t{of->a_layer} * p.m + row;
+    for (std::int32_t column = 0; column < n; ++column) {
+      const reference::GemmValue& want = of->values[in_layer][column];
+      const double got = out(of->a_layer, row, column), unit = unit_of(of->a_layer, row, column);
+      const double most = scaled ? unit * largest_code(p.spec.out) : std::abs(want.value);
+      const double value = std::clamp(want.value, -most, most);
+      const double slack = 1.01 * unit * half_step(p.spec.out, value / unit) + 1.2 * tolerance.sums * want.magnitude;
+      found[i].out(std::abs(got - value) <= slack, of_all, column, got, value);
+      if (per_group && column % scale_group == 0) {
+        double amax = 0;
+        for (std::int32_t c = column; c < std::min(column + scale_group, n); ++c)
+          amax = std::max(amax, std::abs(of->values[in_layer][c].value));
+        const double right = reference::scale_of(amax, p.spec.out);
+        found[i].expect(std::abs(unit - right) <= 0.01 * right, "a scale", of_all, column, unit, right);
+      }
+    }
+    const double error = found[i].relative();
+    found[i].expect(error <= tolerance.row, "the error of the row", of_all, 0, error, tolerance.row);
+  });
+  reference::parallel_for(std::int64_t{a_layers} * p.m, threads, [&](std::int64_t of_all) {
+    const auto a_layer = static_cast<std::int32_t>(of_all / p.m), row = static_cast<std::int32_t>(of_all % p.m);
+    const bool counts = p.spec.groups != GemmGroups::masked || row < p.group_rows[a_layer];
+    RowErrors& errors = found[sampled.size() + of_all];
+    for (std::int32_t column = 0; column < n; ++column) {
+      const double got = out(a_layer, row, column);
+      errors.expect(std::isnan(got) != counts, counts ? "what was not written" : "what was not to be written", of_all,
+                    column, got, std::nan(""));
+    }
+  });
+  return found;
+}
+
+}  // namespace tilewave::bench
