@@ -141,7 +141,7 @@ TEST_CASE("each field of a policy is in its columns") {
       [](const Policy& p) {
         const PagedAttentionEntry entry{ArchId::gfx950, true, {}, p, nullptr, 0};
         ColumnWriter visit;
-        each_column(PagedAttentionPlan{&entry, 1}, visit);
+        each_column(PagedAttentionPlan{&entry, 1, {}}, visit);
         return csv_line(visit.columns);
       },
       {[](Policy& p) { p.row_tiles = 2; }, [](Policy& p) { p.waves.rows = 2; }, [](Policy& p) { p.waves.tokens = 2; },

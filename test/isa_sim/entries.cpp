@@ -94,7 +94,7 @@ void empty_first_sequence(const std::string& directory, const PagedAttentionCase
 /// One run; prints its line and says whether it passed. Where lengths vary, the first sequence is empty.
 bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAttentionEntry& entry, int splits) {
   const PagedAttentionPlan plan{&entry, splits};
-  const std::string name = bench::name_of(c) + " " + name_of(plan);
+  const std::string name = bench::name_of(c) + " " + plan.name();
   const std::string directory = options.scratch + "/bundle";
   if (bench::export_bundle(directory, c, plan, options.code_objects) != 0) {
     std::printf("FAIL %s: not exported\n", name.c_str());

@@ -94,7 +94,7 @@ std::vector<GemmRow> rows_of(const std::vector<GemmCase>& configs, int config_id
         plans.push_back(each);
     if (plans.empty()) plans.push_back({});
     for (const GemmPlan& plan : plans) {
-      rows.push_back({c, plan, config_id, name_of(c) + "/" + name_of(plan), plan.entry != nullptr ? "" : refusal});
+      rows.push_back({c, plan, config_id, name_of(c) + "/" + plan.name(), plan.entry != nullptr ? "" : refusal});
     }
     ++config_id;
   }

@@ -36,13 +36,6 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("stream", p.stream);
 }
 
-/// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: the policy, and by how many blocks K is shared where that may be several.
-inline std::string name_of(const GemmPlan& plan) {
-  if (plan.entry == nullptr) return "none";
-  const GemmPolicy& p = plan.entry->policy;
-  return name_of(p) + (p.splits > 1 ? ".by" + std::to_string(plan.splits) : "");
-}
-
 struct GemmRow {
   GemmCase config;
   GemmPlan plan;  // entry null: no entry serves the config
@@ -101,13 +94,12 @@ class GemmRunner {
     const GemmTensors& tensors = prepared(c).tensors;
     poison_output(c, tensors);
     GemmProblem p = problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.device(); });
-    const DeviceBuffer workspace(
-        static_cast<std::size_t>(gemm_workspace_size(p, row.plan.entry->policy, row.plan.splits)));
+    const DeviceBuffer workspace(row.plan.workspace_bytes(p));
     workspace.fill(0xff);
     p.workspace = workspace.data();
     p.workspace_bytes = static_cast<std::int64_t>(workspace.bytes());
 
-    const auto launch = [&](hipStream_t stream) { return row.plan.entry->launch(p, row.plan.splits, stream); };
+    const auto launch = [&](hipStream_t stream) { return row.plan.launch(p, stream); };
     if (!meter_.run(c.arch, launch, measured.timing, std::array{&tensors.out, &tensors.out_scale})) return;
     tensors.out.download();
     if (c.out_scales() > 0) tensors.out_scale.download();

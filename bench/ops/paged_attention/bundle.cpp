@@ -197,17 +197,17 @@ class Writer {
         pools_(0, 0),
         tensors_(c, pools_),
         problem_(problem_of(c)),
-        workspace_(std::make_unique_for_overwrite<std::byte[]>(paged_attention_workspace_size(problem_, plan))) {
+        workspace_(std::make_unique_for_overwrite<std::byte[]>(plan.workspace_bytes(problem_))) {
     problem_.workspace = workspace_.get();
-    args_ = paged_attention_args(problem_, plan.entry->policy, facts_of(plan.entry->arch), plan.num_splits);
+    args_ = paged_attention_args(problem_, plan.entry->policy, facts_of(plan.entry->arch), plan.splits);
     json_ = {
         {"schema", "tilewave-bundle/1"},
         {"arch", name_of(c.arch)},
         {"config", name_of(c)},
-        {"policy", name_of(plan)},
+        {"policy", plan.name()},
         {"description", "paged-attention decode, " + name_of(plan.entry->spec) +
                             ": run the launches in order, then compare the outputs; docs/bundle.md explains every key"},
-        {"problem", describe(problem_, plan.num_splits)}};
+        {"problem", describe(problem_, plan.splits)}};
   }
 
   void add_launch(const std::string& name, const Compiled& compiled, std::int64_t grid) {
@@ -274,7 +274,7 @@ class Writer {
 
   std::int64_t decode_grid() const {
     if (plan_.entry->policy.balanced()) return args_.workers;
-    return paged_attention_grid(problem_, plan_.entry->policy, plan_.num_splits);
+    return paged_attention_grid(problem_, plan_.entry->policy, plan_.splits);
   }
   /// Each wave of combine takes one output row; after a balanced decode several may share one.
   std::int64_t combine_waves() const {
@@ -297,7 +297,7 @@ class Writer {
       const void* value;
       std::memcpy(&value, reinterpret_cast<const char*>(&args_) + field.offset, sizeof(value));
       if (value == nullptr) continue;
-      const std::size_t workspace = paged_attention_workspace_size(problem_, plan_);
+      const std::size_t workspace = plan_.workspace_bytes(problem_);
       f(field, value, std::string(field.name) + ".bin", buffer_of(field.name, problem_, workspace));
     }
   }
@@ -341,7 +341,7 @@ void write_bundle(const fs::path& dir, const PagedAttentionCase& c, const PagedA
   prepare_bundle(dir);
   Writer writer(dir, c, plan);
   writer.add_launch("decode", decode, writer.decode_grid());
-  if (balanced || plan.num_splits > 1) {
+  if (balanced || plan.splits > 1) {
     const auto waves = combine.claims.at("waves_per_block").get<std::int64_t>();
     writer.add_launch("combine", combine, ceil_div(writer.combine_waves(), waves));
   }

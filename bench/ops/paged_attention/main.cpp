@@ -93,14 +93,14 @@ std::vector<Row> rows_of(const std::vector<PagedAttentionCase>& cases, int confi
         refusal = std::string(name_of(status.code)) + ": " + status.reason;
         return PagedAttentionPlan{};
       }
-      if (o.splits > 0 && !plan.entry->policy.balanced()) plan.num_splits = o.splits;
+      if (o.splits > 0 && !plan.entry->policy.balanced()) plan.splits = o.splits;
       return plan;
     };
     std::vector<PagedAttentionPlan> plans =
         o.policies == "all" ? ranked<PagedAttentionEntry>(entries, select) : std::vector{select(entries)};
     if (plans.empty()) plans.push_back({});
     for (const PagedAttentionPlan& plan : plans) {
-      const std::string policy = plan.entry != nullptr ? name_of(plan) : "none";
+      const std::string policy = plan.entry != nullptr ? plan.name() : "none";
       rows.push_back(
           {c, plan, config_id, "pa_decode/" + name_of(c) + "/" + policy, plan.entry != nullptr ? "" : refusal});
     }

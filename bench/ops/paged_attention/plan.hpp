@@ -17,7 +17,7 @@ void each_column(const PagedAttentionPlan& plan, Visit& visit) {
   const PagedAttentionPolicy p =
       has ? plan.entry->policy
           : PagedAttentionPolicy{.row_tiles = 0, .waves = {0, 0}, .prefetch = {0, 0, 0, 0}, .waves_per_simd = 0};
-  visit("num_splits", has ? plan.num_splits : 0);
+  visit("num_splits", has ? plan.splits : 0);
   visit("tile", has ? p.block_tokens(plan.entry->spec) : 0);
   visit("row_tiles", p.row_tiles);
   visit("wave_rows", p.waves.rows);
@@ -40,7 +40,7 @@ struct PagedAttentionBenchPlan {
   std::string refusal;  // why the library has no plan for the config; empty if it has
 
   std::string entry_name() const {
-    return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + name_of(plan) : "none";
+    return plan.entry != nullptr ? name_of(plan.entry->spec) + "/" + plan.name() : "none";
   }
   Columns identity() const {
     ColumnWriter visit;

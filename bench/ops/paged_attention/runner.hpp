@@ -54,12 +54,10 @@ class PagedAttentionRunner {
       const Status status = tensors.set_stage_starts(plan.entry->policy);
       if (!status.ok()) return meter_.log(std::string(name_of(status.code)) + ": " + status.reason);
     }
-    tensors.set_workspace(paged_attention_workspace_size(tensors.problem(), plan));
+    tensors.set_workspace(plan.workspace_bytes(tensors.problem()));
     tensors.poison_outputs();
 
-    const auto launch = [&](hipStream_t stream) {
-      return plan.entry->launch(tensors.problem(), plan.num_splits, stream);
-    };
+    const auto launch = [&](hipStream_t stream) { return plan.launch(tensors.problem(), stream); };
     if (!meter_.run(c.arch, launch, row.timing, {})) return;
     tensors.download_outputs();
     if (options_.inject_error) tensors.out()[0] ^= 0x4000;  // top exponent bit

@@ -16,6 +16,7 @@
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/hip.hpp"
 #include "tilewave/core/status.hpp"
+#include "tilewave/tile/plan.hpp"
 
 namespace tilewave {
 
@@ -76,17 +77,23 @@ Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry
   return entry == nullptr ? none : Status{};
 }
 
-/// The entry for a problem on backend B for the one spec S that the caller compiles in. Errors: those of select_entry.
+/// Pointers to the entries of one spec on one backend: what a plan is chosen among.
 template <class Registry, class B, typename Registry::Spec S>
-Status plan_entry(const typename Registry::Problem& p, const OpEntry<Registry>*& entry) {
-  entry = nullptr;
-  if (!(p.spec == S)) {
-    return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
-  }
+inline constexpr auto op_candidates = [] {
   constexpr auto& entries = op_entries<Registry, B, S>;
   std::array<const OpEntry<Registry>*, entries.size()> candidates{};
   for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return select_entry<Registry>(p, candidates, B::facts, entry);
+  return candidates;
+}();
+
+/// The plan of a problem on backend B for the one spec S that the caller compiles in. Errors: those of select_entry.
+template <class Registry, class B, typename Registry::Spec S>
+Status plan_entry(const typename Registry::Problem& p, OpPlan<Registry>& plan) {
+  plan = {.candidates = op_candidates<Registry, B, S>};
+  if (!(p.spec == S)) {
+    return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+  }
+  return select_entry<Registry>(p, op_candidates<Registry, B, S>, B::facts, plan.entry);
 }
 
 }  // namespace tilewave

@@ -364,9 +364,9 @@ TEST_CASE("blocks that share K need a workspace of a size, aligned and apart") {
     p.a = a.device(), p.b = b.device(), p.out = out.device();
     p.m = m, p.n = n, p.k = k;
     p.a_stride = p.b_stride = k, p.out_stride = n;
-    const std::int64_t bytes = gemm_workspace_size(p, GemmPlan{e, 2});
+    const std::int64_t bytes = gemm_workspace_size(p, e->policy, 2);
     REQUIRE(bytes > 0);
-    CHECK(gemm_workspace_size(p, GemmPlan{e, 1}) == 0);
+    CHECK(gemm_workspace_size(p, e->policy, 1) == 0);
     CHECK(e->launch(p, 2, {}).code == StatusCode::null_pointer);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
     p.workspace = workspace.data();

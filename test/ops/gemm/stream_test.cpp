@@ -124,7 +124,7 @@ TEST_CASE("a streamed product needs a workspace where tiles are left, and is nev
     GemmCall call(e.spec, column(e, 1, 2 * GemmStream::least_share));
     GemmProblem p = call.on_device();
     const GemmPlan plan{&e, 1};
-    const std::int64_t bytes = gemm_workspace_size(p, plan);
+    const std::int64_t bytes = plan.workspace_bytes(p);
     CHECK(bytes == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);  // of two blocks
     CHECK(e.launch(p, 1, {}).code == StatusCode::null_pointer);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
@@ -144,7 +144,7 @@ TEST_CASE("a streamed product needs a workspace where tiles are left, and is nev
     CHECK(gemm_select(p, alone, sm90_facts, none, {}).ok());
     CHECK(e.launch(p, 1, {}).ok());
     p.m = 33 * e.policy.rows, p.n = 4 * e.policy.columns;
-    CHECK(gemm_workspace_size(p, plan) == 0);
+    CHECK(plan.workspace_bytes(p) == 0);
   });
 }
 

@@ -72,10 +72,10 @@ struct Reader {
     PagedAttentionPlan plan;
     Status status = paged_attention_select(p, readers(), facts, plan);
     if (!status.ok()) return std::string("not selected: ") + status.reason;
-    p.workspace_bytes = paged_attention_workspace_size(p, plan);
+    p.workspace_bytes = plan.workspace_bytes(p);
     workspace = bench::DeviceBuffer(p.workspace_bytes);
     p.workspace = workspace.data();
-    status = plan.entry->launch(p, plan.num_splits, {});
+    status = plan.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     bench::check_hip(hipDeviceSynchronize(), "running attention");
     out.download();

@@ -206,7 +206,7 @@ class Call {
   /// The call with everything on the device: outputs and workspace hold workspace_fill bytes and NaN.
   Prepared prepare(int splits) { return prepare(paged_attention_workspace_size(p, splits)); }
   Prepared prepare(const PagedAttentionEntry& e, int splits) {
-    return prepare(paged_attention_workspace_size(p, PagedAttentionPlan{&e, splits}));
+    return prepare(PagedAttentionPlan{&e, splits, {}}.workspace_bytes(p));
   }
   Prepared prepare(std::size_t workspace_bytes) {
     if (!uploaded_) {

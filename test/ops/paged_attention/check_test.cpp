@@ -297,7 +297,7 @@ TEST_CASE("a batch of 0 is fine and nothing is written, pointers or not") {
     CHECK(e.launch(p, splits_for(e, splits), {}).ok());
     PagedAttentionPlan plan;
     CHECK(paged_attention_select(p, all_paged_attention_entries(), facts_of(e.arch), plan).ok());
-    CHECK(plan.num_splits >= 1);
+    CHECK(plan.splits >= 1);
     CHECK(paged_attention_workspace_size(p, max_splits) == 0);
     p.q = p.k = p.v = p.out = p.workspace = nullptr;
     p.lse = nullptr;

@@ -30,7 +30,7 @@ struct CheckPlans {
       INFO(status.reason);
       REQUIRE(status.ok());
       CHECK(plan.entry->policy.balanced() == balanced);
-      CHECK(call.verify(call.run(*plan.entry, plan.num_splits), expected).pass);
+      CHECK(call.verify(call.run(*plan.entry, plan.splits), expected).pass);
     }
 
     call.p.balanced = false;

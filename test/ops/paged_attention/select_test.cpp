@@ -84,14 +84,14 @@ TEST_CASE("select takes the staged plan of least cost, else the smallest entry t
               return paged_attention_staged_cost(p, of.policy, facts_of(arch), splits);
             };
             for (int splits = 1; splits <= (e.policy.balanced() ? 1 : max_staged_splits); splits *= 2)
-              CHECK(cost(*plan.entry, plan.num_splits) <= cost(e, splits));
+              CHECK(cost(*plan.entry, plan.splits) <= cost(e, splits));
           }
           if (staged || e.policy.balanced()) return;
           const int other = e.policy.block_rows();
           CHECK((chosen >= rows ? other < rows || other >= chosen : other <= chosen));
         });
-        CHECK(name_of(plan).find(name_of(plan.entry->policy, spec) + ".s") == 0);
-        CHECK(paged_attention_takes(p, plan.entry->policy, facts_of(arch), plan.num_splits).ok());
+        CHECK(plan.name().find(name_of(plan.entry->policy, spec) + ".s") == 0);
+        CHECK(paged_attention_takes(p, plan.entry->policy, facts_of(arch), plan.splits).ok());
       }
 }
 
@@ -176,16 +176,16 @@ TEST_CASE("select gives a balanced entry where it is asked for, and no staged on
       const auto select = [&](PagedAttentionProblem p) {
         PagedAttentionPlan plan;
         const Status status = paged_attention_select(p, all_paged_attention_entries(), facts_of(arch), plan);
-        return status.ok() ? plan : PagedAttentionPlan{nullptr, static_cast<int>(status.code)};
+        return status.ok() ? plan : PagedAttentionPlan{nullptr, static_cast<int>(status.code), {}};
       };
       PagedAttentionProblem p = problem_of(spec, 4, 8, 1, 4096);
       p.balanced = true;
       REQUIRE(select(p).entry != nullptr);
       CHECK(select(p).entry->policy.balanced());
-      CHECK(select(p).num_splits == 1);
+      CHECK(select(p).splits == 1);
       p.split_tokens = 512;
       CHECK(select(p).entry == nullptr);
-      CHECK(select(p).num_splits == static_cast<int>(StatusCode::bad_value));
+      CHECK(select(p).splits == static_cast<int>(StatusCode::bad_value));
       p.balanced = false;
       REQUIRE(select(p).entry != nullptr);
       CHECK_FALSE(select(p).entry->policy.balanced());
@@ -206,11 +206,11 @@ TEST_CASE("clusters share a context while that gives idle SMs work, and few long
       REQUIRE(paged_attention_select(p, all_paged_attention_entries(), facts_of(arch), plan).ok());
       return plan;
     };
-    CHECK(plan_of(1, 64).num_splits == 1);
-    CHECK(plan_of(3, 1027).num_splits == 8);
+    CHECK(plan_of(1, 64).splits == 1);
+    CHECK(plan_of(3, 1027).splits == 8);
     const PagedAttentionPlan one_an_sm = plan_of(128, 8192), several_an_sm = plan_of(512, 8192);
-    CHECK(one_an_sm.num_splits * one_an_sm.entry->policy.wave_groups() == 2);  // two groups for each SM
-    CHECK(several_an_sm.num_splits * several_an_sm.entry->policy.wave_groups() == 1);
+    CHECK(one_an_sm.splits * one_an_sm.entry->policy.wave_groups() == 2);  // two groups for each SM
+    CHECK(several_an_sm.splits * several_an_sm.entry->policy.wave_groups() == 1);
     CHECK_FALSE(plan_of(512, 8192).entry->policy.balanced());
     CHECK(plan_of(4, 131072).entry->policy.balanced());
   }
@@ -252,9 +252,7 @@ TEST_CASE("workspace: two parts a block of a balanced launch, of no more blocks 
   every_entry([](const PagedAttentionEntry& e) {
     const int tile = tile_of(e), stages = (192 + tile - 1) / tile;
     const PagedAttentionProblem small = problem_of(e.spec, 2, 8, 1, 192), large = problem_of(e.spec, 300, 8, 4, 9999);
-    const auto bytes = [&](const PagedAttentionProblem& p) {
-      return paged_attention_workspace_size(p, PagedAttentionPlan{&e, 1});
-    };
+    const auto bytes = [&](const PagedAttentionProblem& p) { return PagedAttentionPlan{&e, 1, {}}.workspace_bytes(p); };
     const auto parts = [&](std::int64_t blocks) {
       return std::size_t(2 * blocks) * e.policy.block_rows() * (e.spec.head_size + 1) * 4;
     };
@@ -267,8 +265,7 @@ TEST_CASE("workspace: two parts a block of a balanced launch, of no more blocks 
     } else {
       CHECK(bytes(large) == 0);
     }
-    if (e.policy.staged())
-      CHECK(paged_attention_workspace_size(large, PagedAttentionPlan{&e, splits_for(e, 8)}) == bytes(large));
+    if (e.policy.staged()) CHECK(PagedAttentionPlan{&e, splits_for(e, 8), {}}.workspace_bytes(large) == bytes(large));
   });
 }
 
@@ -287,8 +284,8 @@ TEST_CASE("the selected plan is right, whatever it chose") {
       call.fill();
       PagedAttentionPlan plan;
       REQUIRE(paged_attention_select(call.prepare(1).p, all_paged_attention_entries(), facts_of(e.arch), plan).ok());
-      INFO(describe(*plan.entry) << " " << name_of(plan));
-      CHECK(call.verify(call.run(*plan.entry, plan.num_splits), call.expected()).pass);
+      INFO(describe(*plan.entry) << " " << plan.name());
+      CHECK(call.verify(call.run(*plan.entry, plan.splits), call.expected()).pass);
     }
   });
 }

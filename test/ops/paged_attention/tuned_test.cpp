@@ -48,17 +48,17 @@ TEST_CASE("a tuned row decides how a decode of its class is computed") {
   for (const PagedAttentionEntry* e : entries)
     if (e != usual.entry && !e->policy.balanced()) other = e;
   REQUIRE(other != nullptr);
-  const int splits = usual.num_splits + 3;
+  const int splits = usual.splits + 3;
   TunedPagedAttention row{spec, 64, 1, 32, 8, 16, 1024, 2048, other->policy, splits};
   const auto taken = [&](const PagedAttentionProblem& p) {
     const PagedAttentionPlan plan = select(p, {&row, 1});
-    return plan.entry == other && plan.num_splits == splits;
+    return plan.entry == other && plan.splits == splits;
   };
   CHECK(taken(problem(16, 32)));
   CHECK(taken(problem(16, 16)));
   const auto untouched = [&](const PagedAttentionProblem& p) {
     const PagedAttentionPlan with = select(p, {&row, 1}), without = select(p, {});
-    return with.entry == without.entry && with.num_splits == without.num_splits;
+    return with.entry == without.entry && with.splits == without.splits;
   };
   CHECK(untouched(problem(16, 33)));
   CHECK(untouched(problem(16, 15)));
@@ -89,7 +89,7 @@ TEST_CASE("what the library's own tables say is done without being asked for") {
       CHECK(paged_attention_select(p, entries, facts_of(arch), plan).ok());
       REQUIRE(plan.entry != nullptr);
       CHECK(plan.entry->policy == row.policy);
-      CHECK(plan.num_splits == row.num_splits);
+      CHECK(plan.splits == row.num_splits);
     }
   }
 }

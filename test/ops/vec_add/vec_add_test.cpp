@@ -312,15 +312,19 @@ TEST_CASE("a plan names a spec that is not the template's before anything else")
   VecAddProblem p;  // its tensors are null, too
   p.spec.x = DType::f32;
   p.count = 1;
-  const VecAddEntry* entry = all_vec_add_entries()[0];
-  const Status status = vec_add_plan<host::Backend<ArchId::sm90>, VecAddSpec{DType::f16}>(p, entry);
+  VecAddPlan plan{.entry = all_vec_add_entries()[0]};
+  const Status status = vec_add_plan<host::Backend<ArchId::sm90>, VecAddSpec{DType::f16}>(p, plan);
   CHECK(name_of(status.code) == "no_matching_entry");
   CHECK(std::string(status.reason).find("problem.spec") == 0);
-  CHECK(entry == nullptr);
+  CHECK(plan.entry == nullptr);
+  CHECK(name_of(plan.launch(p, {}).code) == "no_matching_entry");
+  CHECK(plan.name() == "none");
+  CHECK(plan.workspace_bytes(p) == 0);
   p.spec.x = DType::f16;
   p.count = 0;
-  REQUIRE(vec_add_plan<host::Backend<ArchId::sm90>, VecAddSpec{DType::f16}>(p, entry).ok());
-  CHECK(entry->spec == p.spec);
+  REQUIRE(vec_add_plan<host::Backend<ArchId::sm90>, VecAddSpec{DType::f16}>(p, plan).ok());
+  CHECK(plan.entry->spec == p.spec);
+  CHECK(plan.explain(p).find(plan.name() + ": chosen\n") != std::string::npos);
 }
 
 TEST_CASE("vec_add reaches elements beyond 2^31 and 2^32") {

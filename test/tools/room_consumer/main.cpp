@@ -7,6 +7,6 @@
 int main() {
   using namespace tilewave;
   constexpr VecAddSpec spec{DType::f32};
-  const VecAddEntry* entry = nullptr;
-  return vec_add_plan<ROOM::Backend, spec>({.spec = spec, .count = 4}, entry).code == StatusCode::null_pointer ? 0 : 1;
+  VecAddPlan plan;
+  return vec_add_plan<ROOM::Backend, spec>({.spec = spec, .count = 4}, plan).code == StatusCode::null_pointer ? 0 : 1;
 }

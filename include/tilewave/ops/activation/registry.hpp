@@ -60,6 +60,7 @@ struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, acti
 };
 
 using ActivationEntry = OpEntry<ActivationRegistry>;
+using ActivationPlan = OpPlan<ActivationRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, ActivationSpec S>

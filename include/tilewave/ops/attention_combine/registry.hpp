@@ -34,6 +34,7 @@ struct AttentionCombineRegistry
 };
 
 using AttentionCombineEntry = OpEntry<AttentionCombineRegistry>;
+using AttentionCombinePlan = OpPlan<AttentionCombineRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, AttentionCombineSpec S>

@@ -27,6 +27,7 @@ struct EmbeddingRegistry : TileRegistry<EmbeddingSpec, EmbeddingProblem, embeddi
 };
 
 using EmbeddingEntry = OpEntry<EmbeddingRegistry>;
+using EmbeddingPlan = OpPlan<EmbeddingRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, EmbeddingSpec S>

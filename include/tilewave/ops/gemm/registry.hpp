@@ -12,6 +12,7 @@
 #include "tilewave/ops/gemm/choice/policies_cdna.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/tuned/tables.hpp"
+#include "tilewave/tile/plan.hpp"
 
 namespace tilewave {
 
@@ -186,16 +187,41 @@ constexpr auto gemm_entries_of() {
 template <class B, GemmSpec S>
 inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies>();
 
-/// Which entry, and how many blocks share the K of a tile.
-struct GemmPlan {
-  const GemmEntry* entry = nullptr;
-  int splits = 1;
+/// What a plan asks about its entries, see tile/plan.hpp.
+struct GemmRegistry {
+  using Spec = GemmSpec;
+  using Problem = GemmProblem;
+  using Policy = GemmPolicy;
+  using Entry = GemmEntry;
+  static constexpr auto check = gemm_check;
+
+  static std::size_t workspace_bytes(const GemmProblem& p, const GemmPolicy& policy, const ArchFacts&, int splits) {
+    return gemm_workspace_size(p, policy, splits);
+  }
+  static Status considers(const GemmProblem& p, const GemmEntry& e, const ArchFacts& facts) {
+    constexpr StatusCode none = StatusCode::no_matching_entry;
+    if (e.arch != facts.id) return {none, "built for another architecture"};
+    if (!(e.spec == p.spec)) return {none, "built for another spec"};
+    if (p.batch_invariant && e.policy.stream) return {none, "a batch-invariant product is not cut by stream-K"};
+    return {};
+  }
+  /// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: by how many blocks K is shared, where that may be several.
+  static std::string name(const GemmEntry& e, int splits) {
+    return name_of(e.policy) + (e.policy.splits > 1 ? ".by" + std::to_string(splits) : "");
+  }
+  /// The modelled time, in microseconds, by which entries are ranked: an order, not a promise.
+  static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
+    const ArchFacts& facts = facts_of(e.arch);
+    if (e.policy.path == GemmPath::tensor || (p.spec.packed() && e.arch == ArchId::sm90)) {
+      return gemm_cost_sm90(p, p.m, e.policy, splits);
+    }
+    return p.spec.packed() ? gemm_cost_packed(p, p.m, e.policy, splits, facts)
+                           : gemm_cost_lds(p, p.m, e.policy, splits, facts);
+  }
 };
 
-/// Bytes that a launch of the plan needs at GemmProblem::workspace; 0 for most.
-inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& plan) {
-  return gemm_workspace_size(p, plan.entry->policy, plan.splits);
-}
+/// Which entry, and how many blocks share the K of a tile: plan.launch(problem, stream). See tile/plan.hpp.
+using GemmPlan = OpPlan<GemmRegistry>;
 
 /// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
 /// batch_invariant on N and K alone. A row of `tuned` that serves the problem decides instead, if its entry is a
@@ -203,13 +229,13 @@ inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPlan& pl
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
                           GemmPlan& plan, std::span<const TunedGemm> tuned) {
-  plan = {};
+  plan = {.candidates = candidates};
   if (Status s = gemm_check(p, facts); !s.ok()) return s;
   for (const TunedGemm& row : tuned) {
     if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits) continue;
     for (const GemmEntry* e : candidates) {
       if (e->arch != facts.id || !(e->spec == p.spec) || !(e->policy == row.policy)) continue;
-      plan = {e, row.splits};
+      plan.entry = e, plan.splits = row.splits;
       return {};
     }
   }
@@ -218,15 +244,12 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   if (p.batch_invariant) q.m = 128, q.batch = 1, q.groups = min_of(p.groups, 1), q.expected_group_rows = 0;
   double best = 0;
   for (const GemmEntry* e : candidates) {
-    if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
+    if (!GemmRegistry::considers(p, *e, facts).ok()) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
-      const bool on_sm90 = e->policy.path == GemmPath::tensor || (p.spec.packed() && facts.id == ArchId::sm90);
-      const double cost = on_sm90           ? gemm_cost_sm90(q, q.m, e->policy, splits)
-                          : p.spec.packed() ? gemm_cost_packed(q, q.m, e->policy, splits, facts)
-                                            : gemm_cost_lds(q, q.m, e->policy, splits, facts);
+      const double cost = GemmRegistry::cost_us(q, *e, splits);
       if (plan.entry != nullptr && cost >= best) continue;
-      plan = {e, splits};
+      plan.entry = e, plan.splits = splits;
       best = cost;
     }
   }
@@ -241,18 +264,24 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   return gemm_select(p, candidates, facts, plan, tuned_gemm(facts.id));
 }
 
+/// Pointers to the entries of one spec on one backend: what a plan is chosen among.
+template <class B, GemmSpec S>
+inline constexpr auto gemm_candidates = [] {
+  constexpr auto& entries = gemm_entries<B, S>;
+  std::array<const GemmEntry*, entries.size()> candidates{};
+  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
+  return candidates;
+}();
+
 /// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
 /// another spec; those of gemm_select.
 template <class B, GemmSpec S>
 Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = tuned_gemm(B::facts.id)) {
-  plan = {};
+  plan = {.candidates = gemm_candidates<B, S>};
   if (!(p.spec == S)) {
     return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
   }
-  constexpr auto& entries = gemm_entries<B, S>;
-  std::array<const GemmEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return gemm_select(p, candidates, B::facts, plan, tuned);
+  return gemm_select(p, gemm_candidates<B, S>, B::facts, plan, tuned);
 }
 
 }  // namespace tilewave

@@ -57,6 +57,7 @@ struct KvCacheWriteRegistry : RowRegistry<KvCacheWriteSpec, KvCacheWriteProblem,
 };
 
 using KvCacheWriteEntry = OpEntry<KvCacheWriteRegistry>;
+using KvCacheWritePlan = OpPlan<KvCacheWriteRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, KvCacheWriteSpec S>

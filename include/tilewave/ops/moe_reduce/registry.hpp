@@ -41,6 +41,7 @@ struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_red
 };
 
 using MoeReduceEntry = OpEntry<MoeReduceRegistry>;
+using MoeReducePlan = OpPlan<MoeReduceRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, MoeReduceSpec S>

@@ -17,6 +17,9 @@ struct MoeSortRegistry {
   using Policy = MoeSortPolicy;
   static constexpr auto check = moe_sort_check;
   static constexpr auto policies = moe_sort_policies;
+  static std::size_t workspace_bytes(const Problem& p, const Policy& policy, const ArchFacts&, int) {
+    return moe_sort_workspace_size(p, policy);
+  }
 
   static Status takes(const Policy&, const Problem&, const ArchFacts&) { return {}; }
   static bool better(const Policy&, const Policy&, const Problem&, const ArchFacts&) { return false; }
@@ -31,6 +34,7 @@ struct MoeSortRegistry {
 };
 
 using MoeSortEntry = OpEntry<MoeSortRegistry>;
+using MoeSortPlan = OpPlan<MoeSortRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, MoeSortSpec S>

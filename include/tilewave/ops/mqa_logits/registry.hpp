@@ -43,6 +43,7 @@ struct MqaLogitsRegistry {
 };
 
 using MqaLogitsEntry = OpEntry<MqaLogitsRegistry>;
+using MqaLogitsPlan = OpPlan<MqaLogitsRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, MqaLogitsSpec S>

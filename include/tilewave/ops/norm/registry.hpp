@@ -51,6 +51,7 @@ struct NormRegistry : RowRegistry<NormSpec, NormProblem, norm_aligned> {
 };
 
 using NormEntry = OpEntry<NormRegistry>;
+using NormPlan = OpPlan<NormRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, NormSpec S>

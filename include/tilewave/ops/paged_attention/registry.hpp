@@ -9,6 +9,7 @@
 #include "tilewave/ops/paged_attention/choice/cost.hpp"
 #include "tilewave/ops/paged_attention/launch.hpp"
 #include "tilewave/ops/paged_attention/tuned/tables.hpp"
+#include "tilewave/tile/plan.hpp"
 
 namespace tilewave {
 
@@ -201,44 +202,6 @@ constexpr auto paged_attention_entries_of() {
 template <class B, PagedAttentionSpec S>
 inline constexpr auto paged_attention_entries = paged_attention_entries_of<B, S, paged_attention_policies>();
 
-/// An entry and the run-time part of the policy: how many ways the context is split.
-struct PagedAttentionPlan {
-  const PagedAttentionEntry* entry = nullptr;
-  int num_splits = 1;
-};
-
-/// `t256.r1.w1x4.p1x4.s8`: the string bench rows, tests, tables and errors show.
-inline std::string name_of(const PagedAttentionPlan& plan) {
-  return name_of(plan.entry->policy, plan.entry->spec) + ".s" + std::to_string(plan.num_splits);
-}
-
-/// Workspace bytes of a plan. At the same capacities never more, whatever the lengths.
-inline std::size_t paged_attention_workspace_size(const PagedAttentionProblem& p, const PagedAttentionPlan& plan) {
-  return paged_attention_workspace_size(p, plan.entry->policy, facts_of(plan.entry->arch), plan.num_splits);
-}
-
-namespace detail {
-
-/// Order of the entries straight to registers: one for all query rows of a kv head before one that needs several blocks
-/// for them; then few rows before many, or many before few.
-inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
-  const int block_rows = e.policy.block_rows();
-  return block_rows >= rows ? block_rows : 2048 - block_rows;
-}
-
-/// The cheapest of plans, by a cost that each caller chooses.
-struct CheapestPlan {
-  PagedAttentionPlan plan;
-  double cost = std::numeric_limits<double>::max();
-  void offer(const PagedAttentionEntry& e, int splits, double its_cost) {
-    if (its_cost >= cost) return;
-    plan = {&e, splits};
-    cost = its_cost;
-  }
-};
-
-}  // namespace detail
-
 /// Whether paged_attention_select considers an entry for a problem that passed paged_attention_check: ok, or the reason
 /// why not.
 inline Status paged_attention_considers(const PagedAttentionProblem& p, const PagedAttentionEntry& e,
@@ -255,6 +218,51 @@ inline Status paged_attention_considers(const PagedAttentionProblem& p, const Pa
   return {};
 }
 
+/// What a plan asks about its entries, see tile/plan.hpp.
+struct PagedAttentionRegistry {
+  using Spec = PagedAttentionSpec;
+  using Problem = PagedAttentionProblem;
+  using Policy = PagedAttentionPolicy;
+  using Entry = PagedAttentionEntry;
+  static constexpr auto check = paged_attention_check;
+  static constexpr auto considers = paged_attention_considers;
+
+  static std::size_t workspace_bytes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
+                                     const ArchFacts& facts, int splits) {
+    return paged_attention_workspace_size(p, policy, facts, splits);
+  }
+  /// `t256.r1.w1x4.p1x4.s8`
+  static std::string name(const PagedAttentionEntry& e, int splits) {
+    return name_of(e.policy, e.spec) + ".s" + std::to_string(splits);
+  }
+};
+
+/// An entry, and how many ways the context is split: plan.launch(problem, stream). Its workspace_bytes() are at the same
+/// capacities never more, whatever the lengths. See tile/plan.hpp.
+using PagedAttentionPlan = OpPlan<PagedAttentionRegistry>;
+
+namespace detail {
+
+/// Order of the entries straight to registers: one for all query rows of a kv head before one that needs several blocks
+/// for them; then few rows before many, or many before few.
+inline int rank_of(const PagedAttentionEntry& e, std::int32_t rows) {
+  const int block_rows = e.policy.block_rows();
+  return block_rows >= rows ? block_rows : 2048 - block_rows;
+}
+
+/// The cheapest of plans, by a cost that each caller chooses.
+struct CheapestPlan {
+  PagedAttentionPlan plan;
+  double cost = std::numeric_limits<double>::max();
+  void offer(const PagedAttentionEntry& e, int splits, double its_cost) {
+    if (its_cost >= cost) return;
+    plan.entry = &e, plan.splits = splits;
+    cost = its_cost;
+  }
+};
+
+}  // namespace detail
+
 /// Pick the entry and the splits for a problem among the candidates of its spec that take it: balanced if the problem
 /// asks for it, else the staged plan of least modelled time, with less than twice the query rows; else, straight to
 /// registers, the smallest entry that holds all query rows of a kv head or the largest. A row of `tuned` that serves
@@ -264,7 +272,7 @@ inline Status paged_attention_considers(const PagedAttentionProblem& p, const Pa
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan, std::span<const TunedPagedAttention> tuned) {
-  plan = {};
+  plan = {.candidates = candidates};
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
   if (p.balanced && p.split_tokens > 0) {
     return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
@@ -274,7 +282,7 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
     for (const PagedAttentionEntry* e : candidates) {
       if (e->arch != facts.id || !(e->spec == p.spec) || !(e->policy == row.policy)) continue;
       if (!paged_attention_takes(p, e->policy, facts, row.num_splits).ok()) continue;
-      plan = {e, row.num_splits};
+      plan.entry = e, plan.splits = row.num_splits;
       return {};
     }
   }
@@ -307,7 +315,7 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      : registers.plan.entry != nullptr ? registers
                                                                        : balanced;
   if (best.plan.entry == nullptr) return none;
-  plan = best.plan;
+  plan.entry = best.plan.entry, plan.splits = best.plan.splits;
   return {};
 }
 
@@ -354,14 +362,14 @@ inline std::size_t paged_attention_explain(const PagedAttentionProblem& p,
 
 namespace detail {
 
-/// All entries of one spec on one backend, as candidates.
+/// Pointers to the entries of one spec on one backend: what a plan is chosen among.
 template <class B, PagedAttentionSpec S>
-constexpr auto paged_attention_candidates() {
+inline constexpr auto paged_attention_candidates = [] {
   constexpr auto& entries = paged_attention_entries<B, S>;
   std::array<const PagedAttentionEntry*, entries.size()> candidates{};
   for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
   return candidates;
-}
+}();
 
 inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentionSpec& compiled) {
   if (p.spec == compiled) return {};
@@ -370,15 +378,13 @@ inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentio
 
 }  // namespace detail
 
-/// The plan of a problem on backend B for the one spec S that the caller compiles in: `plan.entry->launch(problem,
-/// plan.num_splits, stream)` then queues it, with a workspace of paged_attention_workspace_size(problem, plan). Errors:
-/// no_matching_entry for a problem of another spec; those of paged_attention_select.
+/// The plan of a problem on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a
+/// problem of another spec; those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
-  plan = {};
+  plan = {.candidates = detail::paged_attention_candidates<B, S>};
   if (Status s = detail::check_compiled(p, S); !s.ok()) return s;
-  const auto candidates = detail::paged_attention_candidates<B, S>();
-  return paged_attention_select(p, candidates, B::facts, plan);
+  return paged_attention_select(p, detail::paged_attention_candidates<B, S>, B::facts, plan);
 }
 
 /// paged_attention_explain for what paged_attention_plan<B, S> chooses among: at most paged_attention_entries<B, S>,
@@ -389,8 +395,7 @@ std::size_t paged_attention_explain(const PagedAttentionProblem& p, std::span<Pa
     if (!verdicts.empty()) verdicts[0] = {nullptr, s};
     return 1;
   }
-  const auto candidates = detail::paged_attention_candidates<B, S>();
-  return paged_attention_explain(p, candidates, B::facts, verdicts);
+  return paged_attention_explain(p, detail::paged_attention_candidates<B, S>, B::facts, verdicts);
 }
 
 }  // namespace tilewave

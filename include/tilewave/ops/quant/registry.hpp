@@ -32,6 +32,9 @@ constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
 struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
   static constexpr auto check = quant_check;
   static constexpr auto policies = quant_policies;
+  static std::size_t workspace_bytes(const QuantProblem& p, const RowPolicy&, const ArchFacts&, int) {
+    return quant_workspace_size(p);
+  }
   template <class B, QuantSpec S, RowPolicy P>
   static constexpr auto launch() {
     return &quant_launch<B, S, P>;
@@ -43,6 +46,7 @@ struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
 };
 
 using QuantEntry = OpEntry<QuantRegistry>;
+using QuantPlan = OpPlan<QuantRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, QuantSpec S>

@@ -39,6 +39,7 @@ struct RopeRegistry : RowRegistry<RopeSpec, RopeProblem, rope_aligned> {
 };
 
 using RopeEntry = OpEntry<RopeRegistry>;
+using RopePlan = OpPlan<RopeRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, RopeSpec S>

@@ -14,6 +14,9 @@ constexpr std::array<SamplingSpec, 3> sampling_specs(ArchId) { return {{{DType::
 struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_aligned> {
   static constexpr auto check = sampling_check;
   static constexpr auto policies = sampling_policies;
+  static std::size_t workspace_bytes(const SamplingProblem& p, const RowPolicy&, const ArchFacts& facts, int) {
+    return sampling_workspace_size(p, facts);
+  }
   /// As of all rows where only one may be wide, or where rows fit a wave; else what takes the least time.
   static bool better(const RowPolicy& a, const RowPolicy& b, const SamplingProblem& p, const ArchFacts& facts) {
     const auto of_wave = [&](const RowPolicy& policy) { return policy.lanes == facts.wave_lanes; };
@@ -53,6 +56,7 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
 };
 
 using SamplingEntry = OpEntry<SamplingRegistry>;
+using SamplingPlan = OpPlan<SamplingRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, SamplingSpec S>

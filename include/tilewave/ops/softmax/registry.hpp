@@ -32,6 +32,7 @@ struct SoftmaxRegistry : RowRegistry<SoftmaxSpec, SoftmaxProblem, softmax_aligne
 };
 
 using SoftmaxEntry = OpEntry<SoftmaxRegistry>;
+using SoftmaxPlan = OpPlan<SoftmaxRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, SoftmaxSpec S>

@@ -45,6 +45,7 @@ struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_
 };
 
 using TopkGatingEntry = OpEntry<TopkGatingRegistry>;
+using TopkGatingPlan = OpPlan<TopkGatingRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, TopkGatingSpec S>

@@ -34,6 +34,7 @@ struct VecAddRegistry {
 };
 
 using VecAddEntry = OpEntry<VecAddRegistry>;
+using VecAddPlan = OpPlan<VecAddRegistry>;
 
 /// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
 template <class B, VecAddSpec S>

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// The plan of a call: the one way in which every op is launched.
+//
+//   SoftmaxPlan plan;
+//   Status status = softmax_plan<B, spec>(problem, plan);   // which kernel: from extents and strides, nothing is read
+//   ... plan.workspace_bytes(problem) bytes at problem.workspace, 0 for most ops
+//   status = plan.launch(problem, stream);
+//
+// A plan serves every later problem of the same spec, extents, strides and flags; pointers may differ.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/core/hip.hpp"
+#include "tilewave/core/status.hpp"
+
+namespace tilewave {
+
+template <class Registry>
+struct OpEntry;
+
+namespace detail {
+
+/// The entries of a Registry: OpEntry<Registry>, or a type of its own.
+template <class Registry>
+struct EntryOf {
+  using type = OpEntry<Registry>;
+};
+template <class Registry>
+requires requires { typename Registry::Entry; }
+struct EntryOf<Registry> {
+  using type = typename Registry::Entry;
+};
+
+}  // namespace detail
+
+/// An entry and the run-time part of its policy. A Registry (registry.hpp) may have besides
+///   workspace_bytes(problem, policy, facts, splits)   where a launch needs a workspace
+///   considers(problem, entry, facts)                  ok, or why the choice passes over an entry
+///   cost_us(problem, entry, splits)                   the modelled time by which the choice ranks entries
+///   name(entry, splits)                               what rows and tables show, where that is more than the policy
+template <class Registry>
+struct OpPlan {
+  using Entry = typename detail::EntryOf<Registry>::type;
+  using Problem = typename Registry::Problem;
+
+  const Entry* entry = nullptr;
+  int splits = 1;                             // blocks that share the K of a tile, or the tokens of a sequence
+  std::span<const Entry* const> candidates{};  // what the entry was chosen among; the maker of the plan keeps them
+
+  /// Bytes that launch() needs at problem.workspace, 16-byte aligned, contents irrelevant. 0 for most ops, and for a
+  /// plan without an entry.
+  std::size_t workspace_bytes(const Problem& p) const {
+    if (entry == nullptr) return 0;
+    if constexpr (requires { Registry::workspace_bytes(p, entry->policy, facts_of(entry->arch), splits); }) {
+      return Registry::workspace_bytes(p, entry->policy, facts_of(entry->arch), splits);
+    } else {
+      return 0;
+    }
+  }
+
+  /// Queues the op's kernels on the stream. Nothing is allocated, synchronised or read from the device, so the call can
+  /// be captured in a graph. Errors, before anything is queued: no_matching_entry for a plan that was not made; those
+  /// of the op's check; workspace_too_small; launch_failed with the runtime's reason.
+  Status launch(const Problem& p, hipStream_t stream) const {
+    if (entry == nullptr) return {StatusCode::no_matching_entry, "the plan has no entry: it was not made, or refused"};
+    if constexpr (requires { entry->launch(p, splits, stream); }) {
+      return entry->launch(p, splits, stream);
+    } else {
+      return entry->launch(p, stream);
+    }
+  }
+
+  /// The policy and the splits, as benchmark rows and tables show them; "none" without an entry.
+  std::string name() const { return entry == nullptr ? "none" : name(*entry, splits); }
+
+  /// One line for each candidate: whether the choice took it, considered it, or why it passed over it. For a problem
+  /// that the op's check refuses, one line with the reason.
+  std::string explain(const Problem& p) const {
+    const Entry* const first = entry != nullptr ? entry : candidates.empty() ? nullptr : candidates.front();
+    if (first == nullptr) return "no entry was compiled in for this spec and architecture\n";
+    const ArchFacts& facts = facts_of(first->arch);
+    if (const Status s = Registry::check(p, facts); !s.ok()) return reason(s) + "\n";
+    std::string text;
+    for (const Entry* e : candidates) {
+      const Status s = considered(p, *e, facts);
+      text += name(*e, e == entry ? splits : 1);
+      text += e == entry ? ": chosen" : s.ok() ? ": serves" : ": " + reason(s);
+      if constexpr (requires { Registry::cost_us(p, *e, 1); }) {
+        if (s.ok()) text += ", modelled " + std::to_string(Registry::cost_us(p, *e, e == entry ? splits : 1)) + " us";
+      }
+      text += "\n";
+    }
+    return text;
+  }
+
+ private:
+  static std::string reason(const Status& s) { return std::string(name_of(s.code)) + ": " + s.reason; }
+  static std::string name(const Entry& e, int splits) {
+    if constexpr (requires { Registry::name(e, splits); }) {
+      return Registry::name(e, splits);
+    } else {
+      return name_of(e.policy);
+    }
+  }
+
+  static Status considered(const Problem& p, const Entry& e, const ArchFacts& facts) {
+    if constexpr (requires { Registry::considers(p, e, facts); }) {
+      return Registry::considers(p, e, facts);
+    } else {
+      if (!(e.spec == p.spec)) return {StatusCode::no_matching_entry, "built for another spec"};
+      return Registry::takes(e.policy, p, facts);
+    }
+  }
+};
+
+}  // namespace tilewave
