@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 #include "tilewave/ops/gemm/spec.hpp"
 
@@ -63,6 +64,14 @@ struct GemmProblem {
 
   void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
   std::int64_t workspace_bytes = 0;
+
+  /// The problem of tensors without gaps, with every stride filled in, also those from a batch or group to the next:
+  /// only `batch` or `groups` is left to set for more than one product. Block scales lie as [M, ceil(K / 128)] and
+  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns / 128)].
+  /// Scales, bias, residual and tables that the spec asks for are the caller's to set. The contiguous dimension of A and
+  /// B is whole 16 bytes, or gemm_check refuses the strides.
+  static constexpr GemmProblem packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
+                                      std::int32_t n, std::int32_t k);
 };
 
 /// Elements of sixteen rows of preshuffled weights, as strides count them.
@@ -71,6 +80,48 @@ constexpr std::int64_t gemm_strip_elements(const GemmProblem& p) {
 }
 /// Columns of out.
 constexpr std::int32_t gemm_out_columns(const GemmProblem& p) { return p.spec.gated ? p.n / 2 : p.n; }
+constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
+                                          std::int32_t n, std::int32_t k) {
+  GemmProblem p;
+  p.spec = spec;
+  p.a = a, p.b = b, p.out = out;
+  p.m = m, p.n = n, p.k = k;
+  const std::int64_t wide_m = m, wide_n = n, columns = gemm_out_columns(p);
+  const std::int64_t k_blocks = ceil_div(k, gemm_scale_block), n_blocks = ceil_div(n, gemm_scale_block);
+  const bool preshuffled = spec.weights == GemmWeights::preshuffled;
+  p.a_stride = (turned_a(spec.layout) ? m : k) / packing_of(spec.a);
+  p.b_stride = preshuffled ? 0 : (turned_b(spec.layout) ? n : k) / packing_of(spec.b);
+  p.out_stride = p.residual_stride = columns;
+  p.a_batch_stride = wide_m * k / packing_of(spec.a);
+  p.b_batch_stride = wide_n * k / packing_of(spec.b);
+  p.out_batch_stride = p.residual_batch_stride = wide_m * columns;
+  p.bias_batch_stride = n;
+  switch (spec.scale) {
+    case GemmScale::none:
+    case GemmScale::tensor: break;
+    case GemmScale::row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
+    case GemmScale::block:
+      p.a_scale_stride = k_blocks, p.a_scale_k_stride = 1, p.a_scale_batch_stride = wide_m * k_blocks;
+      p.b_scale_stride = k_blocks, p.b_scale_k_stride = 1, p.b_scale_batch_stride = n_blocks * k_blocks;
+      break;
+    case GemmScale::group:
+      p.a_scale_batch_stride = is_fp8(spec.a) ? m : 0;
+      p.b_scale_k_stride = n, p.b_scale_batch_stride = spec.group > 0 ? wide_n * (k / spec.group) : 0;
+      break;
+    case GemmScale::mx: {
+      const std::int64_t k_groups = align_up(ceil_div(k, 32), 8);
+      p.a_scale_batch_stride = align_up(wide_m, std::int64_t{32}) * k_groups;
+      p.b_scale_batch_stride = align_up(wide_n, std::int64_t{32}) * k_groups;
+      break;
+    }
+  }
+  if (spec.out_scale == ScaleMode::per_group) {
+    p.out_scale_stride = ceil_div<std::int64_t>(columns, 128);
+    p.out_scale_batch_stride = wide_m * p.out_scale_stride;
+  }
+  return p;
+}
+
 /// Products of a call, each with its B; and how many matrices A, out and residual are.
 constexpr std::int32_t gemm_layers(const GemmProblem& p) {
   return p.spec.groups == GemmGroups::one ? p.batch : p.groups;

@@ -2,6 +2,7 @@
 // One call of paged-attention decode: raw pointers, extents, int64 element strides.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -81,6 +82,15 @@ struct PagedAttentionProblem {
   PagedValueStrides v_strides{};
   std::int64_t scale_page_stride = 0, scale_head_stride = 0;  // of per_token (tokens contiguous) and per_head scales
   std::int64_t table_row_stride = 0;
+
+  /// The problem with the strides of tensors without gaps filled in: q and out [batch * mtp, q_heads, head_size], the
+  /// block table [batch, table_columns], scales of tokens [pages, kv_heads, block_size], and K and V as the name says:
+  /// NHD [pages, block_size, kv_heads, head_size], HND [pages, kv_heads, block_size, head_size], or in 16-byte units
+  /// (dim_major specs) K [pages, kv_heads, D/x, block_size, x] with V shuffled or plain, see PagedKeyStrides. A
+  /// softmax_scale of 0 becomes 1 / sqrt(head_size).
+  static PagedAttentionProblem nhd(PagedAttentionProblem p);
+  static PagedAttentionProblem hnd(PagedAttentionProblem p);
+  static PagedAttentionProblem in_units(PagedAttentionProblem p, bool shuffled);
 };
 
 /// Packed strides of K [pages, kv_heads, D/x, block_size, x].
@@ -116,6 +126,44 @@ constexpr PagedValueStrides hnd_value_strides(const PagedAttentionSpec& s, std::
                                               std::int64_t block_size) {
   const std::int64_t head = block_size * s.head_size;
   return {kv_heads * head, head, 0, 0, s.head_size};
+}
+
+namespace detail {
+
+/// All strides of tensors without gaps but those of K and V.
+inline PagedAttentionProblem with_dense_strides(PagedAttentionProblem p) {
+  const std::int64_t head = p.spec.head_size;
+  p.q_row_stride = p.out_row_stride = p.num_q_heads * head;
+  p.q_head_stride = p.out_head_stride = head;
+  p.table_row_stride = p.table_columns;
+  if (p.spec.quant == QuantMode::per_token) {
+    p.scale_page_stride = std::int64_t{p.num_kv_heads} * p.block_size, p.scale_head_stride = p.block_size;
+  } else if (p.spec.quant == QuantMode::per_head) {
+    p.scale_head_stride = 1;
+  }
+  if (p.softmax_scale == 0.0f && head > 0) p.softmax_scale = 1.0f / std::sqrt(static_cast<float>(head));
+  return p;
+}
+
+}  // namespace detail
+
+inline PagedAttentionProblem PagedAttentionProblem::nhd(PagedAttentionProblem p) {
+  p = detail::with_dense_strides(p);
+  p.k_strides = nhd_key_strides(p.spec, p.num_kv_heads, p.block_size);
+  p.v_strides = nhd_value_strides(p.spec, p.num_kv_heads, p.block_size);
+  return p;
+}
+inline PagedAttentionProblem PagedAttentionProblem::hnd(PagedAttentionProblem p) {
+  p = detail::with_dense_strides(p);
+  p.k_strides = hnd_key_strides(p.spec, p.num_kv_heads, p.block_size);
+  p.v_strides = hnd_value_strides(p.spec, p.num_kv_heads, p.block_size);
+  return p;
+}
+inline PagedAttentionProblem PagedAttentionProblem::in_units(PagedAttentionProblem p, bool shuffled) {
+  p = detail::with_dense_strides(p);
+  p.k_strides = packed_key_strides(p.spec, p.num_kv_heads, p.block_size);
+  p.v_strides = packed_value_strides(p.spec, p.num_kv_heads, p.block_size, shuffled);
+  return p;
 }
 
 }  // namespace tilewave
