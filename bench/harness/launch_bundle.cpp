@@ -138,7 +138,7 @@ void write_bundle(const BundleRequest& request, ArchId arch, const std::vector<R
                     {"arch", name_of(arch)},
                     {"config", request.config},
                     {"policy", request.policy},
-                    {"description", "run the launches in order, then compare the outputs; docs/bundle.md says how"},
+                    {"description", "run the launches in order, then compare the outputs; docs/reference/bundle.md says how"},
                     {"problem", ordered_json::parse(request.problem)}};
   ChipKernels kernels(arch);
   Tensors tensors;

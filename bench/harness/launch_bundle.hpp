@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // --export-bundle: one row of a benchmark as files that others can run: its launches as machine code of an AMD chip, its
-// tensors, and what they hold afterwards. docs/bundle.md is the format.
+// tensors, and what they hold afterwards. docs/reference/bundle.md is the format.
 #pragma once
 
 #include <functional>

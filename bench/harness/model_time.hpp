@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// --model-time: on the emulated device, what a call would take on an AMD chip by the simulator's clock (docs/clock.md).
+// --model-time: on the emulated device, what a call would take on an AMD chip by the simulator's clock (docs/reference/clock.md).
 // The call's launches are not run but seen, and the same kernels, compiled for the chip, are timed on the call's tensors.
 #pragma once
 

@@ -73,7 +73,7 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
          "folder for a kernel trace and a thread trace of each launch, as rocprofv3 writes them, with source lines")
       ->needs(model);
   app.add_option("--export-bundle", bundle_request.directory,
-                 "write the one row that is left as a repro bundle into this folder (docs/bundle.md)")
+                 "write the one row that is left as a repro bundle into this folder (docs/reference/bundle.md)")
       ->excludes(model);
   app.add_flag("--inject-error", measure.inject_error)->group("");  // hidden: shows that verification works
   app.footer("All --benchmark_* options of Google Benchmark work too; rows are chosen with --benchmark_filter=REGEX.");

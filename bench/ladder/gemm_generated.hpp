@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The ladder of docs/gemm.md as entries of bench_gemm, in a build with TILEWAVE_GENERATED_ENTRIES=bench/ladder.
+// The ladder of docs/reference/gemm.md as entries of bench_gemm, in a build with TILEWAVE_GENERATED_ENTRIES=bench/ladder.
 #pragma once
 
 #include "bench/ladder/kernels.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lower rungs of docs/gemm.md's ladder, each what the next one leaves behind. Of 16-bit operands, layout nt, one
+// The lower rungs of docs/reference/gemm.md's ladder, each what the next one leaves behind. Of 16-bit operands, layout nt, one
 // product or a batch; any room. No entry of the library: bench_gemm has them in a build that asks (gemm_generated.hpp).
 #pragma once
 

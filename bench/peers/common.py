@@ -11,7 +11,7 @@ import sys
 import time
 
 SEED = 123  # of the inputs
-SCHEMA = 2  # of the CSV: docs/benchmarking.md
+SCHEMA = 2  # of the CSV: docs/reference/benchmarking.md
 
 
 def fail(tool, message):

@@ -11,7 +11,7 @@ namespace tilewave::test {
 
 using nlohmann::ordered_json;
 
-/// What the code of a row kernel must hold, beside what every kernel must; docs/isa.md says how tilewave isa counts it.
+/// What the code of a row kernel must hold, beside what every kernel must; docs/reference/isa.md says how tilewave isa counts it.
 struct RowUse {
   int inputs = 1;         // row tensors: x, and a residual
   int row_outputs = 1;    // row tensors written: the output, and a sum with the residual

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The clock against what was measured of single instructions (docs/clock.md names the sources): clk per repetition.
+// The clock against what was measured of single instructions (docs/reference/clock.md names the sources): clk per repetition.
 #include "sim/clock.hpp"
 
 #include "sim/launch_file.hpp"

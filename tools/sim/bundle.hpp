@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs a repro bundle (schema tilewave-bundle/1, docs/bundle.md): maps its buffers, patches the pointers into each
+// Runs a repro bundle (schema tilewave-bundle/1, docs/reference/bundle.md): maps its buffers, patches the pointers into each
 // launch's kernel arguments, executes the launches in order and compares the outputs.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The one table of the clock's constants. docs/clock.md names the source of each row; `fitted` ones have none and were
+// The one table of the clock's constants. docs/reference/clock.md names the source of each row; `fitted` ones have none and were
 // chosen on half of the measured kernels. Times are in clk of the GPU.
 #pragma once
 

@@ -117,7 +117,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
     const double share = static_cast<double>(region.size) * progress / (chip.xcds * touched->second);
     how.first[region.base] = options.warm ? 0 : std::clamp(share, 1.0 / chip.xcds, 1.0);
   }
-  const auto held = [&] {  // what the VALU does alone costs no clock (docs/clock.md)
+  const auto held = [&] {  // what the VALU does alone costs no clock (docs/reference/clock.md)
     return chip.mhz -
            std::min(1.0, pass.matrix_duty) * (chip.mhz_matrix + chip.mhz_matrix_valu * std::min(1.0, pass.valu_duty));
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Times of a launch (docs/clock.md): one XCD with its CUs and its share of memory, wave by wave; the chip is eight of it.
+// Times of a launch (docs/reference/clock.md): one XCD with its CUs and its share of memory, wave by wave; the chip is eight of it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A launch of any kernel of any file with AMD machine code, described by JSON (docs/isa_sim.md, "Any kernel").
+// A launch of any kernel of any file with AMD machine code, described by JSON (docs/reference/isa_sim.md, "Any kernel").
 #pragma once
 
 #include <memory>

@@ -153,7 +153,7 @@ int main(int argc, char** argv) {
   app.add_option("--arg", c.arguments,
                  "in order: 7, 1.5, f32:1, buffer:BYTES[:FILL], hex:00ff; or NAME=..., @OFFSET=...")
       ->needs(kernel);
-  auto* time = app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/clock.md)");
+  auto* time = app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/reference/clock.md)");
   app.add_option("--chip", c.clock.chip, "MI300X, MI308X, MI325X, MI350X or MI355X")->needs(time);
   app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->check(CLI::Range(1.0, 1e5))->needs(time);
   app.add_flag("--warm", c.clock.warm, "inputs lie in the last-level cache")->needs(time);

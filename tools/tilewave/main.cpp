@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// tilewave: what an optimizer drives around the benchmarks. docs/OPTIMIZE.md is the contract.
+// tilewave: what an optimizer drives around the benchmarks. docs/guide/optimise.md is the contract.
 #include "tools/tilewave/common/command.hpp"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_activation: correctness and speed of activations, one row per config and policy. See docs/benchmarking.md.
+// bench_activation: correctness and speed of activations, one row per config and policy. See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/activation/sweep.hpp"

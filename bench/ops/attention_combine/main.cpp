@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_attention_combine: correctness and speed of combining partial attention results, one row per config and policy.
-// See docs/benchmarking.md.
+// See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/attention_combine/sweep.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_embedding: correctness and speed of embeddings, one row per config and policy. See docs/benchmarking.md.
+// bench_embedding: correctness and speed of embeddings, one row per config and policy. See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/embedding/sweep.hpp"

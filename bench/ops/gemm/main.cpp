@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_gemm: correctness and speed of matrix products, one row per config and policy. See docs/benchmarking.md.
+// bench_gemm: correctness and speed of matrix products, one row per config and policy. See docs/reference/benchmarking.md.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
@@ -49,7 +49,7 @@ std::span<const GemmEntry* const> every_entry() {
     for (const auto list : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
                             all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()})
       all.insert(all.end(), list.begin(), list.end());
-#ifdef TILEWAVE_GENERATED  // by a tuner; or the ladder of docs/gemm.md
+#ifdef TILEWAVE_GENERATED  // by a tuner; or the ladder of docs/reference/gemm.md
     const auto generated = all_gemm_generated_entries();
     all.insert(all.end(), generated.begin(), generated.end());
 #endif

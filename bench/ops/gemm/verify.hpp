@@ -19,7 +19,7 @@ struct GemmWanted {
   std::vector<std::vector<reference::GemmValue>> values;  // [row][column]
 };
 
-/// docs/numerics.md, "GEMM": an element may be off by `sums` of the sum of its products' magnitudes, a row by `row` of its
+/// docs/reference/numerics.md, "GEMM": an element may be off by `sums` of the sum of its products' magnitudes, a row by `row` of its
 /// l2 norm.
 struct GemmTolerance {
   double sums, row;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_kv_cache_write: correctness and speed of writes into a paged KV cache, plain and fused with norms and rotary
-// embeddings, one row per config and policy. See docs/benchmarking.md.
+// embeddings, one row per config and policy. See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/kv_cache_write/sweep.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_moe_reduce: correctness and speed of sums of experts' results, one row per config and policy. See docs/benchmarking.md.
+// bench_moe_reduce: correctness and speed of sums of experts' results, one row per config and policy. See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/moe_reduce/sweep.hpp"

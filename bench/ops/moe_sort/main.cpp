@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_moe_sort: correctness and speed of sorting tokens by expert, one row per config and policy. See
-// docs/benchmarking.md.
+// docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/moe_sort/sweep.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_mqa_logits: correctness and speed of an indexer's logits, one row per config and policy. See
-// docs/benchmarking.md.
+// docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/mqa_logits/sweep.hpp"

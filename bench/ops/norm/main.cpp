@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_norm: correctness and speed of rmsnorm and layernorm, one row per config and policy. See docs/benchmarking.md.
+// bench_norm: correctness and speed of rmsnorm and layernorm, one row per config and policy. See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/norm/sweep.hpp"

@@ -206,7 +206,7 @@ class Writer {
         {"config", name_of(c)},
         {"policy", plan.name()},
         {"description", "paged-attention decode, " + name_of(plan.entry->spec) +
-                            ": run the launches in order, then compare the outputs; docs/bundle.md explains every key"},
+                            ": run the launches in order, then compare the outputs; docs/reference/bundle.md explains every key"},
         {"problem", describe(problem_, plan.splits)}};
   }
 

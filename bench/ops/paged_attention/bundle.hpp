@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Repro bundles: one call as files, for whoever wants to run the compiled kernels without this build. docs/bundle.md is
+// Repro bundles: one call as files, for whoever wants to run the compiled kernels without this build. docs/reference/bundle.md is
 // the format.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See docs/benchmarking.md.
+// bench_pa: correctness and speed of paged-attention decode, one row per config and policy. See docs/reference/benchmarking.md.
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>

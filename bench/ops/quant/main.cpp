@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_quant: correctness and speed of quantisation and dequantisation, one row per config and policy. See
-// docs/benchmarking.md.
+// docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/quant/sweep.hpp"

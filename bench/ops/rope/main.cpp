@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_rope: correctness and speed of rotary position embeddings, one row per config and policy. See
-// docs/benchmarking.md.
+// docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/rope/sweep.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_sampling: correctness and speed of sampling, one row per config and policy. See docs/benchmarking.md.
+// bench_sampling: correctness and speed of sampling, one row per config and policy. See docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/sampling/sweep.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_softmax: correctness and speed of softmax and log softmax, one row per config and policy. See
-// docs/benchmarking.md.
+// docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/softmax/sweep.hpp"

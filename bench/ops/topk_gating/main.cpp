@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_topk_gating: correctness and speed of choosing experts, one row per config and policy. See
-// docs/benchmarking.md.
+// docs/reference/benchmarking.md.
 #include "bench/harness/rows/main.hpp"
 
 #include "bench/ops/topk_gating/sweep.hpp"

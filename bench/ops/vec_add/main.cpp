@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bench_ceiling: how fast memory can be read, copied, written and added up, and what a launch costs, one row per config
-// and policy. See docs/benchmarking.md.
+// and policy. See docs/reference/benchmarking.md.
 #include <functional>
 #include <string>
 #include <vector>

@@ -18,7 +18,7 @@ const std::string sample =
     "## Sources\n- sheet: data sheet, page 1\n- none: not found\n";
 }  // namespace
 
-TEST_CASE("ArchFacts are the numbers of docs/hardware") {
+TEST_CASE("ArchFacts are the numbers of docs/reference/hardware") {
   const auto chips = all_chips();
   REQUIRE(chips.size() == 6);
   for (const tilewave::ArchId id : {tilewave::ArchId::gfx942, tilewave::ArchId::gfx950, tilewave::ArchId::sm90}) {

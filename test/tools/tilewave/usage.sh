@@ -90,7 +90,7 @@ expect 2 "needs one" isa page tables.json --tables tables.json
 # --- specs, roofline
 expect 0 "Example" specs --help
 expect 0 "MI355X" specs
-expect 0 "hbm_bandwidth: 8 TB/s <- docs/hardware/MI350X.md:" specs gfx950 --key hbm_bandwidth
+expect 0 "hbm_bandwidth: 8 TB/s <- docs/reference/hardware/MI350X.md:" specs gfx950 --key hbm_bandwidth
 expect 3 "UNKNOWN" specs H100 --key read_ceiling
 expect 2 "no chip 'H300'" specs H300
 expect 2 "has no 'speed'" specs H200 --key speed
@@ -338,7 +338,7 @@ expect 0 "round 1 of generated candidates: 1 of 1" tune run tuning --benchmark .
 expect 0 "tile_rows=32" tune merge tuning --out all.csv
 [[ $(wc -l <all.csv) -eq 5 ]] || failed "all.csv has $(wc -l <all.csv) lines"
 : >include/tilewave/ops/gemm/tuned/tables.hpp
-expect 0 "docs/tuned/gemm_gfx950.csv" tune write tuning --op gemm --arch gfx950 --device x --benchmark y --commit z
+expect 0 "docs/notebook/tuned/gemm_gfx950.csv" tune write tuning --op gemm --arch gfx950 --device x --benchmark y --commit z
 grep -q 'tuned_gemm_gfx950' include/tilewave/ops/gemm/tuned/tables.hpp || failed "the library does not look into the table"
 grep -q '8, 16, 4096, 512, 1, 0' include/tilewave/ops/gemm/tuned/gfx950.hpp || failed "the table"
 cd ..

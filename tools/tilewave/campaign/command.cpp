@@ -181,7 +181,7 @@ void add_run(Command& campaign, const std::shared_ptr<Options>& o) {
   sub.option("FOLDER", o->folder, "of the campaign").required();
   sub.option(
          "--propose", o->propose,
-         "shell command that edits the worktree (its current folder) and writes $TILEWAVE_PROPOSAL; docs/OPTIMIZE.md")
+         "shell command that edits the worktree (its current folder) and writes $TILEWAVE_PROPOSAL; docs/guide/optimise.md")
       .required();
   sub.option("--rounds", o->max_rounds, "at most so many now").range(0, 1e6);
   sub.example("  tilewave campaign run DIR --propose ./propose.sh");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the command ends. docs/OPTIMIZE.md lists these numbers; scripts depend on them.
+// How the command ends. docs/guide/optimise.md lists these numbers; scripts depend on them.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a fast kernel must not do, as rules over its compiled code and its entry's claims. docs/isa.md explains each.
+// What a fast kernel must not do, as rules over its compiled code and its entry's claims. docs/reference/isa.md explains each.
 #pragma once
 
 #include <string>

@@ -66,7 +66,7 @@ void add_report(Command& tilewave) {
   sub.option("--arch", o->arch, "chip for rooflines");
   sub.option("--peak", o->peak, "bf16 (default), fp8 or fp4").one_of({"bf16", "fp8", "fp4"});
   sub.option("--by", o->by, "columns that make a class");
-  sub.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  sub.option("--hardware", o->hardware, "folder to read instead of the docs/reference/hardware this was built with");
   sub.example(
       "  tilewave report --out page.html --csv decode.csv norm.csv --arch H200 --campaign agent/workspace/pa_hip_sm90_20260416");
   sub.run([o] { return run(*o); });

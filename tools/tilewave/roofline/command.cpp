@@ -120,7 +120,7 @@ void add_roofline(Command& tilewave) {
   sub.option("--peak", o->peak, "which matrix peak: bf16 (default), fp8 or fp4").one_of({"bf16", "fp8", "fp4"});
   sub.option("--by", o->by, "columns whose values share a colour");
   sub.option("--svg", o->svg, "draw it into this file");
-  sub.option("--hardware", o->folder, "folder to read instead of the docs/hardware this was built with");
+  sub.option("--hardware", o->folder, "folder to read instead of the docs/reference/hardware this was built with");
   sub.flag("--json", o->json, "the report as JSON");
   sub.example(
       "  tilewave roofline --arch gfx950 --op paged_attention --shape batch=64,context=8192,q_heads=32,kv_heads=8,kv=fp8\n"

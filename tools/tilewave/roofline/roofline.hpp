@@ -26,7 +26,7 @@ std::string known_ops(bool shapes);
 struct Roof {
   std::string chip, peak_key;  // bf16_flops or fp8_flops
   double flops_per_s = 0, bytes_per_s = 0;
-  std::string flops_source, bytes_source;  // "docs/hardware/MI350X.md:27"
+  std::string flops_source, bytes_source;  // "docs/reference/hardware/MI350X.md:27"
   bool measured = false;                   // bytes_per_s is a measured ceiling, not the data sheet's
   double ridge() const { return flops_per_s / bytes_per_s; }
   double floor_us(const Work& work) const;

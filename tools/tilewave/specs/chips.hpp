@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The numbers of docs/hardware.
+// The numbers of docs/reference/hardware.
 #pragma once
 
 #include <map>
@@ -36,7 +36,7 @@ std::vector<Chip> all_chips(const std::string& folder = {});
 /// By name, or by architecture: the chip that ArchFacts describes (MI300X, MI350X, H200).
 const Chip& chip_of(const std::vector<Chip>& chips, std::string_view name);
 
-/// Name and text of the files of docs/hardware, put in when the program was built.
+/// Name and text of the files of docs/reference/hardware, put in when the program was built.
 const std::vector<std::pair<std::string, std::string>>& hardware_files();
 
 }  // namespace tilewave::tool

@@ -151,7 +151,7 @@ void add_trace(Command& tilewave) {
   show.option("--out", o->out, "file instead of stdout");
   show.option("--title", o->title, "of the report");
   show.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
-  show.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  show.option("--hardware", o->hardware, "folder to read instead of the docs/reference/hardware this was built with");
   show.flag("--json", o->json, "the report as JSON");
   show.example("  tilewave trace report profiles/pa --arch MI350X --out profiles/pa/REPORT.md");
   show.run([o] { return report(*o); });
@@ -161,7 +161,7 @@ void add_trace(Command& tilewave) {
   all.option("--out", o->out, "folder for README.md and OP/REPORT.md").required();
   all.option("--arch", o->arch, "chip or architecture, for occupancy");
   all.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
-  all.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  all.option("--hardware", o->hardware, "folder to read instead of the docs/reference/hardware this was built with");
   all.option("--note", o->note, "on every page: device, date and commit");
   all.flag("--capture", o->captures, "run each capture.sh first");
   all.option("--benches", o->benches, "folder of our benchmarks: make FOLDER from all of them first");
@@ -175,8 +175,8 @@ void add_trace(Command& tilewave) {
       "with --benches: what they run (default: --model=llama3-70b --tp=8 --batch=64; where that has no call of an op "
       "gpt-oss-120b's, or the op's own sweep)");
   all.example(
-      "  tilewave trace library profiles --benches build/host/bench --arch MI355X --out docs/profiles/gfx950\n"
-      "  tilewave trace library profiles --benches build/sm90/bench --profiler ncu --capture --out docs/profiles/h200");
+      "  tilewave trace library profiles --benches build/host/bench --arch MI355X --out docs/notebook/profiles/gfx950\n"
+      "  tilewave trace library profiles --benches build/sm90/bench --profiler ncu --capture --out docs/notebook/profiles/h200");
   all.run([o] { return library(*o); });
   Command write =
       trace.add("capture", "write capture.sh, which records a command, and what it needs, and print its line");

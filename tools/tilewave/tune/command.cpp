@@ -138,7 +138,7 @@ int write(Options& o) {
   if (o.out.empty()) o.out = fmt::format("include/tilewave/ops/{}/tuned/{}.hpp", o.source.op, o.source.arch);
   const std::filesystem::path header = o.out;
   if (header.extension() != ".hpp") refuse("--out is no .hpp");
-  if (o.csv.empty()) o.csv = fmt::format("docs/tuned/{}_{}.csv", o.source.op, o.source.arch);
+  if (o.csv.empty()) o.csv = fmt::format("docs/notebook/tuned/{}_{}.csv", o.source.op, o.source.arch);
   const std::filesystem::path all = o.csv;
   o.source.csv = o.csv, o.source.least_gain = o.gain / 100;
   if (o.source.commit.empty()) o.source.commit = Git(".").head();
@@ -220,7 +220,7 @@ void add_tune(Command& tilewave) {
   table.option("--benchmark", o->source.benchmark, "how, for the header").required();
   table.option("--commit", o->source.commit, "of the kernels (default: git's HEAD here)");
   table.option("--out", o->out, "the header (default: include/tilewave/ops/OP/tuned/ARCH.hpp)");
-  table.option("--csv", o->csv, "everything tried (default: docs/tuned/OP_ARCH.csv)");
+  table.option("--csv", o->csv, "everything tried (default: docs/notebook/tuned/OP_ARCH.csv)");
   table.option("--selected", o->selected,
                "CSV with --policies=selected: only what beats the library's choice is written");
   table.option("--gain", o->gain, "with --selected: by this many percent at least (default: 0)").range(0, 1000);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Written by `tilewave tune write`: 34 configs, 992 candidates.
-// source: docs/tuned/gemm_gfx950.csv
+// source: docs/notebook/tuned/gemm_gfx950.csv.gz
 // device: MI355X, modelled, 2026-11-23
 // commit: e71a01aca04808f7f42bce7a85c20811260b48ff
-// benchmark: bench_gemm --arch=gfx950 --model-time --policies=all --shapes=docs/tuned/gemm_gfx950.shapes.csv
+// benchmark: bench_gemm --arch=gfx950 --model-time --policies=all --shapes=docs/notebook/tuned/gemm_gfx950.shapes.csv
 #pragma once
 
 #include <array>

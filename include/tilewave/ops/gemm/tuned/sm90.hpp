@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Written by `tilewave tune write`: 108 configs, 4068 candidates.
-// source: docs/tuned/gemm_sm90.csv
+// source: docs/notebook/tuned/gemm_sm90.csv.gz
 // device: NVIDIA H200, 2026-11-23
 // commit: 32bbcb7
 // benchmark: bench_gemm --sweep=prefill --policies=all --max-seconds=0.015
