@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// The policies that entries of a spec are built for: one list for dispatch, tests, benchmarks, the tuner and the gate.
+#pragma once
+
+#include <array>
+
+#include "tilewave/attention/value_tiles.hpp"
+#include "tilewave/ops/paged_attention/check.hpp"
+#include "tilewave/ops/paged_attention/policy.hpp"
+
+namespace tilewave {
+
+/// Policies in the order of paged_attention_policies.
+struct PagedAttentionPolicies {
+  std::array<PagedAttentionPolicy, 11> list{};
+  int count = 0;
+  constexpr void add(const PagedAttentionPolicy& policy) { list[count++] = policy; }
+  constexpr const PagedAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr const PagedAttentionPolicy* begin() const { return list.data(); }
+  constexpr const PagedAttentionPolicy* end() const { return list.data() + count; }
+  constexpr std::size_t size() const { return count; }
+};
+
+namespace detail {
+
+/// By rising number of query rows a block holds: 16, 32, 64; where staged entries serve most problems, 16 alone. Two
+/// waves per SIMD leave a lane 256 registers (255 on sm90) for outputs, Q and the KV ring, three 168 and four 128.
+constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAttentionSpec& s, bool staged) {
+  const bool wide = s.head_size == 256, narrow = s.head_size == 64, fp8 = is_fp8(s.kv);
+  // Not const: g++ 12 keeps the const of a copied member in the identity of a template argument, and the kernel that
+  // nvcc registered is then not the one that is launched.
+  PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
+  PagedAttentionPolicies policies;
+  if (arch == ArchId::sm90) {
+    // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8,
+    // whose tile is 64 tokens of scores, keeps half a tile in flight.
+    PagedAttentionPrefetch prefetch = wide             ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
+                                      : narrow || !fp8 ? one_tile
+                                                       : PagedAttentionPrefetch{2, 2};
+    policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = true});
+    if (staged) return policies;
+    policies.add({.row_tiles = 1, .waves = {2, 2}, .prefetch = prefetch, .q_shared = true});
+    policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = prefetch, .q_shared = true});
+    return policies;
+  }
+  if (wide) {
+    policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = {2, 2}});
+    policies.add({.row_tiles = 1, .waves = {2, 2}, .prefetch = {2, 2}});
+    policies.add({.row_tiles = 1, .waves = {4, 1}, .prefetch = {2, 2}});
+    return policies;
+  }
+  // A wave more has more in flight than a second tile of each: 16 rows in 16 bits leave registers for it.
+  PagedAttentionPrefetch one_row_tile = !fp8                              ? PagedAttentionPrefetch{1, 2}
+                                        : s.quant == QuantMode::per_token ? one_tile
+                                                                          : PagedAttentionPrefetch{1, 4};
+  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == QuantMode::per_token ? 2 : waves;
+  policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile, .waves_per_simd = fp8 ? waves : waves + 1});
+  for (const int rows : {1, 2}) {
+    policies.add({.row_tiles = 2,
+                  .waves = {rows, 4 / rows},
+                  .prefetch = one_tile,
+                  .q_shared = fp8,
+                  .waves_per_simd = of_two_tiles});
+  }
+  return policies;
+}
+
+/// Blocks of a staged entry that an SM holds, and wave groups of each.
+struct StagedBlocks {
+  int per_sm = 2, groups = 1;
+};
+
+/// 8, 16 or 32 query rows through shared memory, where the room has bulk copies and wave groups: two blocks an SM, 96
+/// KiB of KV on its way in each; or one of two groups with twice that, for problems that have no two blocks for an SM;
+/// or three with 64 KiB, for those whose blocks would leave a second round of two half empty, or do little each.
+constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int rows, StagedBlocks blocks = {}) {
+  // Stages of 32 or 16 KiB, but 64 tokens at least; for registers, and the probabilities of 32 rows, fewer. Native
+  // products need fewer registers, but with 32 rows take long enough for a stage to want six of them.
+  const bool three = blocks.per_sm == 3, half = three || (s.native && rows == 32);
+  const int bytes_per_token = 2 * s.head_size * size_of(s.kv);
+  const int most_tokens = rows == 8 ? 256 : (s.native ? 4096 : 2048) / rows;
+  const int stage_tokens = max_of(64, min_of((half ? 16 : 32) * 1024 / bytes_per_token, most_tokens));
+  const int ring = blocks.groups * (three ? 64 : 96) * 1024;
+  // Scales of tokens may leave room for a stage less. Of a block's share of 228 KiB 1 KiB is the driver's; Q, two
+  // stages' probabilities and what waves tell each other take some for each query row, barriers for each stage.
+  const bool per_token = s.quant == QuantMode::per_token;
+  const int row_bytes = (s.head_size + 2 * stage_tokens) * (s.native ? 1 : 2) + 20;
+  const int room = 228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * row_bytes;
+  const int stage_bytes = stage_tokens * (bytes_per_token + (per_token ? 8 : 0)) + (per_token ? 16 : 48);
+  const int stages = min_of(ring / (stage_tokens * bytes_per_token), align_down(room / stage_bytes, blocks.groups));
+  // As many waves fetch as registers reach for: small pages want them.
+  PagedAttentionPrefetch prefetch{
+      .slices = 1, .stages = stages, .stage_tokens = stage_tokens, .waves = three ? 1 : 2 * blocks.groups};
+  return {
+      .row_tiles = rows / 8, .waves = {1, 4 * blocks.groups}, .prefetch = prefetch, .waves_per_simd = three ? 4 : 3};
+}
+
+constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
+  policy.schedule = PagedAttentionSchedule::balanced;
+  return policy;
+}
+
+}  // namespace detail
+
+/// The policy straight to registers of specs without tuned ones: 16 query rows a block. A tile of K, then of V, is in
+/// flight, or as much of it as leaves registers for the outputs of wide heads.
+constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
+  const bool sm90 = arch == ArchId::sm90;
+  const int tiles = value_tiles(atom_of(arch), s).count;
+  const bool wide = tiles > (sm90 ? 16 : 12);
+  PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
+  if (sm90 && is_fp8(s.kv) && s.head_size > 64) {
+    prefetch.stages = 1;
+    if (s.any_block_size && !wide) prefetch.slices = 2;  // a tile has 8 addresses of K tokens
+  }
+  return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
+}
+
+/// Whether a spec has entries that bring KV through shared memory: ok, or no_matching_entry with the reason.
+constexpr Status paged_attention_has_staged(ArchId arch, const PagedAttentionSpec& s) {
+  constexpr StatusCode none = StatusCode::no_matching_entry;
+  if (arch != ArchId::sm90) return {none, "staged entries need bulk copies and wave groups, which only sm90 has"};
+  if (s.values != ValueLayout::dim_major) return {none, "there are no staged entries for token_major values"};
+  if (s.head_size != 64 && s.head_size != 128) return {none, "there are staged entries for head_size 64 and 128 alone"};
+  return {};
+}
+
+/// The policies of a spec. Those straight to registers by rising query rows, the smallest of them balanced, or the
+/// staged ones; for native products the staged ones alone, so on other architectures none. Head sizes and layouts that
+/// nothing was tuned for have one policy, and it balanced.
+constexpr PagedAttentionPolicies paged_attention_policies(ArchId arch, const PagedAttentionSpec& s) {
+  const bool staged = paged_attention_has_staged(arch, s).ok();
+  if (s.native && !(staged && paged_attention_check_native(s).ok())) return {};
+  PagedAttentionPolicies policies;
+  const bool tuned = s.head_size == 64 || s.head_size == 128 || s.head_size == 256;
+  if (s.values != ValueLayout::dim_major || !tuned) {
+    policies.add(paged_attention_other_policy(arch, s));
+    policies.add(detail::balanced(policies.list[0]));
+    return policies;
+  }
+  if (!s.native) policies = detail::register_policies(arch, s, staged);
+  if (!staged) {
+    policies.add(detail::balanced(policies.list[0]));
+    return policies;
+  }
+  for (const int rows : {8, 16, 32}) policies.add(detail::staged_policy(s, rows));
+  for (const int rows : {8, 16, 32}) {
+    policies.add(detail::balanced(detail::staged_policy(s, rows)));
+    if (rows == 32) continue;
+    policies.add(detail::staged_policy(s, rows, {.per_sm = 1, .groups = 2}));
+    policies.add(detail::staged_policy(s, rows, {.per_sm = 3}));
+  }
+  return policies;
+}
+
+}  // namespace tilewave
