@@ -3,7 +3,7 @@
 #pragma once
 
 #include "tilewave/ops/kv_cache_write/spec.hpp"
-#include "tilewave/ops/paged_attention/problem.hpp"
+#include "tilewave/attention/cache.hpp"
 #include "tilewave/ops/rope/problem.hpp"
 
 namespace tilewave {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tilewave/ops/paged_attention/spec.hpp"
+#include "tilewave/attention/cache.hpp"
 #include "tilewave/ops/rope/spec.hpp"
 
 namespace tilewave {

@@ -11,23 +11,6 @@
 
 namespace tilewave {
 
-/// Strides in elements. K is read as k[page][head][d / x][t][d % x], V as v[page][head][t / x][d][t % x] if the spec
-/// says dim_major and as v[page][head][t][d] if it says token_major, with x = 16 / sizeof(element); in all the last
-/// index is contiguous. One description covers the cache layouts in use; the strides of K and V need not be alike:
-///   K [pages, kv_heads, D/x, block_size, x]      unit = block_size * x, token = x
-///   V shuffled [pages, kv_heads, block_size/x, D, x]   unit = D * x, dim = x
-///   V plain    [pages, kv_heads, D, block_size]        unit = x, dim = block_size
-///   NHD [pages, block_size, kv_heads, D]               K: unit = x; K and V: token = kv_heads * D, head = D
-///   HND [pages, kv_heads, block_size, D]               K: unit = x; K and V: token = D, head = block_size * D
-struct PagedKeyStrides {
-  std::int64_t page, head, unit, token;
-};
-struct PagedValueStrides {
-  std::int64_t page, head;
-  std::int64_t unit, dim;  // dim_major
-  std::int64_t token = 0;  // token_major
-};
-
 /// Finite K, V and scales give what the reference gives. A token with Inf or NaN in V or its scale makes every query of
 /// its sequence NaN that shares a tile with one that sees it, the earlier of the mtp tokens included.
 struct PagedAttentionProblem {
@@ -92,41 +75,6 @@ struct PagedAttentionProblem {
   static PagedAttentionProblem hnd(PagedAttentionProblem p);
   static PagedAttentionProblem in_units(PagedAttentionProblem p, bool shuffled);
 };
-
-/// Packed strides of K [pages, kv_heads, D/x, block_size, x].
-constexpr PagedKeyStrides packed_key_strides(const PagedAttentionSpec& s, std::int64_t kv_heads,
-                                             std::int64_t block_size) {
-  const std::int64_t head = block_size * s.head_size;
-  return {kv_heads * head, head, block_size * s.unit(), s.unit()};
-}
-/// Packed strides of V: shuffled [pages, kv_heads, block_size/x, D, x], or plain [pages, kv_heads, D, block_size].
-constexpr PagedValueStrides packed_value_strides(const PagedAttentionSpec& s, std::int64_t kv_heads,
-                                                 std::int64_t block_size, bool shuffled) {
-  const std::int64_t head = block_size * s.head_size;
-  return shuffled ? PagedValueStrides{kv_heads * head, head, std::int64_t{s.head_size} * s.unit(), s.unit()}
-                  : PagedValueStrides{kv_heads * head, head, s.unit(), block_size};
-}
-
-/// Packed strides of K and V for token_major specs: NHD [pages, block_size, kv_heads, D] ...
-constexpr PagedKeyStrides nhd_key_strides(const PagedAttentionSpec& s, std::int64_t kv_heads, std::int64_t block_size) {
-  const std::int64_t token = kv_heads * s.head_size;
-  return {block_size * token, s.head_size, s.unit(), token};
-}
-constexpr PagedValueStrides nhd_value_strides(const PagedAttentionSpec& s, std::int64_t kv_heads,
-                                              std::int64_t block_size) {
-  const std::int64_t token = kv_heads * s.head_size;
-  return {block_size * token, s.head_size, 0, 0, token};
-}
-/// ... and HND [pages, kv_heads, block_size, D].
-constexpr PagedKeyStrides hnd_key_strides(const PagedAttentionSpec& s, std::int64_t kv_heads, std::int64_t block_size) {
-  const std::int64_t head = block_size * s.head_size;
-  return {kv_heads * head, head, s.unit(), s.head_size};
-}
-constexpr PagedValueStrides hnd_value_strides(const PagedAttentionSpec& s, std::int64_t kv_heads,
-                                              std::int64_t block_size) {
-  const std::int64_t head = block_size * s.head_size;
-  return {kv_heads * head, head, 0, 0, s.head_size};
-}
 
 namespace detail {
 

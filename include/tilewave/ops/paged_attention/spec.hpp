@@ -3,29 +3,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
+#include "tilewave/attention/cache.hpp"
 #include "tilewave/core/dtype.hpp"
 #include "tilewave/core/status.hpp"
 
 namespace tilewave {
-
-/// How fp8 K and V were scaled. none: values as stored (bf16 KV).
-enum class QuantMode : int { none, per_tensor, per_token, per_head };
-
-constexpr std::string_view name_of(QuantMode mode) {
-  switch (mode) {
-    case QuantMode::none: return "none";
-    case QuantMode::per_tensor: return "per_tensor";
-    case QuantMode::per_token: return "per_token";
-    case QuantMode::per_head: return "per_head";
-  }
-  return "unknown";
-}
-
-/// Which index of V is contiguous in memory. dim_major: 16 bytes of tokens of one head dimension; token_major: all head
-/// dimensions of one token. See PagedValueStrides.
-enum class ValueLayout : int { dim_major, token_major };
 
 /// out[b, i, h, :] = softmax_t(score) v[t, :] with score = softmax_scale * q[b, i, h, :] . k[t, :]. Products of 16-bit
 /// floats are accumulated in f32: K is widened to q's type, V in fp8 to bf16, both exactly. On gfx942 bf16 q meets fp8

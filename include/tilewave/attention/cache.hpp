@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// How a paged KV cache lies in memory and how its elements were scaled: what decode and cache writes have in common.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace tilewave {
+
+/// How fp8 K and V were scaled. none: values as stored (bf16 KV).
+enum class QuantMode : int { none, per_tensor, per_token, per_head };
+
+constexpr std::string_view name_of(QuantMode mode) {
+  switch (mode) {
+    case QuantMode::none: return "none";
+    case QuantMode::per_tensor: return "per_tensor";
+    case QuantMode::per_token: return "per_token";
+    case QuantMode::per_head: return "per_head";
+  }
+  return "unknown";
+}
+
+/// Which index of V is contiguous in memory. dim_major: 16 bytes of tokens of one head dimension; token_major: all head
+/// dimensions of one token. See PagedValueStrides.
+enum class ValueLayout : int { dim_major, token_major };
+
+/// Strides in elements. K is read as k[page][head][d / x][t][d % x], V as v[page][head][t / x][d][t % x] if the spec
+/// says dim_major and as v[page][head][t][d] if it says token_major, with x = 16 / sizeof(element); in all the last
+/// index is contiguous. One description covers the cache layouts in use; the strides of K and V need not be alike:
+///   K [pages, kv_heads, D/x, block_size, x]      unit = block_size * x, token = x
+///   V shuffled [pages, kv_heads, block_size/x, D, x]   unit = D * x, dim = x
+///   V plain    [pages, kv_heads, D, block_size]        unit = x, dim = block_size
+///   NHD [pages, block_size, kv_heads, D]               K: unit = x; K and V: token = kv_heads * D, head = D
+///   HND [pages, kv_heads, block_size, D]               K: unit = x; K and V: token = D, head = block_size * D
+struct PagedKeyStrides {
+  std::int64_t page, head, unit, token;
+};
+struct PagedValueStrides {
+  std::int64_t page, head;
+  std::int64_t unit, dim;  // dim_major
+  std::int64_t token = 0;  // token_major
+};
+
+/// Strides of caches without gaps. A Spec has head_size and unit(), the elements in 16 bytes.
+/// K [pages, kv_heads, D/x, block_size, x].
+template <class Spec>
+constexpr PagedKeyStrides packed_key_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
+  const std::int64_t head = block_size * s.head_size;
+  return {kv_heads * head, head, block_size * s.unit(), s.unit()};
+}
+/// Packed strides of V: shuffled [pages, kv_heads, block_size/x, D, x], or plain [pages, kv_heads, D, block_size].
+template <class Spec>
+constexpr PagedValueStrides packed_value_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size,
+                                                 bool shuffled) {
+  const std::int64_t head = block_size * s.head_size;
+  return shuffled ? PagedValueStrides{kv_heads * head, head, std::int64_t{s.head_size} * s.unit(), s.unit()}
+                  : PagedValueStrides{kv_heads * head, head, s.unit(), block_size};
+}
+
+/// Packed strides of K and V for token_major specs: NHD [pages, block_size, kv_heads, D] ...
+template <class Spec>
+constexpr PagedKeyStrides nhd_key_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
+  const std::int64_t token = kv_heads * s.head_size;
+  return {block_size * token, s.head_size, s.unit(), token};
+}
+template <class Spec>
+constexpr PagedValueStrides nhd_value_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
+  const std::int64_t token = kv_heads * s.head_size;
+  return {block_size * token, s.head_size, 0, 0, token};
+}
+/// ... and HND [pages, kv_heads, block_size, D].
+template <class Spec>
+constexpr PagedKeyStrides hnd_key_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
+  const std::int64_t head = block_size * s.head_size;
+  return {kv_heads * head, head, s.unit(), s.head_size};
+}
+template <class Spec>
+constexpr PagedValueStrides hnd_value_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
+  const std::int64_t head = block_size * s.head_size;
+  return {kv_heads * head, head, 0, 0, s.head_size};
+}
+
+}  // namespace tilewave
