@@ -91,6 +91,10 @@ BREAKS = [  # (rule, path that must be named, how to break it)
     ("umbrella", OP, replace("include/tilewave/tilewave.hpp", "ops/paged_attention/registry.hpp", "core/vec.hpp")),
     ("mirror", "test/nowhere/x_test.cpp", write("test/nowhere/x_test.cpp", TOP)),
     ("tuned", "include/tilewave/ops/vec_add/tuned/gfx942.hpp", write("include/tilewave/ops/vec_add/tuned/gfx942.hpp", TOP + "// source: a.csv\n")),
+    ("word", "include/tilewave/core/math.hpp", append("include/tilewave/core/math.hpp", "inline void tell_all() {}\n")),
+    ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Measured on 2026-11-27.\n")),
+    ("guide", "docs/guide/x.md", write("docs/guide/x.md", "word " * 31 + "\n")),
+    ("guide", "docs/guide/x.md", write("docs/guide/x.md", "Two words. " * 51 + "\n")),
     ("template", "include/tilewave/core/math.hpp",
      append("include/tilewave/core/math.hpp", "template <class A, class B, class C, class D, int E = 0>\nstruct F {};\n")),
     ("run", "include/tilewave/core/long.hpp",
@@ -100,6 +104,8 @@ BREAKS = [  # (rule, path that must be named, how to break it)
 ]
 
 LEGAL = [  # looks like a violation and is none
+    append("include/tilewave/core/math.hpp", "// turned and told in a comment\ninline void foretell() {}\n"),
+    write("docs/guide/x.md", "Two words. " * 50 + "\n\n```\n" + "code " * 200 + "\n```\n\n- " + "word " * 30 + "\n"),
     append("include/tilewave/core/math.hpp", "// __shfl and threadIdx in a comment, #if 0 as well\n"),
     append("include/tilewave/core/math.hpp", "inline float f(int* __restrict x) { return __builtin_bit_cast(float, *x); }\n"),
     append("include/tilewave/core/math.hpp", "// " + "\u00e4" * 117 + "\n"),
