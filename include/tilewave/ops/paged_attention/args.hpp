@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "tilewave/attention/reach.hpp"
 #include "tilewave/core/math.hpp"
 #include "tilewave/ops/paged_attention/policy.hpp"
 #include "tilewave/ops/paged_attention/problem.hpp"
@@ -205,13 +206,10 @@ constexpr PagedAttentionCopies paged_attention_copies(const PagedAttentionProble
           .scale_pieces = p.spec.quant == QuantMode::per_token ? 2 : 0};
 }
 
-/// The arguments that say which tokens a sequence attends (PagedAttentionReach), nothing else.
-inline PagedAttentionArgs paged_attention_reach_args(const PagedAttentionProblem& p) {
-  PagedAttentionArgs a{};
-  a.mtp = p.mtp;
-  a.capacity = p.table_columns * p.block_size;
-  a.window = p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max();
-  return a;
+/// What bounds the tokens that a sequence attends.
+constexpr AttentionLimits paged_attention_limits(const PagedAttentionProblem& p) {
+  return {p.mtp, p.table_columns * p.block_size,
+          p.sliding_window > 0 ? p.sliding_window : std::numeric_limits<std::int32_t>::max()};
 }
 
 namespace detail {
@@ -240,7 +238,9 @@ inline void set_pace(PagedAttentionArgs& a, const PagedAttentionProblem& p, cons
 
 inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                                const ArchFacts& facts, int num_splits) {
-  PagedAttentionArgs a = paged_attention_reach_args(p);
+  const AttentionLimits limits = paged_attention_limits(p);
+  PagedAttentionArgs a{};
+  a.mtp = limits.mtp, a.capacity = limits.capacity, a.window = limits.window;
   a.q = p.q;
   a.k = p.k;
   a.v = p.v;

@@ -7,7 +7,7 @@
 
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
-#include "tilewave/ops/paged_attention/reach.hpp"
+#include "tilewave/attention/reach.hpp"
 
 namespace tilewave {
 
@@ -270,9 +270,9 @@ inline Status paged_attention_check_table(const PagedAttentionProblem& p, const 
   if (Status s = detail::check_extents(p); !s.ok()) return s;
   if (Status s = paged_attention_check_lengths(p, host_lengths); !s.ok()) return s;
   if (host_table == nullptr) return {StatusCode::null_pointer, "host_table is null"};
-  const PagedAttentionArgs a = paged_attention_reach_args(p);
+  const AttentionLimits a = paged_attention_limits(p);
   for (std::int32_t i = 0; i < p.batch; ++i) {
-    const auto reach = PagedAttentionReach::of(a, host_lengths[i], 1);
+    const auto reach = AttentionReach::of(a, host_lengths[i], 1);
     for (std::int32_t column = reach.first / p.block_size; column * p.block_size < reach.end; ++column) {
       const std::int32_t page = host_table[i * p.table_row_stride + column];
       if (page < 0 || page >= p.num_pages) {
@@ -294,12 +294,12 @@ inline Status paged_attention_stage_starts(const PagedAttentionProblem& p, const
   if (Status s = detail::check_extents(p); !s.ok()) return s;
   if (Status s = paged_attention_check_lengths(p, host_lengths); !s.ok()) return s;
   if (starts == nullptr) return {StatusCode::null_pointer, "starts is null"};
-  const PagedAttentionArgs a = paged_attention_reach_args(p);
+  const AttentionLimits a = paged_attention_limits(p);
   const std::int32_t stage_tokens = policy.block_tokens(p.spec);
   std::int64_t before = 0;
   for (std::int32_t i = 0; i < p.batch; ++i) {
     starts[i] = static_cast<std::int32_t>(before);
-    before += PagedAttentionReach::of(a, host_lengths[i], stage_tokens).stages;
+    before += AttentionReach::of(a, host_lengths[i], stage_tokens).stages;
     if (before > std::numeric_limits<std::int32_t>::max()) {
       return {StatusCode::bad_extent, "the batch has 2^31 stages or more"};
     }

@@ -3,7 +3,7 @@
 // group). A stage is what a schedule deals in, policy.block_tokens() tokens.
 #pragma once
 
-#include "tilewave/ops/paged_attention/reach.hpp"
+#include "tilewave/attention/reach.hpp"
 #include "tilewave/ops/paged_attention/registers/layout.hpp"
 
 namespace tilewave {
@@ -24,7 +24,7 @@ TILEWAVE_DEVICE std::int32_t wave_sum(std::int32_t x) {
 template <class L>
 class PagedAttentionWork {
   using B = typename L::Room;
-  using Reach = PagedAttentionReach;
+  using Reach = AttentionReach;
   static constexpr PagedAttentionPolicy policy = L::policy;
   static constexpr std::int32_t stage_tokens = policy.block_tokens(L::spec);
 

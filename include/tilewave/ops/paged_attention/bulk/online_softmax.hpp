@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tilewave/ops/paged_attention/bulk/layout.hpp"
-#include "tilewave/ops/paged_attention/scores.hpp"
+#include "tilewave/attention/scores.hpp"
 
 namespace tilewave {
 

@@ -92,13 +92,13 @@ struct PagedAttentionBalancedCombine {
       stages = B::load(a.stage_starts + sequence + 1) - before;
     } else {
       for (std::int32_t s = B::lane_id(); s < a.batch; s += lanes) {
-        const std::int32_t its_stages = PagedAttentionReach::stages_of<B>(a, s, stage_tokens);
+        const std::int32_t its_stages = AttentionReach::stages_of<B>(a, s, stage_tokens);
         all += its_stages;
         if (s < sequence) before += its_stages;
       }
       all = wave_sum<B>(all);
       before = wave_sum<B>(before);
-      stages = PagedAttentionReach::stages_of<B>(a, sequence, stage_tokens);
+      stages = AttentionReach::stages_of<B>(a, sequence, stage_tokens);
     }
     const std::int64_t total = std::int64_t{all} * items;
     const std::int64_t begin =

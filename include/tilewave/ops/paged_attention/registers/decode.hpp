@@ -75,7 +75,7 @@ struct PagedAttentionDecode {
 
     constexpr std::int32_t block_tokens = L::block_tokens;
     const std::int32_t length = B::uniform(B::load(a.context_lengths + at.sequence));
-    const auto reach = PagedAttentionReach::of(a, length, block_tokens, L::wave_tokens);
+    const auto reach = AttentionReach::of(a, length, block_tokens, L::wave_tokens);
     reach.tell(a, at);
     at.slot = a.splits.divisor == 1 ? -1 : split;
 

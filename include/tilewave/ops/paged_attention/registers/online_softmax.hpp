@@ -2,7 +2,7 @@
 // The online softmax of one tile: scores in, 16-bit probabilities out, running maximum and sum updated.
 #pragma once
 
-#include "tilewave/ops/paged_attention/scores.hpp"
+#include "tilewave/attention/scores.hpp"
 
 namespace tilewave {
 
@@ -20,7 +20,7 @@ struct OnlineSoftmax {
   TILEWAVE_DEVICE static void run(const Kv& kv, const typename L::Place& at, std::int32_t token, bool edge,
                                   float k_scale, typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     apply_scale(s, k_scale, scores);
-    PagedAttentionScores<L>::run(kv.a, s, token, kv.group, scores);
+    AttentionScores<L>::run(kv.a, s, token, kv.group, scores);
     if (edge) {
       mask(s, token, kv, scores);
       if constexpr (Kv::per_token) drop_unused_scales(kv, at, token, s.cursors[0]);

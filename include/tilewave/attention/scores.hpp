@@ -2,7 +2,7 @@
 // What becomes of a score between the product and the masks.
 #pragma once
 
-#include "tilewave/ops/paged_attention/registers/layout.hpp"
+#include "tilewave/arch/backend.hpp"
 
 namespace tilewave {
 
@@ -24,15 +24,16 @@ TILEWAVE_DEVICE float tanh_of(float x) {
   return size < 0.625f ? small : __builtin_bit_cast(float, bits);
 }
 
-/// L is a PagedAttentionLayout. Scores come as the product times scale_log2 and leave in log2 units.
+/// L is the layout of a kernel: what a lane holds. Scores come as the product times scale_log2 and leave in log2 units.
 template <class L>
-struct PagedAttentionScores {
+struct AttentionScores {
   using B = typename L::Room;
   using Tiles = typename L::Scores[L::row_tiles][L::score_tiles];
 
   /// `token` is the tile's first, `group` the lane's.
-  TILEWAVE_DEVICE static void run(const PagedAttentionArgs& a, const typename L::State& s, std::int32_t token,
-                                  std::int32_t group, Tiles& scores) {
+  template <class Args>
+  TILEWAVE_DEVICE static void run(const Args& a, const typename L::State& s, std::int32_t token, std::int32_t group,
+                                  Tiles& scores) {
     if constexpr (L::spec.soft_cap) {
       each_score(scores, [&](float& score, int, int, int) { score = a.cap_log2 * tanh_of<B>(score); });
     }
