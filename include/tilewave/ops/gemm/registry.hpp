@@ -59,7 +59,7 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (s.packed() && arch != ArchId::sm90) return gemm_packed_policies(s);
+  if (s.packed() && per_arch(arch, true, true, false)) return gemm_packed_policies(s);
   if (s.packed()) {  // codes as the tall side, in steps of 128 k
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
     const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
@@ -97,7 +97,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
-  if (arch != ArchId::sm90) return gemm_lds_policies(arch, s);
+  if (per_arch(arch, true, true, false)) return gemm_lds_policies(arch, s);
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   const bool block = s.scale == GemmScale::block, shuffled = s.weights == GemmWeights::preshuffled;
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
@@ -221,7 +221,8 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
     if (e->arch != facts.id || !(e->spec == p.spec) || (p.batch_invariant && e->policy.stream)) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
-      const bool on_sm90 = e->policy.path == GemmPath::tensor || (p.spec.packed() && facts.id == ArchId::sm90);
+      const bool on_sm90 =
+          e->policy.path == GemmPath::tensor || (p.spec.packed() && per_arch(facts.id, false, false, true));
       const double cost = on_sm90           ? gemm_cost_sm90(q, q.m, e->policy, splits)
                           : p.spec.packed() ? gemm_cost_packed(q, q.m, e->policy, splits, facts)
                                             : gemm_cost_lds(q, q.m, e->policy, splits, facts);
