@@ -73,12 +73,14 @@ Status check_scale_layout(const Problem& p, bool aligned) {
   if (p.scale_layout != ScaleLayout::rows && p.scale_layout != ScaleLayout::shuffled) {
     return {StatusCode::bad_value, "scale_layout is none of ScaleLayout"};
   }
+  if (!is_mx_rounding(p.mx_rounding)) return {StatusCode::bad_value, "mx_rounding is none of MxRounding"};
   if (p.spec.scale != ScaleMode::per_group && p.scale_group_stride != 1) {
     return {StatusCode::bad_stride, "scale_group_stride is of scales per_group"};
   }
   if (p.spec.scale != ScaleMode::mx) {
-    if (p.scale_layout == ScaleLayout::rows) return {};
-    return {StatusCode::bad_value, "shuffled scales are mx scales"};
+    if (p.scale_layout != ScaleLayout::rows) return {StatusCode::bad_value, "shuffled scales are mx scales"};
+    if (p.mx_rounding != MxRounding::up) return {StatusCode::bad_value, "mx_rounding is of mx scales"};
+    return {};
   }
   if (p.columns % mx_group != 0) return {StatusCode::bad_extent, "columns with mx scales are a multiple of 32"};
   if (!aligned) return {StatusCode::misaligned, "rows with mx scales need 16-byte bases and strides of whole 16 bytes"};
