@@ -9,9 +9,14 @@ here=$(dirname "$0")
 mkdir -p "$scratch"
 if [ "$room" = sm90 ]; then
   cuda=$(dirname "$(dirname "$(realpath "$compiler")")")
-  host=(-D__HIP_PLATFORM_NVIDIA__=1 -isystem "$cuda/include" -include cuda_runtime_api.h) libraries=(-L"$cuda/lib64" -lcudart_static -ldl -lrt -lpthread)
+  host=(-D__HIP_PLATFORM_NVIDIA__=1 -isystem "$cuda/include" -include cuda_runtime_api.h)
+  libraries=(-L"$cuda/lib64" -lcudart_static -ldl -lrt -lpthread)
 else
   host=(-D__HIP_PLATFORM_AMD__=1 -include hip/hip_runtime_api.h) libraries=(-lamdhip64)
+  rocm=${ROCM_PATH:-/opt/rocm}
+  if [ -e "$rocm/include/hip" ]; then
+    host+=(-isystem "$rocm/include") libraries+=(-L"$rocm/lib" -Wl,-rpath,"$rocm/lib")
+  fi
 fi
 "$cxx" -std=c++20 -Wall -Wextra -Werror "${host[@]}" -I"$include" -c "$here/engine.cpp" -o "$scratch/engine.o"
 "$compiler" "$@" -std=c++20 -O1 -DROOM="$room" -DROOM_HEADER="\"tilewave/arch/$room/backend.hpp\"" -I"$include" -c \
