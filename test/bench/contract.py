@@ -22,7 +22,7 @@ NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct",
                 "model_us", "model_error_pct"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
 WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
-         "scale_mode", "k_layout", "v_layout", "inputs", "a_dtype", "b_dtype", "scale", "layout", "weights", "activation", "gating", "out_scale",
+         "scale_mode", "mx_rounding", "k_layout", "v_layout", "inputs", "a_dtype", "b_dtype", "scale", "layout", "weights", "activation", "gating", "out_scale",
          "group_kind", "id_type", "path", "score", "group_score", "model_bound",
          "model_chip"}
 ARCHS = ["gfx942", "gfx950", "sm90"]

@@ -28,7 +28,7 @@ def scale_bytes(mode, rows, columns):
 
 class Norm:
     step = [f"rmsnorm/gfx950/bf16/c8192/r{batch}/{out}/res1" for batch in (1, 64) for out in ("bf16", "fp8.per_token")]
-    identity = "kind arch x_dtype weight_dtype out_dtype scale_mode residual columns rows config_rows seed".split()
+    identity = "kind arch x_dtype weight_dtype out_dtype scale_mode mx_rounding residual columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>rmsnorm|layernorm)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)(?:\.(?P<scale>\w+))?"
                       r"/res(?P<residual>[01])/" + END)
     rows = 60
@@ -99,7 +99,7 @@ seed""".split()
 
 class Activation:
     step = [f"silu/gfx950/bf16/c3584/r{batch}/halves/{out}" for batch in (1, 64) for out in ("bf16", "fp8.per_token")]
-    identity = "kind arch x_dtype gating out_dtype scale_mode columns rows config_rows seed".split()
+    identity = "kind arch x_dtype gating out_dtype scale_mode mx_rounding columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>relu2?|silu|gelu|gelu_tanh|swigluoai)/" + EXTENT + r"(?P<gating>plain|halves|interleaved)/"
                       r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1)(?:\.(?P<scale>\w+))?/" + END)
     rows = 37
@@ -190,10 +190,10 @@ class Embedding:
 class Quant:
     step = [f"quant/gfx950/bf16/c{columns}/r{batch}/fp8.per_token/given0" for batch in (1, 64)
             for columns in (8192, 1024, 3584)]
-    identity = "kind arch x_dtype out_dtype scale_mode given columns rows config_rows seed".split()
+    identity = "kind arch x_dtype out_dtype scale_mode mx_rounding given columns rows config_rows seed".split()
     name = re.compile(r"(?P<kind>quant|dequant)/" + EXTENT + r"(?P<out>f32|f16|bf16|fp8|i8|fp4_e2m1|fp6_e2m3)\.(?P<scale>\w+)"
-                      r"/given(?P<given>[01])/" + END)
-    rows = 67
+                      r"/given(?P<given>[01])/(?:floor/|nearest/)?" + END)
+    rows = 69
     small = "/c5120/r32/"  # 5 rows
     one = "/c5120/r32/fp8.per_token/"
 

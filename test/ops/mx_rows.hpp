@@ -11,11 +11,13 @@ namespace tilewave::test {
 class MxOutput {
  public:
   /// With gaps between rows of codes and, where they lie in rows, of scales.
-  MxOutput(DType type, std::int32_t rows, std::int32_t columns, ScaleLayout layout)
+  MxOutput(DType type, std::int32_t rows, std::int32_t columns, ScaleLayout layout,
+           MxRounding rounding = MxRounding::up)
       : type_(type),
         rows_(rows),
         columns_(columns),
         layout_(layout),
+        rounding_(rounding),
         stride_(columns / packing_of(type) + 16),
         out_(type, rows, columns, 1, {align_up<std::int64_t>(stride_, 16), 0}),
         scales_(layout == ScaleLayout::rows ? static_cast<std::size_t>(rows - 1) * scale_stride() + groups()
@@ -29,6 +31,7 @@ class MxOutput {
     p.out_strides = {align_up<std::int64_t>(stride_, 16), 0};
     p.scale = scales_.data();
     p.scale_layout = layout_;
+    p.mx_rounding = rounding_;
     p.scale_stride = layout_ == ScaleLayout::rows ? scale_stride() : 0;
   }
 
@@ -67,9 +70,9 @@ class MxOutput {
       if (std::isinf(largest)) break;
     }
     if (std::isinf(largest)) return std::isnan(scale) ? "" : wrong("scale", r, first, scale, largest);
-    if (scale != reference::mx_scale_of(largest * (1 - slack), type_) &&
-        scale != reference::mx_scale_of(largest * (1 + slack), type_)) {
-      return wrong("scale", r, first, scale, reference::mx_scale_of(largest, type_));
+    const auto right = [&](double amax) { return reference::mx_scale_of(amax, type_, rounding_); };
+    if (scale != right(largest * (1 - slack)) && scale != right(largest * (1 + slack))) {
+      return wrong("scale", r, first, scale, right(largest));
     }
     for (std::int32_t c = first; c < first + mx_group; ++c) {
       const double got = out_.at(r, c), quotient = row[c] / scale;
@@ -92,6 +95,7 @@ class MxOutput {
   DType type_;
   std::int32_t rows_, columns_;
   ScaleLayout layout_;
+  MxRounding rounding_;
   std::int64_t stride_;
   Tensor out_;
   bench::DeviceBuffer scales_;
@@ -105,6 +109,8 @@ inline std::vector<std::int32_t> mx_columns(const RowPolicy& p, DType x) {
   return all;
 }
 
+inline constexpr MxRounding mx_roundings[] = {MxRounding::up, MxRounding::floor, MxRounding::nearest};
+
 /// A group of a row differs in magnitude from its neighbours.
 inline float mx_value(char name, int row, int column) {
   return std::ldexp(drawn(name, row, column), (5 * row + column / mx_group * 3) % 13 - 6);
@@ -117,6 +123,7 @@ inline const Wrong<P> mx_wrongs[] = {
     {"out off by a byte", StatusCode::misaligned, [](P& p) { p.out = moved(p.out, 1); }},
     {"rows of x off by an element", StatusCode::misaligned, [](P& p) { p.x_strides.outer += 1; }},
     {"layout 2", StatusCode::bad_value, [](P& p) { p.scale_layout = static_cast<ScaleLayout>(2); }},
+    {"rounding 3", StatusCode::bad_value, [](P& p) { p.mx_rounding = static_cast<MxRounding>(3); }},
     {"a stride of shuffled scales", StatusCode::bad_stride, [](P& p) { p.scale_stride = 2; }},
     {"scales of a row in one place", StatusCode::bad_stride,
      [](P& p) {

@@ -4,6 +4,7 @@
 #include "tilewave/tile/activation.hpp"
 
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,25 @@ TEST_CASE("activations of every bf16 and f16 value and of f32 values between, ta
                 std::to_string(got) + ", not " + std::to_string(wanted);
       }
     CHECK(wrong == "");
+  });
+}
+
+TEST_CASE("activations of minus infinity have their limit, which is 0") {
+  constexpr float inf = std::numeric_limits<float>::infinity(), largest = std::numeric_limits<float>::max();
+  const std::vector<Vec<float, 2>> in(64, Vec<float, 2>{{-inf, 0.5f}});
+  const std::vector<Vec<float, 2>> finite(64, Vec<float, 2>{{-largest, -inf}});
+  AllRooms::each([&]<class B>() {
+    for (const auto& values : {in, finite}) {
+      const auto out = run_kernel<ActivationKernel<B>>(1, values, values.size(), Vec<float, kinds + 1>{});
+      for (int k = 1; k <= kinds; ++k) {
+        const auto kind = static_cast<ActivationKind>(k);
+        INFO(room_name<B>() << " " << name_of(kind) << " of " << values[0][0]);
+        CHECK(out[0][k] == 0.0f);
+        const double x = values[0][0], up = values[0][1];
+        CHECK((k < kinds ? reference::activated(kind, x) : reference::gated(kind, x, up, alpha, limit)) == 0.0);
+      }
+      CHECK(out[0][0] == values[0][0]);
+    }
   });
 }
 

@@ -72,8 +72,17 @@ std::string extent_fault(const Case& c) {
     if (c.spec.scale == ScaleMode::mx && c.columns % mx_group != 0)
       return "columns with mx scales are a multiple of 32";
   }
+  if constexpr (requires { c.mx_rounding; }) {
+    if (c.spec.scale != ScaleMode::mx && c.mx_rounding != MxRounding::up) return "mx_rounding is of mx scales";
+  }
   return "";
 }
+
+template <>
+inline constexpr int enumerators_of<MxRounding> = 3;
+
+/// `/floor` or `/nearest` in the name of a row whose mx scales are not the default ones.
+inline std::string rounding_name(MxRounding r) { return r == MxRounding::up ? "" : std::string("/") + name_of(r); }
 
 /// A type as the names of rows give it: `fp8` is the architecture's own flavour.
 inline std::string short_name(DType type) { return is_fp8(type) ? "fp8" : std::string(name_of(type)); }
@@ -162,8 +171,8 @@ double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const st
       reference::group_scale(p.scale, ScaleMode::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
   if (column % mx_group == 0) {
     const double largest = reference::amax(values, column, column + mx_group);
-    const double low = reference::mx_scale_of(largest * (1 - slack), p.spec.out);
-    const double high = reference::mx_scale_of(largest * (1 + slack), p.spec.out);
+    const double low = reference::mx_scale_of(largest * (1 - slack), p.spec.out, p.mx_rounding);
+    const double high = reference::mx_scale_of(largest * (1 + slack), p.spec.out, p.mx_rounding);
     errors.expect(unit == low || unit == high, "scale", row, column, unit, low);
   }
   return unit;

@@ -20,6 +20,7 @@ struct ActivationCase {
   ActivationSpec spec{};
   std::int32_t columns = 0, rows = 0;  // columns: of out; rows: launched
   std::int32_t config_rows = 0;        // of the config, see launched_rows
+  MxRounding mx_rounding = MxRounding::up;
   std::uint64_t seed = 123;
 
   friend constexpr bool operator==(const ActivationCase&, const ActivationCase&) = default;
@@ -40,7 +41,9 @@ struct ActivationCase {
                                             {"halves", "gating", "halves"},
                                             {"interleaved", "gating", "interleaved"},
                                             {"c", "columns"},
-                                            {"r", "config_rows"}};
+                                            {"r", "config_rows"},
+                                            {"floor", "mx_rounding", "floor"},
+                                            {"nearest", "mx_rounding", "nearest"}};
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "scale_mode";
   static void imply(Words& words) {
@@ -58,6 +61,7 @@ struct ActivationCase {
     visit("gating", c.spec.gating);
     visit("out_dtype", c.spec.out);
     visit("scale_mode", c.spec.scale);
+    visit("mx_rounding", c.mx_rounding);
     visit("columns", c.columns);
     visit.chosen("rows", c.rows);
     visit("config_rows", c.config_rows);
@@ -70,7 +74,8 @@ struct ActivationCase {
 inline std::string name_of(const ActivationCase& c) {
   return std::string(name_of(c.spec.kind)) + "/" + std::string(name_of(c.arch)) + "/" + std::string(name_of(c.spec.x)) +
          "/" + extent_name(c) + "/" + name_of(c.spec.gating) + "/" + short_name(c.spec.out) +
-         (c.spec.scale == ScaleMode::none ? "" : std::string(".") + name_of(c.spec.scale));
+         (c.spec.scale == ScaleMode::none ? "" : std::string(".") + name_of(c.spec.scale)) +
+         rounding_name(c.mx_rounding);
 }
 
 struct ActivationTensors {
@@ -102,6 +107,7 @@ struct ActivationOp {
     p.x_strides = {c.width(), 0};
     p.out_strides = {c.columns / packing_of(c.spec.out), 0};
     p.scale_stride = scale_groups(c.spec.scale, c.columns);
+    p.mx_rounding = c.mx_rounding;
     return p;
   }
 

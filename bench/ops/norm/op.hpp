@@ -18,6 +18,7 @@ struct NormCase {
   std::int32_t columns = 0, rows = 0;  // rows: launched
   std::int32_t config_rows = 0;        // of the config, see launched_rows
   bool residual = false;
+  MxRounding mx_rounding = MxRounding::up;
   std::uint64_t seed = 123;
 
   friend constexpr bool operator==(const NormCase&, const NormCase&) = default;
@@ -29,7 +30,9 @@ struct NormCase {
                                             {"layernorm", "kind", "layernorm"},
                                             {"c", "columns"},
                                             {"r", "config_rows"},
-                                            {"res", "residual"}};
+                                            {"res", "residual"},
+                                            {"floor", "mx_rounding", "floor"},
+                                            {"nearest", "mx_rounding", "nearest"}};
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "scale_mode";
   static void imply(Words& words) {
@@ -48,6 +51,7 @@ struct NormCase {
     visit("weight_dtype", c.spec.weight);
     visit("out_dtype", c.spec.out);
     visit("scale_mode", c.spec.scale);
+    visit("mx_rounding", c.mx_rounding);
     visit("residual", c.residual);
     visit("columns", c.columns);
     visit.chosen("rows", c.rows);
@@ -60,7 +64,8 @@ struct NormCase {
 inline std::string name_of(const NormCase& c) {
   const std::string mode = c.spec.scale == ScaleMode::none ? "" : std::string(".") + name_of(c.spec.scale);
   return std::string(name_of(c.spec.kind)) + "/" + std::string(name_of(c.arch)) + "/" + std::string(name_of(c.spec.x)) +
-         "/" + extent_name(c) + "/" + short_name(c.spec.out) + mode + "/res" + (c.residual ? "1" : "0");
+         "/" + extent_name(c) + "/" + short_name(c.spec.out) + mode + "/res" + (c.residual ? "1" : "0") +
+         rounding_name(c.mx_rounding);
 }
 
 struct NormTensors {
@@ -96,6 +101,7 @@ struct NormOp {
     p.x_strides = p.residual_strides = p.residual_out_strides = {c.columns, 0};
     p.out_strides = {c.columns / packing_of(c.spec.out), 0};
     p.scale_stride = scale_groups(c.spec.scale, c.columns);
+    p.mx_rounding = c.mx_rounding;
     return p;
   }
 

@@ -15,6 +15,7 @@ struct QuantCase {
   std::int32_t columns = 0, rows = 0;  // rows: launched
   std::int32_t config_rows = 0;        // of the config, see launched_rows
   bool given = false;                  // scales are an input: always where codes are dequantised
+  MxRounding mx_rounding = MxRounding::up;
   std::uint64_t seed = 123;
 
   friend constexpr bool operator==(const QuantCase&, const QuantCase&) = default;
@@ -27,7 +28,9 @@ struct QuantCase {
                                             {"dequant", "kind", "dequant"},
                                             {"c", "columns"},
                                             {"r", "config_rows"},
-                                            {"given", "given"}};
+                                            {"given", "given"},
+                                            {"floor", "mx_rounding", "floor"},
+                                            {"nearest", "mx_rounding", "nearest"}};
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "scale_mode";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
@@ -47,6 +50,7 @@ struct QuantCase {
     visit("x_dtype", c.spec.x);
     visit("out_dtype", c.spec.out);
     visit("scale_mode", c.spec.scale);
+    visit("mx_rounding", c.mx_rounding);
     visit("given", c.given);
     visit("columns", c.columns);
     visit.chosen("rows", c.rows);
@@ -59,7 +63,8 @@ struct QuantCase {
 /// mode, whether scales are given.
 inline std::string name_of(const QuantCase& c) {
   return std::string(name_of(c.spec.kind())) + "/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.x) + "/" +
-         extent_name(c) + "/" + short_name(c.spec.out) + "." + name_of(c.spec.scale) + "/given" + (c.given ? "1" : "0");
+         extent_name(c) + "/" + short_name(c.spec.out) + "." + name_of(c.spec.scale) + "/given" +
+         (c.given ? "1" : "0") + rounding_name(c.mx_rounding);
 }
 
 struct QuantTensors {
@@ -96,6 +101,7 @@ struct QuantOp {
     p.x_strides = {c.columns, 0};
     p.out_strides = {c.columns / packing_of(c.spec.out), 0};
     p.scale_stride = scale_groups(c.spec.scale, c.columns);
+    p.mx_rounding = c.mx_rounding;
     return p;
   }
 

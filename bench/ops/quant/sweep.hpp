@@ -44,6 +44,10 @@ inline std::vector<QuantCase> QuantOp::default_sweep(ArchId arch) {
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, fp8, DType::fp6_e2m3})
       for (const std::int32_t rows : {32768, 4096, 128}) add({rows, 8192}, bf16, codes, mx);
+    for (const MxRounding rounding : {MxRounding::floor, MxRounding::nearest}) {
+      add({128, 4096}, bf16, fp8, mx);
+      cases.back().mx_rounding = rounding;
+    }
   }
   return cases;
 }

@@ -37,20 +37,21 @@ struct AtomFacts {
   static constexpr int groups = 4;  // lane groups that share out k, in every room
 
   /// Position inside the group (0..kv-1): the KV row this lane supplies.
-  TILEWAVE_HOST_DEVICE constexpr int position(int lane) const { return arch == ArchId::sm90 ? lane / 4 : lane % 16; }
+  TILEWAVE_HOST_DEVICE constexpr int position(int lane) const { return per_arch(arch, lane % 16, lane % 16, lane / 4); }
   /// Lane group (0..3): which part of k, or which accumulator columns, this lane holds.
-  TILEWAVE_HOST_DEVICE constexpr int group(int lane) const { return arch == ArchId::sm90 ? lane % 4 : lane / 16; }
+  TILEWAVE_HOST_DEVICE constexpr int group(int lane) const { return per_arch(arch, lane / 16, lane / 16, lane % 4); }
   TILEWAVE_HOST_DEVICE constexpr int lane_of(int position, int group) const {
-    return arch == ArchId::sm90 ? position * 4 + group : group * 16 + position;
+    return per_arch(arch, group * 16 + position, group * 16 + position, position * 4 + group);
   }
   /// The r-th query row this lane holds, in the ROWS operand and in the accumulator alike.
   TILEWAVE_HOST_DEVICE constexpr int row(int lane, int r) const {
-    return arch == ArchId::sm90 ? lane / 4 + 8 * r : lane % 16;
+    return per_arch(arch, lane % 16, lane % 16, lane / 4 + 8 * r);
   }
   /// k of operand element e. gfx9: CDNA3/CDNA4 ISA guide, "MFMA operand layouts": k = E * (lane / 16) + e.
   /// sm90: PTX ISA, "mma.m16n8k16": k = 2 * (lane % 4) + (e & 1) + 8 * (e >> 1).
   TILEWAVE_HOST_DEVICE constexpr int k_of(int lane, int e) const {
-    return arch == ArchId::sm90 ? 2 * (lane % 4) + (e & 1) + 8 * (e >> 1) : k_per_lane * (lane / 16) + e;
+    const int gfx9 = k_per_lane * (lane / 16) + e;
+    return per_arch(arch, gfx9, gfx9, 2 * (lane % 4) + (e & 1) + 8 * (e >> 1));
   }
 
   constexpr AtomElement kv_operand(int lane, int e) const { return {position(lane), k_of(lane, e)}; }
@@ -122,7 +123,12 @@ struct LaneMap {
 };
 
 constexpr const AtomFacts& atom_of(ArchId id) {
-  return id == ArchId::gfx942 ? gfx942_atom : id == ArchId::gfx950 ? gfx950_atom : sm90_atom;
+  switch (id) {
+    case ArchId::gfx942: return gfx942_atom;
+    case ArchId::gfx950: return gfx950_atom;
+    case ArchId::sm90: return sm90_atom;
+  }
+  unknown_architecture();
 }
 
 }  // namespace tilewave

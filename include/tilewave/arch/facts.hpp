@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tilewave/core/config.hpp"
 #include "tilewave/core/dtype.hpp"
 
 namespace tilewave {
@@ -106,8 +107,35 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .fp8 = DType::fp8_e4m3fn,
                                       .mx = false};
 
+/// Called for an architecture that a function has no answer for. It is not constexpr, so what is known at compile time,
+/// as facts, atoms and policies are, does not compile; at run time it stops.
+[[noreturn]] TILEWAVE_HOST_DEVICE void unknown_architecture() {
+#if defined(__CUDA_ARCH__)
+  __trap();
+#else
+  __builtin_trap();
+#endif
+}
+
+/// The facts of an architecture: no `default`, and never another chip's.
 constexpr const ArchFacts& facts_of(ArchId id) {
-  return id == ArchId::gfx942 ? gfx942_facts : id == ArchId::gfx950 ? gfx950_facts : sm90_facts;
+  switch (id) {
+    case ArchId::gfx942: return gfx942_facts;
+    case ArchId::gfx950: return gfx950_facts;
+    case ArchId::sm90: return sm90_facts;
+  }
+  unknown_architecture();
+}
+
+/// One value for each architecture, in the order of ArchId: whoever adds one is asked for its value at every call.
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T per_arch(ArchId id, T gfx942, T gfx950, T sm90) {
+  switch (id) {
+    case ArchId::gfx942: return gfx942;
+    case ArchId::gfx950: return gfx950;
+    case ArchId::sm90: return sm90;
+  }
+  unknown_architecture();
 }
 
 }  // namespace tilewave

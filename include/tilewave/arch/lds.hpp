@@ -30,14 +30,15 @@ struct ProductMap {
 constexpr int lds_read_phase(ArchId arch, int lane) {
   const int quarter = lane % 32 / 4;  // four neighbours go together
   constexpr int of_gfx942[] = {0, 1, 2, 3, 1, 0, 3, 2}, of_gfx950[] = {0, 1, 1, 0, 1, 0, 0, 1};
-  return arch == ArchId::gfx942 ? of_gfx942[quarter] + lane / 32 * 4 : of_gfx950[quarter] + lane / 32 * 2;
+  const int gfx942 = of_gfx942[quarter] + lane / 32 * 4, gfx950 = of_gfx950[quarter] + lane / 32 * 2;
+  return per_arch(arch, gfx942, gfx950, gfx950);  // sm90 is taken for gfx950: not measured
 }
 
 /// Turns that an LDS read of 16 bytes a lane takes beyond one for each phase; `unit_of(lane)`: in units of 16 bytes.
 template <class UnitOf>
 constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
   constexpr int most_phases = 8, most_units = 16;
-  const int columns = facts_of(arch).lds_banks / 4, phases = arch == ArchId::gfx942 ? 8 : 4;
+  const int columns = facts_of(arch).lds_banks / 4, phases = per_arch(arch, 8, 4, 4);
   int turns = 0;
   for (int phase = 0; phase < phases; ++phase) {
     int used[most_units] = {}, most = 0;

@@ -2,6 +2,13 @@
 // The only place, outside arch/ and core/hip.hpp, that asks which compiler is running.
 #pragma once
 
+// What is NaN or infinite, and the order of a sum, decide which token is drawn, which expert is chosen and which
+// problem is refused. These flags let a compiler assume otherwise, in kernels and in checks. A project that has them
+// ends the flags of the files that include tilewave with -fno-fast-math.
+#if defined(__FAST_MATH__) || __FINITE_MATH_ONLY__ || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__)
+#error "tilewave needs NaN, infinities and sums in order: no -ffast-math, -ffinite-math-only, -fassociative-math"
+#endif
+
 #if defined(__HIP__) || defined(__CUDACC__)
 #define TILEWAVE_HOST_DEVICE __host__ __device__ inline __attribute__((always_inline))
 #define TILEWAVE_DEVICE __device__ inline __attribute__((always_inline))

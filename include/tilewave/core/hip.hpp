@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The hip* runtime names the library and its harness use. AMD: ROCm's own header. NVIDIA: inline functions over the
 // CUDA runtime, since no shipped HIP header compiles with CUDA 13. Neither: the host room's version over plain memory.
+//
+// A file of an engine that no device compiler sees, but that calls tilewave beside a GPU runtime (checks, choice among
+// entries that another file has compiled, launches), says which with HIP's own macro: __HIP_PLATFORM_AMD__, as
+// CMake's hip::host does, or __HIP_PLATFORM_NVIDIA__. It then has that runtime's names, once, and no emulated device's.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +15,9 @@
 
 #include <hip/hip_runtime.h>
 
-#elif defined(__CUDACC__)
+#elif defined(__CUDACC__) || defined(__HIP_PLATFORM_NVIDIA__)
 
-#include <cuda_runtime.h>
+#include <cuda_runtime_api.h>
 
 namespace tilewave {
 
@@ -77,6 +81,10 @@ inline hipError_t hipGraphDestroy(hipGraph_t g) { return cudaGraphDestroy(g); }
 inline hipError_t hipGraphExecDestroy(hipGraphExec_t x) { return cudaGraphExecDestroy(x); }
 
 }  // namespace tilewave
+
+#elif defined(__HIP_PLATFORM_AMD__)
+
+#include <hip/hip_runtime_api.h>
 
 #else
 

@@ -11,8 +11,10 @@
 
 namespace tilewave::reference {
 
-/// Of one value. Of swigluoai, which takes two, it is not.
+/// Of one value. Of swigluoai, which takes two, it is not. Of -inf the limit, which is 0: there the formulas are -inf
+/// times 0.
 inline double activated(ActivationKind kind, double x) {
+  if (std::isinf(x) && x < 0 && kind != ActivationKind::none) return 0;
   switch (kind) {
     case ActivationKind::none: break;
     case ActivationKind::relu: return x < 0 ? 0 : x;
@@ -28,19 +30,21 @@ inline double activated(ActivationKind kind, double x) {
   return x;
 }
 
-/// A value times another, or swigluoai of both.
+/// A value times another, or swigluoai of both, whose limit for a gate of -inf is 0 where alpha is above 0.
 inline double gated(ActivationKind kind, double gate, double up, double alpha, double limit) {
   if (kind != ActivationKind::swigluoai) return activated(kind, gate) * up;
   if (gate > limit) gate = limit;
   if (up > limit) up = limit;
   if (up < -limit) up = -limit;
-  return gate / (1 + std::exp(-alpha * gate)) * (up + 1);
+  const double sigmoid = 1 / (1 + std::exp(-alpha * gate));
+  return (sigmoid == 0 ? 0 : gate * sigmoid) * (up + 1);
 }
 
 /// What f32 may cost, relative to the value: roundings, the fit of gelu, and the exponent of an exponential, rounded.
 inline double activation_error(ActivationKind kind, double x) {
-  const bool gelu = kind == ActivationKind::gelu || kind == ActivationKind::gelu_tanh;
-  return (gelu ? 2e-6 : 5e-7) + 2e-7 * (gelu ? std::min(x * x, 2e4) : std::min(2 * std::abs(x), 2e2));
+  if (kind == ActivationKind::gelu) return 1.5e-6 + 1.5e-7 * std::min(x * x, 2e4);
+  if (kind == ActivationKind::gelu_tanh) return 2e-6 + 2e-7 * std::min(x * x, 2e4);
+  return 5e-7 + 2e-7 * std::min(2 * std::abs(x), 2e2);
 }
 
 struct ActivationRow {

@@ -121,14 +121,22 @@ inline double scale_of(double amax, DType codes) {
   const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;
   return amax < 0x1p-117 ? 1 : amax / largest;
 }
-/// The same of 32 values with an mx scale: their largest by 4 (fp4, e2m3), 16 (e3m2) or 448, to the power of two below,
-/// or above from 1.5 times that on.
-inline double mx_scale_of(double amax, DType codes) {
+/// The same of 32 values with an mx scale, by MxRounding's definitions.
+inline double mx_scale_of(double amax, DType codes, MxRounding rounding) {
   if (!(amax < std::numeric_limits<double>::infinity())) return std::numeric_limits<double>::quiet_NaN();
-  const double quotient = amax / (is_fp8(codes) ? 448 : codes == DType::fp6_e3m2 ? 16 : 4);
-  if (quotient == 0) return 0x1p-127;
-  const int below = std::ilogb(quotient);
-  return std::max(std::ldexp(1.0, below + (quotient >= std::ldexp(1.5, below))), 0x1p-127);
+  if (amax == 0) return 0x1p-127;
+  const bool e4m3 = is_fp8(codes), e3m2 = codes == DType::fp6_e3m2;
+  const double largest = e4m3 ? 448 : e3m2 ? 28 : codes == DType::fp6_e2m3 ? 7.5 : 6;
+  double scale = 0;
+  if (rounding == MxRounding::nearest) {
+    const double quotient = amax / (e4m3 ? 448 : e3m2 ? 16 : 4);
+    scale = std::ldexp(1.0, std::ilogb(quotient));
+    if (quotient >= 1.5 * scale) scale *= 2;
+  } else {
+    scale = std::ldexp(1.0, std::ilogb(amax) - std::ilogb(largest));
+    if (rounding == MxRounding::up && amax > largest * scale) scale *= 2;
+  }
+  return std::max(scale, 0x1p-127);
 }
 /// Scales lie as RowOutputArgs says; the value of that of a row's column, where it has several.
 inline double group_scale(const void* scales, ScaleMode mode, ScaleLayout layout, std::int64_t stride,

@@ -30,6 +30,21 @@ constexpr const char* name_of(ScaleMode m) {
 /// see shuffled_scale; rows are padded to 32 and groups to 8, whose scales are not written.
 enum class ScaleLayout : int { rows, shuffled };
 
+/// Which power of two the scale of 32 values is, of which `largest` is the largest magnitude.
+///   up       the least under which none saturates: largest / largest code, to the power of two at or above it
+///   floor    OCP MX: largest's power of two by the largest code's. What is above that code saturates: fp4 by up to
+///            1.33 times it, e4m3 and e3m2 1.14, e2m3 1.07
+///   nearest  largest by 4 of fp4 and e2m3, 16 of e3m2 or 448 of e4m3, to the power of two below, or above from 1.5
+///            times that on: e4m3 saturates by up to 1.5 times, and fp6 leaves its largest codes unused
+/// NaN of an infinity or a NaN, 2^-127 of zeros.
+enum class MxRounding : int { up, floor, nearest };
+
+constexpr bool is_mx_rounding(MxRounding r) { return r >= MxRounding::up && r <= MxRounding::nearest; }
+constexpr const char* name_of(MxRounding r) {
+  constexpr const char* names[] = {"up", "floor", "nearest"};
+  return is_mx_rounding(r) ? names[static_cast<int>(r)] : "unknown";
+}
+
 /// The largest magnitude that a quantised type holds.
 TILEWAVE_HOST_DEVICE constexpr float largest_code(DType t) {
   switch (t) {
@@ -51,15 +66,21 @@ TILEWAVE_HOST_DEVICE constexpr float quant_factor(DType type, float largest) {
   return largest >= smallest_amax ? largest_code(type) / largest : 1.0f;
 }
 
-/// The e8m0 scale of 32 values of which `largest` is the largest magnitude: that by 4 of fp4 and e2m3, 16 of e3m2 and
-/// 448 of e4m3, to the power of two below, or above from 1.5 times that on. So fp4 and fp6 never saturate, and e4m3
-/// from 448 to 672 of its steps. NaN of an infinity, 2^-127 of zeros. (quotients of 1.5 are largest = 1.5 * 2^n, and of
-/// e4m3 1.3125 * 2^n)
-TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, float largest) {
+/// What is added to the bits of `largest` so that its exponent becomes that of the scale times the largest code's power
+/// of two: up carries what is above the largest code's mantissa, nearest 1.5 (of e4m3: takes back what is below
+/// 1.3125 = 1.5 * 448 / 512).
+TILEWAVE_HOST_DEVICE constexpr std::int32_t mx_carry(DType type, MxRounding rounding) {
+  constexpr std::int32_t mantissa = 0x7fffff;
+  if (rounding == MxRounding::floor) return 0;
+  if (rounding == MxRounding::nearest) return is_fp8(type) ? -0x280000 : 0x400000;
+  return mantissa - (__builtin_bit_cast(std::int32_t, largest_code(type)) & mantissa);
+}
+/// The e8m0 scale of 32 values of which `largest` is the largest magnitude; `carry` is mx_carry's.
+TILEWAVE_HOST_DEVICE constexpr std::uint8_t mx_scale(DType type, std::int32_t carry, float largest) {
   const auto bits = __builtin_bit_cast(std::int32_t, largest);
   if (bits >= 0x7f800000) return 0xff;
-  const int exponent =
-      is_fp8(type) ? ((bits + 0x580000) >> 23) - 9 : ((bits + 0x400000) >> 23) - (type == DType::fp6_e3m2 ? 4 : 2);
+  const int power = (__builtin_bit_cast(std::int32_t, largest_code(type)) >> 23) - 127;
+  const int exponent = ((bits + carry) >> 23) - power;
   return static_cast<std::uint8_t>(exponent > 0 ? exponent : 0);
 }
 /// 1 / scale, by which values are multiplied; 0 of NaN.

@@ -73,12 +73,14 @@ Status check_scale_layout(const Problem& p, bool aligned) {
   if (p.scale_layout != ScaleLayout::rows && p.scale_layout != ScaleLayout::shuffled) {
     return {StatusCode::bad_value, "scale_layout is none of ScaleLayout"};
   }
+  if (!is_mx_rounding(p.mx_rounding)) return {StatusCode::bad_value, "mx_rounding is none of MxRounding"};
   if (p.spec.scale != ScaleMode::per_group && p.scale_group_stride != 1) {
     return {StatusCode::bad_stride, "scale_group_stride is of scales per_group"};
   }
   if (p.spec.scale != ScaleMode::mx) {
-    if (p.scale_layout == ScaleLayout::rows) return {};
-    return {StatusCode::bad_value, "shuffled scales are mx scales"};
+    if (p.scale_layout != ScaleLayout::rows) return {StatusCode::bad_value, "shuffled scales are mx scales"};
+    if (p.mx_rounding != MxRounding::up) return {StatusCode::bad_value, "mx_rounding is of mx scales"};
+    return {};
   }
   if (p.columns % mx_group != 0) return {StatusCode::bad_extent, "columns with mx scales are a multiple of 32"};
   if (!aligned) return {StatusCode::misaligned, "rows with mx scales need 16-byte bases and strides of whole 16 bytes"};
@@ -166,7 +168,7 @@ struct RowPolicies {
 /// as fast. Of fp6, 32 values become codes at once.
 constexpr int output_span(ArchId arch, DType x, DType out) {
   if (is_fp6(out)) return mx_group * size_of(x) / 16;
-  return arch != ArchId::sm90 ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
+  return per_arch(arch, true, true, false) ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
 }
 
 /// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length
@@ -185,7 +187,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     of_lane = max_of(of_lane, span);
     add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
   };
-  if (arch == ArchId::sm90) {
+  if (per_arch(arch, false, false, true)) {
     // Measured on an H200, see docs/notebook/2026-11-21-rows.md: two to four chunks a lane with as many blocks as that leaves room
     // for reach the copy ceiling; blocks of 1024 lanes wait too long for each other, but serve a few rows soonest.
     vectors(16, 16, 1, 16);
@@ -224,7 +226,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     // Half of a CU's registers; a scaled output needs the rest for its columns.
     if (mode == ScaleMode::none) vectors(1024, 1, 16, 4);
   }
-  const int waves = arch == ArchId::sm90 ? 8 : 4;
+  const int waves = per_arch(arch, 4, 4, 8);
   add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = waves});
   // Rows that are not aligned to 16 bytes: one element an access, eight neighbours a lane.
   add({.lanes = 64, .rows = 4, .chunks = 16, .vec = element, .span = 8, .waves_per_simd = waves});

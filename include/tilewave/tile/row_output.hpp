@@ -14,18 +14,22 @@ struct RowOutputArgs {
   void* scale;
   RowStrides strides;
   std::int64_t scale_stride;
-  // per_group: scale_group_stride. mx: eights of groups of a row, padded, where scales are shuffled; else 0.
+  // per_group: scale_group_stride. mx: eights of groups of a row, padded, where scales are shuffled, else 0; and in the
+  // high half mx_carry.
   std::int64_t of_groups = 0;
 
   TILEWAVE_DEVICE constexpr std::int32_t shuffled_eights() const { return static_cast<std::int32_t>(of_groups); }
+  TILEWAVE_DEVICE constexpr std::int32_t carry() const { return static_cast<std::int32_t>(of_groups >> 32); }
 };
 
 /// What the kernels take of a problem with an output.
 template <class Problem>
 constexpr RowOutputArgs row_output_args(const Problem& p) {
-  const std::int64_t of_groups = p.scale_layout == ScaleLayout::shuffled ? (p.columns + 255) / 256
-                                 : p.spec.scale == ScaleMode::per_group  ? p.scale_group_stride
-                                                                         : 0;
+  std::int64_t of_groups = p.spec.scale == ScaleMode::per_group ? p.scale_group_stride : 0;
+  if (p.spec.scale == ScaleMode::mx) {
+    const std::int64_t eights = p.scale_layout == ScaleLayout::shuffled ? (p.columns + 255) / 256 : 0;
+    of_groups = (std::int64_t{mx_carry(p.spec.out, p.mx_rounding)} << 32) + eights;
+  }
   return {p.out, p.scale, p.out_strides, p.scale_stride, of_groups};
 }
 
@@ -138,7 +142,7 @@ struct RowOutput {
       }
       largest = __builtin_bit_cast(float, min_of(most, 0x7f800000));
       largest = B::template reduce<group_lanes>(largest, Max{});
-      const std::uint8_t scale = mx_scale(type, largest);
+      const std::uint8_t scale = mx_scale(type, a.carry(), largest);
       const std::int64_t offset = a.shuffled_eights() > 0 ? shuffled_scale(at.row, first / group, a.shuffled_eights())
                                                           : at.row * a.scale_stride + first / group;
       if (stores) B::store(static_cast<std::uint8_t*>(a.scale) + offset, scale);

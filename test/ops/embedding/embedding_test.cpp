@@ -140,7 +140,8 @@ TEST_CASE("every embedding entry copies boundary columns, of ids in and out of t
 
 TEST_CASE("an embedding keeps zeros' signs, subnormals, infinities and NaN, and scales by 0 and below") {
   check_entries([](const EmbeddingEntry&) {
-    return std::vector<Shape>{{.rows = 11, .columns = 64, .special = true}, {.rows = 2, .columns = 64, .scale = -0.5f}};
+    return std::vector<Shape>{{.rows = 11, .columns = 64, .special = true},
+                              {.rows = 11, .columns = 64, .scale = -0.5f}};
   });
 }
 

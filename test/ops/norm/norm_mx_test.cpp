@@ -14,12 +14,13 @@ float value_at(int row, int column) {
                                     : mx_value('x', row, column);
 }
 
-std::string run(const NormEntry& e, std::int32_t rows, std::int32_t columns, ScaleLayout layout, bool residual) {
+std::string run(const NormEntry& e, std::int32_t rows, std::int32_t columns, ScaleLayout layout, MxRounding rounding,
+                bool residual) {
   const RowStrides strides{columns, 0};
   Tensor x(e.spec.x, rows, columns, 1, strides), other(e.spec.x, rows, columns, 1, strides);
   Tensor sum(e.spec.x, rows, columns, 1, strides);
   Tensor weight(e.spec.weight, columns), rstd(DType::f32, rows);
-  MxOutput out(e.spec.out, rows, columns, layout);
+  MxOutput out(e.spec.out, rows, columns, layout, rounding);
   x.set(rows, columns, value_at);
   other.set(rows, columns, [](int r, int c) { return r == 1 ? 0.0f : drawn('r', r, c); });
   weight.set(1, columns, [](int, int c) { return mx_value('w', 0, c); });
@@ -50,7 +51,7 @@ TEST_CASE("norms to mx codes and scales on boundary columns, in rows and shuffle
     for (const std::int32_t columns : mx_columns(e->policy, e->spec.x)) {
       const ScaleLayout layout = turn % 2 == 0 ? ScaleLayout::shuffled : ScaleLayout::rows;
       INFO(name_of(e->spec) << "/" << name_of(e->policy) << ", " << columns << " columns");
-      CHECK(run(*e, turn % 3 + e->policy.rows + 3, columns, layout, turn % 2 == 1) == "");
+      CHECK(run(*e, turn % 3 + e->policy.rows + 3, columns, layout, mx_roundings[turn % 3], turn % 2 == 1) == "");
       ++turn;
     }
   }

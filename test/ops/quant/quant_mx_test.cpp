@@ -15,11 +15,11 @@ using Value = std::function<float(int row, int column)>;
 
 float random_value(int row, int column) { return mx_value('x', row, column); }
 
-std::string run(const QuantEntry& e, std::int32_t rows, std::int32_t columns, ScaleLayout layout, const Value& value,
-                bool smooth = false) {
+std::string run(const QuantEntry& e, std::int32_t rows, std::int32_t columns, ScaleLayout layout, MxRounding rounding,
+                const Value& value, bool smooth = false) {
   const DType type = e.spec.x;
   Tensor x(type, rows, columns, 1, {columns + 16, 0}), factors(type, columns);
-  MxOutput out(e.spec.out, rows, columns, layout);
+  MxOutput out(e.spec.out, rows, columns, layout, rounding);
   x.set(rows, columns, value);
   factors.set(1, columns, [](int, int c) { return 1.0f + 0.25f * drawn('s', 0, c); });
   QuantProblem p;
@@ -54,20 +54,27 @@ TEST_CASE("mx codes and scales of boundary columns, in rows and shuffled") {
     int turn = 0;
     for (const std::int32_t columns : mx_columns(e.policy, e.spec.x)) {
       const ScaleLayout layout = turn % 2 == 0 ? ScaleLayout::rows : ScaleLayout::shuffled;
-      const std::string error = run(e, turn % 3 + e.policy.rows, columns, layout, random_value, turn == 3);
+      const std::string error =
+          run(e, turn % 3 + e.policy.rows, columns, layout, mx_roundings[turn % 3], random_value, turn == 3);
       if (error != "") return std::to_string(columns) + " columns: " + error;
       ++turn;
     }
-    return run(e, 70, 320, ScaleLayout::shuffled, random_value);  // three tiles of rows
+    return run(e, 70, 320, ScaleLayout::shuffled, MxRounding::up, random_value);  // three tiles of rows
   });
 }
 
 TEST_CASE("mx codes of zeros, ties, tiny and huge values, NaN and infinities") {
   const Value values[] = {
       [](int r, int) { return r == 1 ? -0.0f : 0.0f; },
-      // Largest codes at the sides of 1.5 times a power of two, of all formats; the others are ties among them.
+      // Largest magnitudes at the sides of where scales change, of all formats and roundings, in turn; the others are
+      // ties among their codes.
       [](int r, int c) {
-        const float sides[] = {3.0f, 2.984375f, 5.96875f, 6.0f, 1.3125f, 1.3046875f, 448.0f, 672.0f};
+        const float sides[] = {6.0f, 6.03125f, 7.5f, 7.53125f, 448.0f, 450.0f, 28.0f, 28.125f};
+        const float side = std::ldexp(sides[c / 32 % 8], r * 4 - 8);
+        return c % 32 == 5 ? -side : side * static_cast<float>(c % 32) / 32.0f;
+      },
+      [](int r, int c) {
+        const float sides[] = {3.0f, 2.984375f, 4.0f, 3.984375f, 1.3125f, 1.3046875f, 448.0f, 672.0f};
         const float side = std::ldexp(sides[c / 32 % 8], r * 4 - 8);
         return c % 32 == 5 ? -side : side * static_cast<float>(c % 32) / 32.0f;
       },
@@ -78,10 +85,11 @@ TEST_CASE("mx codes of zeros, ties, tiny and huge values, NaN and infinities") {
       },
   };
   each_mx_entry([&](const QuantEntry& e) {
-    for (const Value& value : values) {
-      const std::string error = run(e, 3, 256, ScaleLayout::rows, value);
-      if (error != "") return "values " + std::to_string(&value - values) + ": " + error;
-    }
+    for (const Value& value : values)
+      for (const MxRounding rounding : mx_roundings) {
+        const std::string error = run(e, 3, 256, ScaleLayout::rows, rounding, value);
+        if (error != "") return "values " + std::to_string(&value - values) + " " + name_of(rounding) + ": " + error;
+      }
     return std::string();
   });
 }
@@ -94,7 +102,7 @@ TEST_CASE("every bf16 below 6, of e3m2 24, under an mx scale of 1") {
       const float x = bf16_to_f32(static_cast<std::uint16_t>(r * 1024 + c));
       return c % 32 == 0 ? most - 1 : std::abs(x) < most ? x : 0.0f;
     };
-    return run(e, 64, 1024, ScaleLayout::shuffled, value);
+    return run(e, 64, 1024, ScaleLayout::shuffled, MxRounding::up, value);
   });
 }
 
@@ -117,6 +125,11 @@ TEST_CASE("what is no problem with mx scales is refused by name, and by other ar
     p.spec = {p.spec.out, DType::bf16, ScaleMode::mx};
     CHECK_FALSE(quant_check(p, facts_of(e->arch)).ok());
     p.spec = {DType::bf16, facts_of(e->arch).fp8, ScaleMode::per_token};
+    p.scale_layout = ScaleLayout::rows;
+    p.mx_rounding = MxRounding::floor;
+    CHECK(std::string(quant_check(p, facts_of(e->arch)).reason) == "mx_rounding is of mx scales");
+    p.mx_rounding = MxRounding::up;
+    p.scale_layout = ScaleLayout::shuffled;
     CHECK(quant_check(p, facts_of(e->arch)).code == StatusCode::bad_value);  // shuffled
   }
 }

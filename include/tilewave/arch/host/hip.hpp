@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The hip* names of core/hip.hpp for a machine without a GPU compiler: device memory is host memory, streams are
-// synchronous, and nothing pretends to be a time.
+// synchronous, and nothing pretends to be a time. They are in an inline namespace of their own: a program may link
+// this half with one that nvcc compiled, whose hip* names are functions of other bodies over the CUDA runtime.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -17,6 +18,7 @@
 #include "tilewave/arch/host/fiber.hpp"
 
 namespace tilewave {
+inline namespace emulated_hip {
 
 // Values as in ROCm's hip_runtime_api.h.
 enum hipError_t : int {
@@ -41,6 +43,8 @@ enum hipDeviceAttribute_t : int {
   hipDeviceAttributeWarpSize,
 };
 
+}  // namespace emulated_hip
+
 namespace host::detail {
 struct Stream {};
 struct Event {};
@@ -58,6 +62,8 @@ inline hipError_t answer(hipError_t error) {
   return error;
 }
 }  // namespace host::detail
+
+inline namespace emulated_hip {
 
 using hipStream_t = host::detail::Stream*;  // null is the default stream
 using hipEvent_t = host::detail::Event*;
@@ -184,6 +190,7 @@ inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t, hipEvent_
   return hipSuccess;
 }
 
+}  // namespace emulated_hip
 }  // namespace tilewave
 
 #endif  // !TILEWAVE_ON_GPU_COMPILER

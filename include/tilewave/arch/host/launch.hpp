@@ -14,8 +14,8 @@
 #include <typeinfo>
 
 #include "tilewave/arch/backend.hpp"
-#include "tilewave/arch/host/hip.hpp"
 #include "tilewave/arch/host/worker.hpp"
+#include "tilewave/core/hip.hpp"
 #include "tilewave/core/math.hpp"
 
 namespace tilewave::host {

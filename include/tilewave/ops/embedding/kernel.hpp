@@ -41,12 +41,13 @@ struct Embedding {
     if (a.scale == 1.0f) {
       x.store(Tile::row(a.output.out, a.extent, at, a.output.strides), at, at.first, a.extent.columns);
     } else {
+      const float scale = known.active ? a.scale : 1.0f;  // a negative one would make -0 of what is not in the table
       Output::template write<0>(
           a.output, a.extent, at, shared, [&](const auto& body) { body(at.first); },
           [&](int chunk, int) TILEWAVE_INLINE_LAMBDA {
             Vec<float, unit> v = x.values(chunk);
             TILEWAVE_UNROLL
-            for (int e = 0; e < unit; ++e) v[e] *= a.scale;
+            for (int e = 0; e < unit; ++e) v[e] *= scale;
             return v;
           });
     }

@@ -173,7 +173,7 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (p.batch_invariant && (splits > 1 || P.stream))
     return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
-  if constexpr (B::facts.id == ArchId::sm90 && P.path == GemmPath::weights_in_registers) {
+  if constexpr (per_arch(B::facts.id, false, false, true) && P.path == GemmPath::weights_in_registers) {
     return detail::gemm_launch_few_rows<B, S, P, Epilogue>(epilogue, p, stream);
   } else {
     return detail::gemm_launch_tiles<B, S, P, Epilogue>(epilogue, p, splits, stream);

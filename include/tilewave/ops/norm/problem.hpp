@@ -35,6 +35,7 @@ struct NormProblem {
   std::int64_t scale_stride = 0;                 // per_group, mx: between the scales of two rows
   std::int64_t scale_group_stride = 1;           // per_group: of two groups of columns; scales may be [groups, rows]
   ScaleLayout scale_layout = ScaleLayout::rows;  // of mx
+  MxRounding mx_rounding = MxRounding::up;       // of mx
 };
 
 }  // namespace tilewave

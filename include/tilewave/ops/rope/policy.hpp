@@ -16,7 +16,7 @@ inline constexpr int head_threads = 256;  // of a block that works on heads
 /// wave of CDNA has eight heads in flight and one of sm90 four.
 constexpr RowPolicies head_policies(ArchId arch, DType x) {
   RowPolicies all;
-  const int waves = arch == ArchId::sm90 ? 10 : 8;
+  const int waves = per_arch(arch, 8, 8, 10);
   for (int columns = 64; columns <= 512; columns *= 2) {
     const int lanes = columns / (2 * 16 / size_of(x));
     all.list[all.count++] = {.lanes = lanes, .rows = head_threads / lanes, .chunks = 2, .waves_per_simd = waves};

@@ -19,8 +19,9 @@ struct GemmLdsCosts {
   double start, aside, aside_split, aside_memory;  // us; us of sums put aside, and of each; bytes a us
 };
 constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
-  if (arch == ArchId::gfx950) return {0.44, 0.55, 1.02, 0.75, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
-  return {0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
+  constexpr GemmLdsCosts gfx942{0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
+  constexpr GemmLdsCosts gfx950{0.44, 0.55, 1.02, 0.75, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
+  return per_arch(arch, gfx942, gfx950, gfx942);  // sm90 has costs of its own
 }
 
 /// Microseconds, with m rows in each layer, or in all contiguous groups together.

@@ -78,7 +78,7 @@ struct GemmWaveTile {
     GemmTile tile;
 
     TILEWAVE_DEVICE Place(const Args& a, std::int32_t block, bool of_split) {
-      constexpr std::int32_t dies = B::facts.id == ArchId::sm90 ? 1 : 8;
+      constexpr std::int32_t dies = per_arch(B::facts.id, 8, 8, 1);
       const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = of_split ? a.gemm.splits : 1;
       const std::int32_t turn = block / splits, whole = tiles / dies, more = tiles % dies;
       split = block - turn * splits;

@@ -17,7 +17,7 @@ inline double paged_attention_cdna_cost(const PagedAttentionProblem& p, const Pa
   constexpr double start = 6.3, merge = 4.2, merge_split = 0.06, achieved = 0.75;  // us; of the data sheet's bandwidth
   const double head = 0.5 + 0.5 * p.spec.head_size / 128, rows = 0.72 + 0.28 * policy.block_rows() / 16;
   const int block_tokens = policy.block_tokens(p.spec);
-  const double tile = (facts.id == ArchId::gfx950 ? 0.485 : 0.62) * block_tokens / 128 * head * rows;
+  const double tile = per_arch(facts.id, 0.62, 0.485, 0.62) * block_tokens / 128 * head * rows;
   const std::int64_t attended = paged_attention_attended(p), tiles = ceil_div<std::int64_t>(attended, block_tokens);
   const double rounds = static_cast<double>(ceil_div(paged_attention_grid(p, policy, 1) * splits, resident));
   const double computing = rounds * static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile;
@@ -51,8 +51,9 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
     const double cost_sm90 =
         rounds * (static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile_cost + block_cost) +
         (splits > 1 ? combine_cost + combine_cost_per_split * splits : 0.0);
-    const double cost =
-        facts.id == ArchId::sm90 ? cost_sm90 : paged_attention_cdna_cost(p, policy, facts, splits, resident);
+    const double cost = per_arch(facts.id, false, false, true)
+                            ? cost_sm90
+                            : paged_attention_cdna_cost(p, policy, facts, splits, resident);
     if (cost < best_cost) {
       best_cost = cost;
       best = splits;
