@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // results.json and results.db of rocprofv3, in the shape of its 1.1 and of schema rocpd 3.
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -17,7 +18,8 @@ using tilewave::test::status_of;
 namespace fs = std::filesystem;
 
 struct Folder {
-  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / ("tilewave_trace_results_" + name)) {
+  explicit Folder(const std::string& name)
+      : path(fs::temp_directory_path() / ("tilewave_trace_results_" + name + std::to_string(::getpid()))) {
     fs::remove_all(path);
     fs::create_directories(path);
   }

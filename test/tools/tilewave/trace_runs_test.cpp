@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What rocprofv3 leaves of replays, of several passes and of several processes, and what kernels reserve.
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "test/catch_compat.hpp"
@@ -16,7 +18,8 @@ namespace fs = std::filesystem;
 
 class Folder {
  public:
-  explicit Folder(const std::string& name) : path_(fs::temp_directory_path() / ("tilewave_trace_runs_" + name)) {
+  explicit Folder(const std::string& name)
+      : path_(fs::temp_directory_path() / ("tilewave_trace_runs_" + name + std::to_string(::getpid()))) {
     fs::remove_all(path_);
     fs::create_directories(path_);
   }

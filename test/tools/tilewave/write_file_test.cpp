@@ -16,7 +16,8 @@ using tilewave::test::status_of;
 namespace fs = std::filesystem;
 
 struct Folder {
-  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / ("tilewave_write_file_" + name)) {
+  explicit Folder(const std::string& name)
+      : path(fs::temp_directory_path() / ("tilewave_write_file_" + name + std::to_string(::getpid()))) {
     fs::remove_all(path);
     fs::create_directories(path);
   }

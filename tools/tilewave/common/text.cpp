@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <utility>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/write_file.hpp"
@@ -36,6 +37,16 @@ std::string read_file(const std::string& path, std::uint64_t max_bytes) {
 void write_atomically(const std::filesystem::path& path, std::string_view content) {
   const std::string why = write_whole_file(path, content);
   if (!why.empty()) throw Error(Exit::failed, fmt::format("cannot write {}: {}", path.string(), why));
+}
+
+std::string_view utf8_of(std::string_view text, const std::string& source) {
+  using namespace std::string_view_literals;
+  static constexpr std::pair<std::string_view, const char*> others[] = {
+      {"\xff\xfe\0\0"sv, "UTF-32"}, {"\0\0\xfe\xff"sv, "UTF-32"}, {"\xff\xfe"sv, "UTF-16"}, {"\xfe\xff"sv, "UTF-16"}};
+  for (const auto& [mark, name] : others)
+    if (text.starts_with(mark)) refuse(fmt::format("{} is {}: save it as UTF-8", source, name));
+  if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+  return text;
 }
 
 std::optional<double> number(std::string_view word) {

@@ -18,6 +18,11 @@ std::string read_file(const std::string& path, std::uint64_t max_bytes = std::ui
 /// fifo and what a link points to are written through.
 void write_atomically(const std::filesystem::path& path, std::string_view content);
 
+inline constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
+
+/// What follows a byte order mark of UTF-8, if there is one. Refuses UTF-16 and UTF-32, which PowerShell's `>` writes, by name.
+std::string_view utf8_of(std::string_view text, const std::string& source);
+
 /// The whole word is a number (nan and inf are), or nothing.
 std::optional<double> number(std::string_view word);
 std::optional<std::int64_t> integer(std::string_view word);

@@ -259,6 +259,7 @@ Profile read_profile(const std::string& folder) {
   Profile profile;
   std::error_code error;
   std::vector<fs::path> paths;
+  if (fs::is_regular_file(folder, error)) refuse(folder + " is a file: the folder it lies in is read");
   for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
     if (!entry.is_directory()) paths.push_back(entry.path());
   }
