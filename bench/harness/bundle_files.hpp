@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "tools/tilewave/common/write_file.hpp"
+
 namespace tilewave::bench {
 
 using Bytes = std::vector<std::uint8_t>;
@@ -20,10 +22,8 @@ inline Bytes read_file(const std::filesystem::path& path) {
   return Bytes(std::istreambuf_iterator<char>(in), {});
 }
 inline void write_file(const std::filesystem::path& path, const void* data, std::size_t bytes) {
-  std::ofstream out(path, std::ios::binary);
-  out.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
-  out.close();
-  if (!out) throw std::runtime_error(path.string() + ": cannot write");
+  const std::string why = tool::write_whole_file(path, {static_cast<const char*>(data), bytes});
+  if (!why.empty()) throw std::runtime_error(path.string() + ": cannot write: " + why);
 }
 
 inline std::string hex_of(const Bytes& bytes) {

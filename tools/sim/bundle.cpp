@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 
+#include "../tilewave/common/write_file.hpp"
 #include "lanes.hpp"
 
 namespace isa_sim {
@@ -220,10 +221,9 @@ BundleReport run(const fs::path& directory, const json& bundle, const BundleOpti
     fs::create_directories(options.write_outputs);
     for (const json& output : bundle.at("outputs")) {
       const std::string file = output.at("file");
-      std::ofstream out(fs::path(options.write_outputs) / file, std::ios::binary);
-      out.write(reinterpret_cast<const char*>(buffers[file].data()),
-                static_cast<std::streamsize>(buffers[file].size()));
-      if (!out) throw Error("cannot write " + file);
+      const std::string_view bytes(reinterpret_cast<const char*>(buffers[file].data()), buffers[file].size());
+      const std::string why = tilewave::tool::write_whole_file(fs::path(options.write_outputs) / file, bytes);
+      if (!why.empty()) throw Error("cannot write " + file + ": " + why);
     }
   }
   const auto judge = schema == "tilewave-bundle/1" ? compare : compare_whole;

@@ -11,6 +11,7 @@
 #include <random>
 #include <utility>
 
+#include "../tilewave/common/write_file.hpp"
 #include "lanes.hpp"
 
 namespace isa_sim {
@@ -258,9 +259,9 @@ std::uint64_t FileLaunch::hash(std::size_t buffer) const {
 
 void FileLaunch::write(std::size_t buffer, const std::string& path) const {
   const Pages& pages = *buffers[buffer].second;
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(pages.data()), static_cast<std::streamsize>(pages.size()));
-  if (!out) throw Error("cannot write " + path);
+  const std::string why =
+      tilewave::tool::write_whole_file(path, {reinterpret_cast<const char*>(pages.data()), pages.size()});
+  if (!why.empty()) throw Error("cannot write " + path + ": " + why);
 }
 
 std::vector<std::uint8_t> hidden_arguments(const CodeObject& object, const Launch& launch) {

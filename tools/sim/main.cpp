@@ -12,6 +12,7 @@
 #include <iostream>
 #include <set>
 
+#include "../tilewave/common/write_file.hpp"
 #include "bundle.hpp"
 #include "clock.hpp"
 #include "hazards.hpp"
@@ -75,8 +76,8 @@ struct Command {
 };
 
 void write_text(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  if (!(out << text).flush()) throw isa_sim::Error("cannot write " + path);
+  const std::string why = tilewave::tool::write_whole_file(path, text);
+  if (!why.empty()) throw isa_sim::Error("cannot write " + path + ": " + why);
 }
 
 int run_any(const Command& c) {

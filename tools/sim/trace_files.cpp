@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "../tilewave/common/write_file.hpp"
 #include "wave_trace.hpp"
 
 namespace isa_sim {
@@ -38,9 +39,8 @@ class Files {
  private:
   void save(const std::string& name, json value) const {
     if (value.is_object()) value["modelled"] = origin_.chip;
-    std::ofstream out(folder_ + "/" + name);
-    out << value.dump();
-    if (!out.flush()) throw Error("cannot write " + folder_ + "/" + name);
+    const std::string file = folder_ + "/" + name, why = tilewave::tool::write_whole_file(file, value.dump());
+    if (!why.empty()) throw Error("cannot write " + file + ": " + why);
   }
   std::int64_t row_of(std::uint32_t op) const { return static_cast<std::int64_t>(op - first_) + 1; }
 

@@ -137,6 +137,15 @@ TEST_CASE("the tables of other projects are read through a column map") {
   options.map = column_map("flydsl");
   CHECK(of(flydsl, options, flydsl).verdict == Verdict::tie);
   CHECK(of(flydsl, options, flydsl).classes.size() == 1);
+  // Since 2026-07 it has no errors, and a wrong result ends the test that writes it.
+  const std::string later =
+      "compute_type,num_heads,query_length,block_size,head_size,us_gluon,us_flydsl_ps\n"
+      "fp8,\"(8, 1)\",1,1024,128,80.6,120\nfp8,\"(16, 1)\",1,1024,128,81,121\n";
+  CHECK(of(later, options, later).verdict == Verdict::tie);
+  CHECK(of(flydsl, options, later).verdict == Verdict::discard);         // the baseline need not have them
+  CHECK(status_of([&] { of(later, options, flydsl); }) == Exit::usage);  // but what it has, it was judged by
+  CompareOptions ours;
+  CHECK(status_of([&] { of("m,us\n1,2\n", ours, "m,us\n1,2\n"); }) == Exit::usage);
 
   const std::string aiter = "gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName,tflops,bw,errRatio\n";
   options.map = column_map("aiter");

@@ -57,6 +57,34 @@ TEST_CASE("amd-smi tells values with units, or N/A") {
   CHECK(parse_amd_smi(R"json([{"gpu": 3, "usage": {"gfx_activity": 2}}])json", "").gpus[0].index == 3);
 }
 
+TEST_CASE("what the tools say before and behind their answer is passed over") {
+  const std::string warning =
+      "WARNING: User is missing the following required groups: render, video. {Please add}.\n[WARN] [1]\n";
+  const GpuList list = parse_amd_smi(warning + amd, warning + amd_processes + "\nbye\n");
+  REQUIRE(list.gpus.size() == 2);
+  CHECK(*list.gpus[0].use_pct == 100);
+  CHECK(list.gpus[1].processes.size() == 1);
+  CHECK(parse_rocm_smi("{not this}\n" + rocm).gpus.size() == 2);
+  // Talk alone is no answer, and what is cut short is none.
+  CHECK(status_of([&] { parse_amd_smi(warning, ""); }) == Exit::usage);
+  CHECK(status_of([&] { parse_amd_smi(warning + amd.substr(0, amd.size() / 2), ""); }) == Exit::usage);
+}
+
+TEST_CASE("a partition without use of its own has that of its busiest part") {
+  const auto use = [](const std::string& parts) {
+    return parse_amd_smi(
+               R"json([{"gpu": 1, "usage": {"gfx_activity": "N/A", "umc_activity": "N/A", "gfx_busy_inst": )json" +
+                   parts +
+                   R"json(}, "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 283, "unit": "MB"}}}])json",
+               "")
+        .gpus[0];
+  };
+  CHECK(why_busy(use(R"json({"xcp_0": [{"value": 0, "unit": "%"}, "N/A"]})json")) == "");
+  CHECK(why_busy(use(R"json({"xcp_0": [{"value": 0, "unit": "%"}, {"value": 70, "unit": "%"}]})json")) == "70 % busy");
+  CHECK(why_busy(use(R"json({"xcp_0": ["N/A", "N/A"]})json")) == "its use is not known");
+  CHECK(why_busy(use(R"json("N/A")json")) == "its use is not known");
+}
+
 TEST_CASE("the idlest is idle twice, does not fill up, and is allowed") {
   GpuList list = parse_nvidia_smi(
       "0, a, H200, 0, 0, 900, 143771\n1, b, H200, 0, 0, 3, 143771\n2, c, H200, 50, 20, 3, 143771\n", "");

@@ -144,6 +144,11 @@ if ! command -v amd-smi >/dev/null && ! command -v rocm-smi >/dev/null; then
   wait $holder
   expect 0 "" gpu wait --gap 0 -- true
   "$tilewave" gpu --json | json gpu
+  printf '#!/bin/sh\ncase $1 in metric) echo "[WARNING] groups: {render}"; cat amd.json ;; process) echo "WARNING: sudo"; echo "[]" ;; esac\n' >bin/amd-smi
+  chmod +x bin/amd-smi
+  printf '{"gpu_data": [{"gpu": 0, "usage": {"gfx_activity": {"value": 0}}, "mem_usage": {"total_vram": {"value": 9000}, "used_vram": {"value": 3}}}]}\n' >amd.json
+  expect 0 "HIP_VISIBLE_DEVICES=0" gpu wait --gap 0 --limit 0 -- true
+  rm bin/amd-smi
   printf '#!/bin/sh\necho Driver Not Loaded\n' >bin/nvidia-smi
   expect 20 "no GPU" gpu
 fi
@@ -163,6 +168,43 @@ expect 0 "rocprofv3 -i cap/att.yaml" trace capture cap --what att --kernel 'a"b'
 python3 -c 'import sys; sys.exit("advanced_thread_trace: true" not in open("cap/att.yaml").read())' || failed "att.yaml"
 expect 0 "gpu__time_duration.sum" trace capture cap --profiler ncu -- bench
 sh -n cap/capture.sh || failed "capture.sh is no script"
+expect 0 "rocprofv3 --pmc SQ_WAVES TCC_HIT_sum TCC_MISS_sum --kernel" trace capture cap --what counters --counter SQ_WAVES --counter TCC_HIT_sum,TCC_MISS_sum -- bench
+expect 0 "rocprofv3 --pmc SQ_INSTS_VALU SQ_INSTS_MFMA SQ_INSTS_VMEM SQ_WAVES --kernel" trace capture cap --what counters -- bench
+# More than four are counted in several runs, which the report puts together.
+expect 0 "--pmc E --kernel-include-regex '.*' -f csv -d cap/pmc_2 -o out -- bench" trace capture cap --what counters --counter A,B,C,D,E -- bench
+[[ $(grep -c '^rocprofv3 --pmc' cap/capture.sh) -eq 2 ]] || failed "five counters in one run: $(<cap/capture.sh)"
+mkdir -p faster
+printf 'Kind,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count\nKERNEL_DISPATCH,decode,0,4000,64\n' >faster/out_kernel_trace.csv
+expect 0 "| mean us | 5 | 4 | -20.0 % |" trace diff profile faster
+expect 2 "is a file" trace report profile/out_kernel_trace.csv
+expect 2 "holds no" trace diff profile nothing
+expect 0 "Example" trace diff --help
+"$tilewave" trace diff profile faster --json | json trace_diff
+sed s/decode/other/ faster/out_kernel_trace.csv >nothing/out_kernel_trace.csv
+printf 'KERNEL_DISPATCH,third,0,4000,64\n' >>nothing/out_kernel_trace.csv
+expect 2 "no kernel in common" trace diff profile nothing
+rm nothing/out_kernel_trace.csv
+
+# --- what --out names is written, whatever it is: a device, a fifo or a link stays one
+ln -s linked.md link.md
+ln -s /dev/null null.md
+mkfifo pipe.md
+expect 0 "" trace report profile --out link.md
+expect 0 "" trace report profile --out null.md
+timeout 30 cat pipe.md >piped.md & reader=$!
+expect 0 "" trace report profile --out pipe.md
+[[ -p pipe.md ]] || failed "a fifo was replaced"
+wait $reader
+[[ -L link.md && -f linked.md && ! -L linked.md ]] || failed "a link was replaced"
+[[ $(readlink null.md) == /dev/null && -c /dev/null ]] || failed "a link to /dev/null was replaced"
+diff linked.md piped.md >/dev/null || failed "a fifo got something else than a file"
+ln -s /proc/self/fd/1 stdout.md  # as /dev/stdout, which a fault here would take from the machine
+[[ $("$tilewave" trace report profile --out stdout.md) == "$(<linked.md)" ]] || failed "--out of a link to stdout"
+expect 1 "it is a folder" trace report profile --out profile
+expect 0 "" roofline --arch H200 --csv rows.csv --svg null.md
+[[ -L null.md ]] || failed "--svg replaced a link"
+printf '\xff\xfea\0,\0b\0\n\0' >wide.csv
+expect 2 "wide.csv is UTF-16: save it as UTF-8" compare base.csv wide.csv
 
 # --- trace library from stand-ins for our benchmarks: one that knows the configuration and one that does not
 mkdir -p benches

@@ -44,6 +44,11 @@ Option& Option::count(int values) {
   return *this;
 }
 
+Option& Option::each() {
+  option_->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false)->delimiter(',');
+  return *this;
+}
+
 Command Command::add(const std::string& name, const std::string& help) {
   return Command(app_->add_subcommand(name, help));
 }

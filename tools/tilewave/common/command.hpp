@@ -20,6 +20,8 @@ class Option {
   Option& one_of(const std::vector<std::string>& words);
   Option& range(double least, double most);
   Option& count(int values);
+  /// Of a list: one word each time it is given, or several between commas.
+  Option& each();
 
  private:
   CLI::Option* option_;

@@ -16,10 +16,12 @@ namespace {
 /// Takes records off the front of a text.
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+  Reader(std::string_view text, const std::string& source, std::size_t line)
+      : text_(text), source_(source), line_(line) {}
 
   bool next(std::vector<std::string>& fields) {
     fields.clear();
+    if (text_.substr(at_).starts_with(utf8_mark)) at_ += utf8_mark.size();  // of a file behind another
     if (at_ >= text_.size()) return false;
     start_ = line_;
     for (;;) {
@@ -59,7 +61,7 @@ class Reader {
 
   std::string_view text_;
   const std::string& source_;
-  std::size_t at_ = 0, line_ = 1, start_ = 1;
+  std::size_t at_ = 0, line_, start_ = 1;
 };
 
 bool is_blank(const std::vector<std::string>& fields) { return fields.size() == 1 && fields[0].empty(); }
@@ -94,7 +96,7 @@ double Csv::need_number(std::size_t row, std::size_t column) const {
 std::string Csv::where(std::size_t row) const { return fmt::format("{}:{}", source, lines[row]); }
 
 Csv parse_csv(std::string_view text, const std::string& source, std::string_view header_word, bool short_rows) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+  text = utf8_of(text, source);
   if (text.find('\0') != std::string_view::npos) refuse(source + " holds zero bytes: it is no CSV");
   if (trim(text).empty()) refuse(source + " is empty");
   Csv csv;
@@ -105,19 +107,19 @@ Csv parse_csv(std::string_view text, const std::string& source, std::string_view
     const std::string_view line = text.substr(0, text.find('\n'));
     if (header_word.empty() ? !trim(line).empty() : line.find(header_word) != std::string_view::npos) {
       std::vector<std::string> fields;
-      Reader(line, source).next(fields);
+      Reader(line, source, skipped + 1).next(fields);
       if (header_word.empty() || contains(fields, header_word)) break;
     }
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     ++skipped;
   }
-  Reader reader(text, source);
+  Reader reader(text, source, skipped + 1);
   if (!reader.next(csv.columns)) refuse(fmt::format("{} has no header with a column '{}'", source, header_word));
   check_columns(csv, skipped + 1);
   std::vector<std::string> fields;
   while (reader.next(fields)) {
     if (is_blank(fields) || fields == csv.columns) continue;
-    const std::size_t line = skipped + reader.line();
+    const std::size_t line = reader.line();
     if (short_rows && fields.size() < csv.columns.size()) fields.resize(csv.columns.size());
     if (fields.size() != csv.columns.size()) {
       refuse(fmt::format("{}:{}: {} fields where the header has {}", source, line, fields.size(), csv.columns.size()));

@@ -38,12 +38,33 @@ bool too_deep(std::string_view text) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& source) {
+  text = utf8_of(text, source);
+  if (trim(text).empty()) refuse(source + " is empty: it is no JSON");
+  if (text.find('\0') != text.npos) refuse(source + " holds zero bytes: it is no JSON");
   if (too_deep(text)) refuse(source + " nests deeper than 200");
   try {
     return Json::parse(text);
   } catch (const nlohmann::json::exception& error) {
     refuse(fmt::format("{} is no JSON: {}", source, printable(error.what(), 200)));
   }
+}
+
+Json parse_json_in_talk(std::string_view text, const std::string& source) {
+  text = utf8_of(text, source);
+  // Warnings may begin with a bracket too ("[WARNING] ..."), so every line that begins with one is tried.
+  int tries = 100;
+  for (std::size_t at = 0; at < text.size() && tries > 0; at = std::min(text.find('\n', at), text.size() - 1) + 1) {
+    if (text[at] != '{' && text[at] != '[') continue;
+    const std::size_t end = text.find_last_of("}]");
+    if (end == text.npos || end < at) break;
+    --tries;
+    try {
+      return parse_json(text.substr(at, end + 1 - at), source);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return parse_json(text, source);  // which says what is wrong
 }
 
 std::string dump(const Json& json) { return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "tools/tilewave/common/text.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,8 +10,10 @@
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <utility>
 
 #include "tools/tilewave/common/error.hpp"
+#include "tools/tilewave/common/write_file.hpp"
 
 namespace tilewave::tool {
 
@@ -35,46 +34,19 @@ std::string read_file(const std::string& path, std::uint64_t max_bytes) {
   return content;
 }
 
-namespace {
-
-[[noreturn]] void write_failed(const std::filesystem::path& path) {
-  throw Error(Exit::failed, fmt::format("cannot write {}: {}", path.string(), std::strerror(errno)));
-}
-
-void sync_folder(const std::filesystem::path& folder) {
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return;  // not every file system has it
-  ::fsync(fd);
-  ::close(fd);
-}
-
-}  // namespace
-
 void write_atomically(const std::filesystem::path& path, std::string_view content) {
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  std::string temporary = (folder / ("." + path.filename().string() + ".XXXXXX")).string();
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) write_failed(path);
-  bool good = ::fchmod(fd, 0644) == 0;
-  for (std::size_t done = 0; good && done < content.size();) {
-    const ssize_t put = ::write(fd, content.data() + done, content.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    good = put > 0;
-    if (good) done += static_cast<std::size_t>(put);
-  }
-  good = good && ::fsync(fd) == 0;
-  const int saved = errno;
-  ::close(fd);
-  errno = saved;
-  if (!good || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int why = errno;
-    ::unlink(temporary.c_str());
-    errno = why;
-    write_failed(path);
-  }
-  sync_folder(folder);
+  const std::string why = write_whole_file(path, content);
+  if (!why.empty()) throw Error(Exit::failed, fmt::format("cannot write {}: {}", path.string(), why));
+}
+
+std::string_view utf8_of(std::string_view text, const std::string& source) {
+  using namespace std::string_view_literals;
+  static constexpr std::pair<std::string_view, const char*> others[] = {
+      {"\xff\xfe\0\0"sv, "UTF-32"}, {"\0\0\xfe\xff"sv, "UTF-32"}, {"\xff\xfe"sv, "UTF-16"}, {"\xfe\xff"sv, "UTF-16"}};
+  for (const auto& [mark, name] : others)
+    if (text.starts_with(mark)) refuse(fmt::format("{} is {}: save it as UTF-8", source, name));
+  if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+  return text;
 }
 
 std::optional<double> number(std::string_view word) {

@@ -14,8 +14,14 @@ namespace tilewave::tool {
 /// All of a file; "-" is stdin. Larger than max_bytes is an error, not a full memory.
 std::string read_file(const std::string& path, std::uint64_t max_bytes = std::uint64_t{1} << 30);
 
-/// Another process, or this one after a kill at any moment, sees the file as before or as after, never in between.
+/// Another process, or this one after a kill at any moment, sees the file as before or as after, never in between. A device, a
+/// fifo and what a link points to are written through.
 void write_atomically(const std::filesystem::path& path, std::string_view content);
+
+inline constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
+
+/// What follows a byte order mark of UTF-8, if there is one. Refuses UTF-16 and UTF-32, which PowerShell's `>` writes, by name.
+std::string_view utf8_of(std::string_view text, const std::string& source);
 
 /// The whole word is a number (nan and inf are), or nothing.
 std::optional<double> number(std::string_view word);

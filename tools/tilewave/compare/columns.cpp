@@ -76,8 +76,8 @@ Role role_of(std::string_view column, const std::vector<std::string>& marked) {
 ColumnMap column_map(std::string_view text) {
   ColumnMap map;
   if (text.empty() || text == "tilewave") return map;
-  if (text == "flydsl") {  // tests/kernels/test_pa.py until 2026-07 had the error column that the documents gate on
-    map.us = "us_flydsl_ps", map.err = "err_flydsl_ps";
+  if (text == "flydsl") {  // tests/kernels/test_pa.py had the error column until 2026-07 (61ffdee4), and raises since
+    map.us = "us_flydsl_ps", map.err = "err_flydsl_ps", map.err_may_lack = true;
     return map;
   }
   if (text == "aiter") {  // its tuner takes an entry whose share of wrong elements is below 5 %

@@ -32,6 +32,7 @@ struct ColumnMap {
   std::string us = "us";    // the time that is compared, lower is better
   std::string err = "err";  // must be at most max_err and a number; empty: right by exception
   double max_err = 0;
+  bool err_may_lack = false;         // a file without that column is right by exception
   std::vector<std::string> config;   // empty: every column whose role is identity
   std::vector<std::string> ignored;  // never identity
 };

@@ -78,7 +78,7 @@ std::string entry_of(const Csv& csv, std::size_t row) {
 std::string wrong(const Csv& csv, std::size_t row, const ColumnMap& map) {
   const auto told = csv.find("error_occurred");
   if (told && (csv.rows[row][*told] == "true" || csv.rows[row][*told] == "True")) return "error_occurred";
-  if (map.err.empty()) return "";
+  if (map.err.empty() || (map.err_may_lack && !csv.find(map.err))) return "";
   const double err = csv.need_number(row, csv.need(map.err));
   if (std::isfinite(err) && err >= 0 && err <= map.max_err) return "";
   return fmt::format("{} = {}", map.err, err);
@@ -249,6 +249,8 @@ Exit exit_of(Verdict verdict) {
 Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& o) {
   Comparison result;
   const auto columns = identity_columns(base, cand, o.map);
+  // A candidate does not lose what the baseline was judged by.
+  if (o.map.err_may_lack && base.find(o.map.err)) cand.need(o.map.err);
   for (const std::string& c : o.by.empty() ? class_columns() : o.by) {
     if (!o.by.empty()) base.need(c), cand.need(c);
     if (base.find(c) && cand.find(c)) result.by.push_back(c);

@@ -56,6 +56,20 @@ std::optional<double> leaf(const Json& object, const char* key, bool bytes) {
   return value->get<double>() * scale;
 }
 
+/// A partition tells its use by parts, {"gfx_busy_inst": {"xcp_0": [{"value": 3, "unit": "%"}, "N/A"]}}: the busiest of those known.
+std::optional<double> busiest_part(const Json& usage) {
+  std::optional<double> most;
+  if (!usage.is_object() || !usage.contains("gfx_busy_inst") || !usage.at("gfx_busy_inst").is_object()) return most;
+  for (const auto& [partition, parts] : usage.at("gfx_busy_inst").items()) {
+    if (!partition.starts_with("xcp_") || !parts.is_array()) continue;
+    for (const Json& part : parts) {
+      const auto use = leaf(Json{{"part", part}}, "part", false);
+      if (use && (!most || *use > *most)) most = use;
+    }
+  }
+  return most;
+}
+
 std::string text_of(const Json& object, const char* key) {
   return object.is_object() && object.contains(key) && object.at(key).is_string() ? object.at(key).get<std::string>()
                                                                                   : "";
@@ -97,8 +111,7 @@ GpuList parse_nvidia_smi(std::string_view gpus, std::string_view apps) {
 
 GpuList parse_rocm_smi(std::string_view text) {
   GpuList list{"rocm-smi", "HIP_VISIBLE_DEVICES", {}, {}};
-  // Warnings come before the object.
-  const Json json = parse_json(text.substr(std::min(text.find('{'), text.size())), "rocm-smi");
+  const Json json = parse_json_in_talk(text, "rocm-smi");
   if (!json.is_object()) refuse("rocm-smi: no object of cards");
   for (const auto& [key, card] : json.items()) {
     if (key.starts_with("card")) {
@@ -124,19 +137,21 @@ GpuList parse_rocm_smi(std::string_view text) {
 
 GpuList parse_amd_smi(std::string_view metric, std::string_view process) {
   GpuList list{"amd-smi", "HIP_VISIBLE_DEVICES", {}, {}};
-  const Json metrics = parse_json(metric, "amd-smi metric");
+  const Json metrics = parse_json_in_talk(metric, "amd-smi metric");
   for (const Json& card : gpu_data(metrics, "amd-smi metric")) {
     Gpu gpu;
     gpu.index = gpu_index(integer_member(card, "gpu", "amd-smi metric"), "amd-smi metric");
     const Json usage = card.contains("usage") ? card.at("usage") : Json();
     const Json memory = card.contains("mem_usage") ? card.at("mem_usage") : Json();
-    gpu.use_pct = leaf(usage, "gfx_activity", false), gpu.memory_pct = leaf(usage, "umc_activity", false);
+    gpu.use_pct = leaf(usage, "gfx_activity", false);
+    if (!gpu.use_pct) gpu.use_pct = busiest_part(usage);
+    gpu.memory_pct = leaf(usage, "umc_activity", false);
     gpu.used_bytes = leaf(memory, "used_vram", true), gpu.total_bytes = leaf(memory, "total_vram", true);
     list.gpus.push_back(gpu);
   }
   check(list);
   if (trim(process).empty()) return list;  // amd-smi process wants rights that not everybody has
-  const Json processes = parse_json(process, "amd-smi process");
+  const Json processes = parse_json_in_talk(process, "amd-smi process");
   for (const Json& card : gpu_data(processes, "amd-smi process")) {
     const int index = gpu_index(integer_member(card, "gpu", "amd-smi process"), "amd-smi process");
     const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(), [&](const Gpu& g) { return g.index == index; });

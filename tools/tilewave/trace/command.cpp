@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/diff.hpp"
 #include "tools/tilewave/trace/library.hpp"
 #include "tools/tilewave/trace/profile.hpp"
 
@@ -16,8 +18,8 @@ namespace tilewave::tool {
 namespace {
 
 struct Options {
-  std::string folder, arch, out, title = "Profile", benches, config, note, kernel = ".*", what = "times",
-                                 profiler = "rocprofv3", hardware;
+  std::string folder, next, arch, out, title = "Profile", benches, config, note, kernel = ".*", what = "times",
+                                       profiler = "rocprofv3", hardware;
   std::vector<std::string> command, counters{"SQ_INSTS_VALU", "SQ_INSTS_MFMA", "SQ_INSTS_VMEM", "SQ_WAVES"};
   int top = 15;
   std::string library_profiler = "model", model_arch = "gfx950";
@@ -31,6 +33,22 @@ int report(const Options& o) {
   if (!o.arch.empty()) chips = all_chips(o.hardware), chip = &chip_of(chips, o.arch);
   const auto top = static_cast<std::size_t>(o.top);
   const std::string text = o.json ? report_json(profile, chip, top) : report_md(profile, chip, o.title, top);
+  if (o.out.empty()) {
+    fmt::print("{}", text);
+  } else {
+    write_atomically(o.out, text);
+  }
+  return 0;
+}
+
+int diff(const Options& o) {
+  const Profile base = read_profile(o.folder), next = read_profile(o.next);
+  std::vector<Chip> chips;
+  const Chip* chip = nullptr;
+  if (!o.arch.empty()) chips = all_chips(o.hardware), chip = &chip_of(chips, o.arch);
+  const ProfileDiff changes = diff_of(base, next, chip);
+  const auto top = static_cast<std::size_t>(o.top);
+  const std::string text = o.json ? diff_json(changes, top) : diff_md(changes, o.folder, o.next, top);
   if (o.out.empty()) {
     fmt::print("{}", text);
   } else {
@@ -119,10 +137,16 @@ int capture(const Options& o) {
   } else if (o.what == "times") {
     line = fmt::format("rocprofv3 --kernel-trace --stats -f csv -d {} -o out -- {}", folder, command);
   } else if (o.what == "counters") {
-    // Several passes have hung gfx942, so four counters a job, and never with a thread trace.
-    if (o.counters.size() > 4) refuse("at most four counters a job: more would take several passes");
-    line = fmt::format("rocprofv3 --pmc {} --kernel-include-regex {} -f csv -d {} -o out -- {}", join(o.counters, " "),
-                       quoted(o.kernel), folder, command);
+    // Several passes in one run have hung gfx942, so each run counts four, and never with a thread trace.
+    constexpr std::size_t most = 4;
+    for (std::size_t at = 0; at < o.counters.size(); at += most) {
+      const std::vector<std::string> some(o.counters.begin() + at,
+                                          o.counters.begin() + std::min(at + most, o.counters.size()));
+      const std::string in =
+          o.counters.size() <= most ? folder : quoted(o.folder + fmt::format("/pmc_{}", at / most + 1));
+      line += fmt::format("{}rocprofv3 --pmc {} --kernel-include-regex {} -f csv -d {} -o out -- {}",
+                          at > 0 ? "\n" : "", join(some, " "), quoted(o.kernel), in, command);
+    }
   } else {
     write_atomically(std::filesystem::path(o.folder) / "att.yaml", att_input(o));
     line = fmt::format("rocprofv3 -i {}/att.yaml -- {}", folder, command);
@@ -145,7 +169,8 @@ void add_trace(Command& tilewave) {
   Command show = trace.add("report", "REPORT.md of all that a folder holds");
   show.option(
           "FOLDER", o->folder,
-          "with *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *ncu.csv, thread traces (code.json), at any depth")
+          "with *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *results.json, *results.db, *ncu.csv, thread traces "
+          "(code.json), at any depth")
       .required();
   show.option("--arch", o->arch, "chip or architecture, for occupancy");
   show.option("--out", o->out, "file instead of stdout");
@@ -155,6 +180,16 @@ void add_trace(Command& tilewave) {
   show.flag("--json", o->json, "the report as JSON");
   show.example("  tilewave trace report profiles/pa --arch MI350X --out profiles/pa/REPORT.md");
   show.run([o] { return report(*o); });
+  Command changes = trace.add("diff", "what changed between two captures: by kernel, by counter and by instruction");
+  changes.option("BASE", o->folder, "folder of the first capture, as for report").required();
+  changes.option("NEW", o->next, "folder of the second").required();
+  changes.option("--arch", o->arch, "chip or architecture, for occupancy");
+  changes.option("--out", o->out, "file instead of stdout");
+  changes.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
+  changes.option("--hardware", o->hardware, "folder to read instead of the docs/hardware this was built with");
+  changes.flag("--json", o->json, "the changes as JSON");
+  changes.example("  tilewave trace diff profiles/before profiles/after --arch MI350X");
+  changes.run([o] { return diff(*o); });
   Command all = trace.add("library", "a report for every op of a folder, and a page that ranks them by headroom");
   all.option("FOLDER", o->folder, "a folder for each op: what `trace report` takes, and its bench.csv and capture.sh")
       .required();
@@ -186,8 +221,12 @@ void add_trace(Command& tilewave) {
       .one_of({"times", "counters", "att"});
   write.option("--profiler", o->profiler, "rocprofv3 (default) or ncu").one_of({"rocprofv3", "ncu"});
   write.option("--kernel", o->kernel, "regular expression of kernels (default: all)");
-  write.option("--counter", o->counters, "up to four (default: SQ_INSTS_VALU, SQ_INSTS_MFMA, SQ_INSTS_VMEM, SQ_WAVES)")
-      .count(1);
+  write
+      .option(
+          "--counter", o->counters,
+          "again for each, or with commas; a run for every four (default: SQ_INSTS_VALU, SQ_INSTS_MFMA, SQ_INSTS_VMEM, "
+          "SQ_WAVES)")
+      .each();
   write.example(
       "  tilewave trace capture profiles/pa --what att --kernel decode -- bench_pa --benchmark_filter='/bs64/mtp1/.*b64/'");
   write.run([o] { return capture(*o); });

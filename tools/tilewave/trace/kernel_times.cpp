@@ -45,14 +45,14 @@ class Collector {
 };
 
 /// Of one launch, where the file has the column.
-void take_launch(const Csv& csv, std::size_t row, KernelTime& kernel) {
+void take_launch(const Csv& csv, std::size_t row, std::map<std::string, double>& launch) {
   static constexpr std::pair<const char*, const char*> fields[] = {{"VGPR_Count", "vgpr"},
                                                                    {"Accum_VGPR_Count", "accum_vgpr"},
                                                                    {"SGPR_Count", "sgpr"},
                                                                    {"LDS_Block_Size", "lds_bytes"},
                                                                    {"Scratch_Size", "scratch_bytes"}};
   for (const auto& [column, key] : fields) {
-    if (const auto at = csv.find(column)) kernel.launch[key] = csv.need_number(row, *at);
+    if (const auto at = csv.find(column)) launch[key] = csv.need_number(row, *at);
   }
   for (const char* what : {"Workgroup_Size", "Grid_Size"}) {
     double product = 1;
@@ -62,25 +62,46 @@ void take_launch(const Csv& csv, std::size_t row, KernelTime& kernel) {
       all = all && at;
       if (at) product *= csv.need_number(row, *at);
     }
-    if (all) kernel.launch[what[0] == 'W' ? "workgroup" : "grid"] = product;
+    if (all) launch[what[0] == 'W' ? "workgroup" : "grid"] = product;
   }
 }
 
-KernelTimes from_trace(const Csv& csv) {
+std::vector<Dispatch> dispatches_of(const Csv& csv) {
   const std::size_t name = csv.need("Kernel_Name"), begin = csv.need("Start_Timestamp"),
                     end = csv.need("End_Timestamp");
-  const auto kind = csv.find("Kind");
-  Collector collector;
+  const auto kind = csv.find("Kind"), queue = csv.find("Queue_Id"), agent = csv.find("Agent_Id");
+  std::vector<Dispatch> dispatches;
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
-    if (kind && csv.rows[r][*kind] != "KERNEL_DISPATCH") continue;
+    const auto& row = csv.rows[r];
+    if (kind && row[*kind] != "KERNEL_DISPATCH") continue;
     // Nanoseconds since boot do not fit a double's exact integers after 104 days, so they are subtracted as integers.
-    const auto from = integer(csv.rows[r][begin]), to = integer(csv.rows[r][end]);
+    const auto from = integer(row[begin]), to = integer(row[end]);
     if (!from || !to || *from < 0 || *to < *from) refuse(csv.where(r) + ": timestamps that are no interval");
-    take_launch(csv, r, collector.add(csv.rows[r][name], static_cast<double>(*to - *from) * 1e-3, 1, csv.where(r)));
+    if (row[name].empty()) refuse(csv.where(r) + ": a kernel without a name");
+    Dispatch d{row[name], "", *from, *to, {}};
+    if (queue) d.queue = (agent ? row[*agent] : "") + "/" + row[*queue];
+    take_launch(csv, r, d.launch);
+    dispatches.push_back(std::move(d));
   }
-  const bool modelled = !csv.rows.empty() && csv.rows[0][name].find("(modelled on ") != std::string::npos;
-  return collector.take(modelled ? "kernel trace of the simulator's clock: modelled, not measured"
-                                 : "rocprofv3 kernel trace");
+  return dispatches;
+}
+
+/// Counts launches during which a later one of the same queue begins.
+void add_overlaps(const std::vector<Dispatch>& dispatches, std::map<std::string, KernelTime*> kernels) {
+  std::map<std::string, std::vector<const Dispatch*>> queues;
+  for (const Dispatch& d : dispatches)
+    if (!d.queue.empty()) queues[d.queue].push_back(&d);
+  for (auto& [queue, list] : queues) {
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Dispatch* a, const Dispatch* b) { return a->begin_ns < b->begin_ns; });
+    for (auto at = list.begin(); at != list.end(); ++at) {
+      const auto behind = std::lower_bound(at + 1, list.end(), (*at)->end_ns,
+                                           [](const Dispatch* d, std::int64_t end) { return d->begin_ns < end; });
+      if (behind == at + 1) continue;
+      KernelTime& k = *kernels.at((*at)->kernel);
+      ++k.overlapping, k.overlapped += behind - (at + 1);
+    }
+  }
 }
 
 KernelTimes from_stats(const Csv& csv) {
@@ -118,11 +139,45 @@ KernelTimes from_ncu_raw(const Csv& csv) {
 
 }  // namespace
 
+KernelTimes times_of(const std::vector<Dispatch>& dispatches, const std::string& source) {
+  Collector collector;
+  for (const Dispatch& d : dispatches) {
+    KernelTime& k = collector.add(d.kernel, static_cast<double>(d.end_ns - d.begin_ns) * 1e-3, 1, source);
+    for (const auto& [key, value] : d.launch) k.launch[key] = value;
+  }
+  const bool modelled = !dispatches.empty() && dispatches[0].kernel.find(modelled_kernel) != std::string::npos;
+  KernelTimes times = collector.take(modelled ? "kernel trace of the simulator's clock: modelled, not measured"
+                                              : "rocprofv3 kernel trace");
+  std::map<std::string, KernelTime*> kernels;
+  for (KernelTime& k : times.kernels) kernels[k.name] = &k;
+  add_overlaps(dispatches, kernels);
+  return times;
+}
+
+void merge(KernelTimes& times, KernelTimes more) {
+  if (times.format.find(more.format) == std::string::npos)
+    times.format += (times.format.empty() ? "" : ", ") + more.format;
+  for (KernelTime& k : more.kernels) {
+    const auto same = std::find_if(times.kernels.begin(), times.kernels.end(),
+                                   [&](const KernelTime& known) { return known.name == k.name; });
+    if (same == times.kernels.end()) {
+      times.kernels.push_back(std::move(k));
+      continue;
+    }
+    same->calls += k.calls, same->total_us += k.total_us;
+    same->min_us = std::min(same->min_us, k.min_us), same->max_us = std::max(same->max_us, k.max_us);
+    same->overlapping += k.overlapping, same->overlapped += k.overlapped;
+    same->launch.insert(k.launch.begin(), k.launch.end());
+  }
+  std::stable_sort(times.kernels.begin(), times.kernels.end(),
+                   [](const auto& a, const auto& b) { return a.total_us > b.total_us; });
+}
+
 KernelTimes parse_kernel_times(std::string_view text, const std::string& source) {
   KernelTimes times;
   const auto has = [&](const char* word) { return text.find(word) != std::string_view::npos; };
   if (has("Start_Timestamp") && has("Kernel_Name")) {
-    times = from_trace(parse_csv(text, source, "Start_Timestamp"));
+    times = times_of(dispatches_of(parse_csv(text, source, "Start_Timestamp")), source);
   } else if (has("TotalDurationNs")) {
     times = from_stats(parse_csv(text, source, "TotalDurationNs"));
   } else if (has("Metric Name")) {

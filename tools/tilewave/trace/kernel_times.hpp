@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/tilewave/trace/dispatches.hpp"
+
 namespace tilewave::tool {
 
 struct KernelTime {
@@ -17,6 +19,10 @@ struct KernelTime {
   // Of the launch, where the file has them: vgpr, accum_vgpr, sgpr, lds_bytes, scratch_bytes, workgroup, grid (lanes); and
   // as the profiler says waves_per_simd, and the blocks of an SM by what limits them: blocks_by_registers, ..._lds, ..._waves.
   std::map<std::string, double> launch;
+  std::string registers_from{};   // where vgpr and accum_vgpr come from, if not from the profiler
+  bool registers_halved = false;  // the profiler may have written half of them, and nothing tells
+  // Launches during which later ones of the same queue begin, and how many of these: their times are not those of one alone.
+  std::int64_t overlapping = 0, overlapped = 0;
   double mean_us() const { return total_us / static_cast<double>(calls); }
 };
 
@@ -24,6 +30,13 @@ struct KernelTimes {
   std::string format;  // "rocprofv3 kernel trace", "rocprofv3 kernel stats", "page details of ncu", "page raw of ncu"
   std::vector<KernelTime> kernels;  // most total time first
 };
+
+/// What the simulator's clock has in the name of a kernel.
+inline constexpr std::string_view modelled_kernel = "(modelled on ";
+
+KernelTimes times_of(const std::vector<Dispatch>& dispatches, const std::string& source);
+/// Adds the launches of another file.
+void merge(KernelTimes& times, KernelTimes more);
 
 /// Refuses a file that is none of these, has a negative or infinite time, or no kernel at all.
 KernelTimes parse_kernel_times(std::string_view text, const std::string& source);

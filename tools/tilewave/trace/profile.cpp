@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -11,26 +12,49 @@
 #include "tools/tilewave/common/csv.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/trace/registers.hpp"
 
 namespace tilewave::tool {
 
 namespace fs = std::filesystem;
 
-Counters parse_counters(std::string_view text, const std::string& source) {
+std::vector<CounterRow> parse_counters(std::string_view text, const std::string& source) {
   const Csv csv = parse_csv(text, source, "Counter_Name");
   const std::size_t kernel = csv.need("Kernel_Name"), name = csv.need("Counter_Name"),
                     value = csv.need("Counter_Value"), dispatch = csv.need("Dispatch_Id");
-  Counters counters;
-  std::map<std::string, std::set<std::string>> dispatches;
+  const auto process = csv.find("Process_Id");
+  std::vector<CounterRow> rows;
   for (std::size_t r = 0; r < csv.rows.size(); ++r) {
     const auto& row = csv.rows[r];
     const double v = csv.need_number(r, value);
     if (!std::isfinite(v) || v < 0) refuse(csv.where(r) + ": a counter below 0 or beyond all bounds");
     if (row[kernel].empty() || row[name].empty()) refuse(csv.where(r) + ": a counter without kernel or name");
-    counters.sums[row[kernel]][row[name]] += v;
-    dispatches[row[kernel]].insert(row[dispatch]);
+    rows.push_back({row[kernel], row[name], "", "", process ? row[*process] : "", row[dispatch], v});
   }
-  for (const auto& [k, ids] : dispatches) counters.dispatches[k] = ids.size();
+  return rows;
+}
+
+Counters means_of(const std::vector<CounterRow>& rows) {
+  using Key = std::array<std::string, 3>;  // of a dispatch
+  std::map<std::string, std::map<std::string, std::map<Key, std::pair<double, int>>>> counted;
+  std::map<std::string, std::map<std::string, std::set<Key>>> dispatches;  // by kernel and pass
+  for (const CounterRow& row : rows) {
+    const Key key{row.place, row.process, row.dispatch};
+    auto& [sum, times] = counted[row.kernel][row.counter][key];
+    sum += row.value, ++times;
+    dispatches[row.kernel][row.pass].insert(key);
+  }
+  Counters counters;
+  for (const auto& [kernel, by_counter] : counted) {
+    for (const auto& [counter, by_dispatch] : by_counter) {
+      double sum = 0;
+      for (const auto& [key, value] : by_dispatch) sum += value.first / value.second;
+      counters.per_dispatch[kernel][counter] = sum / static_cast<double>(by_dispatch.size());
+    }
+    // Each pass runs the program again, as another process.
+    for (const auto& [pass, keys] : dispatches[kernel])
+      counters.dispatches[kernel] = std::max(counters.dispatches[kernel], keys.size());
+  }
   return counters;
 }
 
@@ -81,22 +105,114 @@ std::optional<Occupancy> occupancy_of(const KernelTime& kernel, const Chip& chip
     const int by_lds = std::max(1, static_cast<int>(blocks * waves_of_block / chip.need("simds_per_cu", "count")));
     if (by_lds < o.waves) o.waves = by_lds, o.limiter = "LDS";
   }
+  if (kernel.registers_halved && chip.arch == "gfx950") {
+    o.perhaps = std::min(o.waves, std::max(1, static_cast<int>(file / (2 * o.registers))));
+    return o;
+  }
   if (o.limiter == "registers") o.target = static_cast<int>(std::floor(file / (o.waves + 1) / granule) * granule);
   return o;
 }
 
 namespace {
 
-bool wanted(const std::string& name) {
-  return name.ends_with("kernel_trace.csv") || name.ends_with("kernel_stats.csv") || name.ends_with("ncu.csv");
+/// Files of one run of rocprofv3, which differ in what follows the run's name.
+struct Run {
+  fs::path trace, stats, counters, db, json;
+};
+
+/// Where `name` belongs in its run, and the run's name; null: it is none of these files.
+fs::path Run::*part_of(std::string& name) {
+  static constexpr std::pair<const char*, fs::path Run::*> parts[] = {
+      {"kernel_trace.csv", &Run::trace}, {"kernel_stats.csv", &Run::stats}, {"counter_collection.csv", &Run::counters},
+      {"results.json", &Run::json},      {"results.db", &Run::db},          {".db", &Run::db}};
+  for (const auto& [end, part] : parts) {
+    if (!name.ends_with(end)) continue;
+    name.resize(name.size() - std::string_view(end).size());
+    return part;
+  }
+  return nullptr;
 }
 
-void add(Counters& all, const Counters& more) {
-  for (const auto& [kernel, sums] : more.sums) {
-    for (const auto& [name, value] : sums) all.sums[kernel][name] += value;
-    all.dispatches[kernel] =
-        std::max(all.dispatches[kernel], more.dispatches.at(kernel));  // passes repeat the dispatches
+/// pmc_1 or pass_2 of a path, which is taken out of it.
+std::string take_pass(fs::path& folder) {
+  std::string pass;
+  fs::path rest;
+  for (const fs::path& part : folder) {
+    const std::string name = part.string();
+    const std::size_t digits = name.starts_with("pmc_") ? 4 : name.starts_with("pass_") ? 5 : 0;
+    if (digits > 0 && integer(name.substr(digits))) {
+      pass = name;
+    } else {
+      rest /= part;
+    }
   }
+  folder = rest;
+  return pass;
+}
+
+/// Reads the files of runs, each launch and counter from one of them.
+class RunReader {
+ public:
+  RunReader(const fs::path& root, Profile& profile) : root_(root), profile_(profile) {}
+
+  void read(const Run& run) {
+    Recording recording;  // read when something is needed that no CSV has
+    if (run.trace.empty() || run.counters.empty()) recording = results_of(run);
+    bool timed = !run.trace.empty();
+    if (timed) {
+      add_times(read_kernel_times(used(run.trace)));
+    } else if (!recording.dispatches.empty()) {
+      add_times(times_of(recording.dispatches, used(results_)));
+      timed = true;
+    }
+    if (!timed && !run.stats.empty()) add_times(read_kernel_times(used(run.stats)));
+    if (!run.counters.empty()) {
+      const std::string file = used(run.counters);
+      add_counters(parse_counters(read_file(file), file), run.counters);
+    } else if (!recording.counters.empty()) {
+      used(results_);
+      add_counters(std::move(recording.counters), results_);
+    }
+  }
+  void add_times(KernelTimes times) {
+    if (profile_.times) return merge(*profile_.times, std::move(times));
+    profile_.times = std::move(times);
+  }
+  void finish() {
+    if (!rows_.empty()) profile_.counters = means_of(rows_);
+  }
+
+ private:
+  std::string used(const fs::path& path) {
+    const std::string shown = fs::relative(path, root_).string();
+    if (!contains(profile_.files, shown)) profile_.files.push_back(shown);
+    return path.string();
+  }
+  Recording results_of(const Run& run) {
+    Recording recording;
+    if (results_ = run.db; !run.db.empty()) recording = read_results_db(run.db.string());
+    if ((recording.dispatches.empty() && recording.counters.empty()) && !run.json.empty())
+      results_ = run.json, recording = parse_results_json(read_file(run.json.string()), run.json.string());
+    return recording;
+  }
+  void add_counters(std::vector<CounterRow> rows, const fs::path& path) {
+    fs::path place = fs::relative(path.parent_path(), root_);
+    const std::string pass = take_pass(place);
+    for (CounterRow& row : rows) {
+      row.pass = pass, row.place = place.string();
+      rows_.push_back(std::move(row));
+    }
+  }
+
+  const fs::path& root_;
+  Profile& profile_;
+  fs::path results_;
+  std::vector<CounterRow> rows_;
+};
+
+bool is_code_object(const std::string& name) {
+  return name.ends_with(".co") || name.ends_with(".hsaco") ||
+         (name.find("code_object_id_") != std::string::npos && name.ends_with(".out"));
 }
 
 const std::map<std::string, std::string>& advice() {
@@ -143,21 +259,33 @@ Profile read_profile(const std::string& folder) {
   Profile profile;
   std::error_code error;
   std::vector<fs::path> paths;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) paths.push_back(entry.path());
+  if (fs::is_regular_file(folder, error)) refuse(folder + " is a file: the folder it lies in is read");
+  for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
+    if (!entry.is_directory()) paths.push_back(entry.path());
+  }
   if (error) refuse(fmt::format("cannot read {}: {}", folder, error.message()));
   std::sort(paths.begin(), paths.end());
+  std::map<fs::path, Run> runs;
+  std::vector<DeviceCode> objects;
+  std::vector<NcuKernel> launches;
+  const fs::path root(folder);
+  RunReader reader(root, profile);
   for (const fs::path& path : paths) {
-    const std::string name = path.filename().string();
-    const std::string shown = fs::relative(path, folder).string();
-    if (name.ends_with("counter_collection.csv")) {
-      if (!profile.counters) profile.counters.emplace();
-      add(*profile.counters, parse_counters(read_file(path.string()), path.string()));
-    } else if (wanted(name)) {
-      // A trace knows all that its stats know.
-      const bool trace = name.ends_with("kernel_trace.csv");
-      if (!profile.times || trace) profile.times = read_kernel_times(path.string());
-      if (name.ends_with("ncu.csv") && read_file(path.string()).find("Metric Name") != std::string::npos)
-        profile.ncu = longest_of(parse_ncu_details(read_file(path.string()), path.string()));
+    std::string name = path.filename().string();
+    if (is_code_object(name)) {
+      // Some are of the driver's own kernels, and say less: a kernel that is looked for in vain is in none.
+      try {
+        for (DeviceCode& code : parse_binary(read_file(path.string()), fs::relative(path, folder).string()))
+          objects.push_back(std::move(code));
+      } catch (const Error&) {
+        continue;
+      }
+    } else if (name.ends_with("ncu.csv")) {
+      const std::string text = read_file(path.string());
+      reader.add_times(parse_kernel_times(text, path.string()));
+      if (text.find("Metric Name") != std::string::npos) {
+        for (NcuKernel& launch : parse_ncu_details(text, path.string())) launches.push_back(std::move(launch));
+      }
     } else if (name.ends_with("ncu_source.csv")) {
       auto traces = parse_ncu_source(read_file(path.string()), path.string());
       const fs::path lines = path.parent_path() / (name.substr(0, name.size() - 10) + "lines.csv");
@@ -169,14 +297,20 @@ Profile read_profile(const std::string& folder) {
     } else if (name == "code.json") {
       profile.traces.push_back(read_thread_trace(path.parent_path().string()));
     } else {
+      if (const auto part = part_of(name); part != nullptr) runs[path.parent_path() / name].*part = path;
       continue;
     }
-    profile.files.push_back(shown);
+    profile.files.push_back(fs::relative(path, folder).string());
   }
+  for (const auto& [name, run] : runs) reader.read(run);
+  reader.finish();
+  profile.ncu = longest_of(std::move(launches));
   if (profile.files.empty())
-    refuse(
-        folder +
-        " holds no *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *ncu.csv, *ncu_source.csv or code.json");
+    refuse(folder +
+           " holds no *kernel_trace.csv, *kernel_stats.csv, *counter_collection.csv, *results.json or *results.db with "
+           "launches, *ncu.csv, *ncu_source.csv or code.json");
+  if (profile.times) correct_registers(profile.times->kernels, profile.traces, objects);
+  std::sort(profile.files.begin(), profile.files.end());
   return profile;
 }
 
@@ -205,6 +339,12 @@ std::vector<Hint> hints_of(const Profile& profile, const Chip* chip) {
   if (profile.times && chip != nullptr) {
     const KernelTime& hot = profile.times->kernels.front();
     const auto o = occupancy_of(hot, *chip);
+    if (o && o->perhaps > 0) {
+      hints.push_back(
+          {0, fmt::format("{} or {} registers: rocprofv3 up to 1.1.0 writes half of gfx950's (ROCm/rocm-systems pull "
+                          "request 5862); code.json or the code object beside the trace would tell",
+                          o->registers, 2 * o->registers)});
+    }
     if (o && o->target > 0) {
       hints.push_back(
           {1.0 / (o->waves + 1), fmt::format("{} registers hold {} waves per SIMD: {} or fewer would hold {}",

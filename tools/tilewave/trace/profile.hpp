@@ -14,12 +14,14 @@
 
 namespace tilewave::tool {
 
-/// Sums over dispatches, by kernel and counter; dispatches by kernel.
+/// Means over the dispatches in which a counter was counted, by kernel and counter; dispatches by kernel. A dispatch that was
+/// counted several times, replayed or in several passes, is one.
 struct Counters {
-  std::map<std::string, std::map<std::string, double>> sums;
+  std::map<std::string, std::map<std::string, double>> per_dispatch;
   std::map<std::string, std::size_t> dispatches;
 };
-Counters parse_counters(std::string_view csv, const std::string& source);
+std::vector<CounterRow> parse_counters(std::string_view csv, const std::string& source);
+Counters means_of(const std::vector<CounterRow>& rows);
 
 /// How many waves a SIMD holds, what keeps it from more, and how few registers the next wave would need. Only of what the
 /// trace has: registers (vgpr + accum_vgpr), LDS of a block.
@@ -27,6 +29,7 @@ struct Occupancy {
   int waves = 0;
   std::string limiter;            // registers, LDS, or the hardware
   int registers = 0, target = 0;  // of a lane, rounded as the hardware does; for one wave more (0: no more to have)
+  int perhaps = 0;                // waves if registers are twice as many, where nothing tells whether they are; else 0
 };
 std::optional<Occupancy> occupancy_of(const KernelTime& kernel, const Chip& chip);
 
@@ -43,9 +46,11 @@ struct Profile {
   std::vector<NcuKernel> ncu;  // of each kernel the longest launch
 };
 
-/// Finds kernel traces, stats, counters, pages of ncu (*ncu.csv, *ncu_source.csv, *ncu_lines.csv) and thread traces in a
-/// folder and below. Refuses a folder with none of
-/// them, and names a file that has such a name but cannot be read.
+/// Finds kernel traces, stats, counters, results (*results.json, *results.db), pages of ncu (*ncu.csv, *ncu_source.csv, *ncu_lines.csv)
+/// and thread traces in a folder and below, and adds up the launches of all. Where files of one name differ in what follows
+/// it, as out_kernel_trace.csv and out_results.db, each launch counts once. Code objects beside them (*.co, *.hsaco,
+/// *code_object_id_*.out) say what kernels reserve. Refuses a folder with none of them, and names a file that has such a name
+/// but cannot be read.
 Profile read_profile(const std::string& folder);
 
 /// Worst first; each names the number it follows from.

@@ -21,13 +21,19 @@ double share(std::int64_t part, std::int64_t all) {
   return all > 0 ? 100 * static_cast<double>(part) / static_cast<double>(all) : 0;
 }
 
-std::string spots(const std::vector<HotSpot>& list, const ThreadTrace& trace, const char* what) {
+std::string spots(const std::vector<HotSpot>& list, const ThreadTrace& trace, bool instructions) {
   std::string out =
-      fmt::format("| # | stalled {} | of all | hits | kind | {} |\n|---|---|---|---|---|---|\n", trace.unit, what);
+      fmt::format("| # | stalled {} | of all | hits | kind | {} |\n|---|---|---|---|---|---|{}\n", trace.unit,
+                  instructions ? "instruction | address | source line | before | after" : "source line",
+                  instructions ? "---|---|---|---|" : "");
   std::size_t n = 0;
   for (const HotSpot& s : list) {
-    out += fmt::format("| {} | {} | {:.1f} % | {} | {} | {} |\n", ++n, s.stall, share(s.stall, trace.latency), s.hits,
+    out += fmt::format("| {} | {} | {:.1f} % | {} | {} | {} |", ++n, s.stall, share(s.stall, trace.latency), s.hits,
                        s.kind, cell(s.what));
+    if (instructions)
+      out += fmt::format(" {} | {} | {} | {} |", s.address, s.source.empty() ? "-" : cell(s.source),
+                         cell(join(s.before, "; ")), cell(join(s.after, "; ")));
+    out += "\n";
   }
   return list.empty() ? "Nothing stalled.\n" : out;
 }
@@ -67,7 +73,7 @@ std::string hot_spots(const ThreadTrace& trace, std::size_t top) {
     const std::string number = parts.size() == 1 ? "" : fmt::format("2{}. ", static_cast<char>('a' + p));
     out += fmt::format("### {}{}\n{} instructions, {:.1f} % of all {}, {:.1f} % of them stalled.\n\n{}\n", number, name,
                        end - begin, share(latency, trace.latency), trace.unit, share(stall, latency),
-                       spots(by_instruction(trace, loop ? top : (top + 2) / 3, begin, end), trace, "instruction"));
+                       spots(by_instruction(trace, loop ? top : (top + 2) / 3, begin, end), trace, true));
   }
   return out;
 }
@@ -78,15 +84,29 @@ std::string times_of(const KernelTimes& times, const Chip* chip, std::size_t top
   std::string out = fmt::format(
       "From a {}.\n\n| kernel | calls | mean us | min | max | of all time | waves per SIMD | limited by | registers | for one more |\n|---|---|---|---|---|---|---|---|---|---|\n",
       times.format);
+  std::string notes;
   for (const KernelTime& k : times.kernels) {
     if (top-- == 0) break;
     const auto o = chip == nullptr ? std::nullopt : occupancy_of(k, *chip);
+    const auto either = [&](int value, int other) {
+      return !o                                  ? "-"
+             : o->perhaps == 0 || value == other ? std::to_string(value)
+                                                 : fmt::format("{} or {}", value, other);
+    };
     out += fmt::format("| {} | {} | {:.3f} | {:.3f} | {:.3f} | {:.1f} % | {} | {} | {} | {} |\n", cell(k.name), k.calls,
                        k.mean_us(), k.min_us, k.max_us, all > 0 ? 100 * k.total_us / all : 0,
-                       o ? std::to_string(o->waves) : "not in the trace", o ? o->limiter : "-",
-                       o ? std::to_string(o->registers) : "-", o && o->target > 0 ? std::to_string(o->target) : "-");
+                       o ? either(o->waves, o->perhaps) : "not in the trace", o ? o->limiter : "-",
+                       o ? either(o->registers, 2 * o->registers) : "-",
+                       o && o->target > 0 ? std::to_string(o->target) : "-");
+    if (chip != nullptr && !k.registers_from.empty())
+      notes += fmt::format("- {}: registers by {}.\n", k.name, k.registers_from);
+    if (k.overlapping > 0)
+      notes += fmt::format(
+          "- {}: {} of {} launches run while later ones of the same queue begin ({} of these): such a time is "
+          "not that of a launch alone.\n",
+          k.name, k.overlapping, k.calls, k.overlapped);
   }
-  return out;
+  return out + (notes.empty() ? "" : "\n" + notes);
 }
 
 /// Ratios whose parts were counted.
@@ -117,12 +137,11 @@ std::vector<std::pair<std::string, double>> derived(const std::map<std::string, 
 
 std::string counters_of(const Counters& counters) {
   std::string out;
-  for (const auto& [kernel, sums] : counters.sums) {
+  for (const auto& [kernel, means] : counters.per_dispatch) {
     out += fmt::format("{} ({} dispatches)\n\n| counter | per dispatch |\n|---|---|\n", kernel,
                        counters.dispatches.at(kernel));
-    for (const auto& [name, sum] : sums)
-      out += fmt::format("| {} | {:.6g} |\n", name, sum / static_cast<double>(counters.dispatches.at(kernel)));
-    for (const auto& [name, value] : derived(sums)) out += fmt::format("| {} | {:.4f} |\n", name, value);
+    for (const auto& [name, mean] : means) out += fmt::format("| {} | {:.6g} |\n", name, mean);
+    for (const auto& [name, value] : derived(means)) out += fmt::format("| {} | {:.4f} |\n", name, value);
     out += "\n";
   }
   return out;
@@ -165,7 +184,11 @@ Json json_of(const std::vector<HotSpot>& list) {
                    {"line", s.line},
                    {"hits", s.hits},
                    {"latency", s.latency},
-                   {"stall", s.stall}});
+                   {"stall", s.stall},
+                   {"address", s.address},
+                   {"source", s.source},
+                   {"before", s.before},
+                   {"after", s.after}});
   return out;
 }
 
@@ -175,7 +198,8 @@ std::string report_md(const Profile& p, const Chip* chip, const std::string& tit
   std::string out = fmt::format("# {}\n\n{}\n\n## Workload and kernel times\n", title,
                                 chip == nullptr ? "No chip was named: nothing is said of occupancy."
                                                 : fmt::format("Chip: {} ({})", chip->name, chip->file));
-  out += p.times ? times_of(*p.times, chip, top) : "Not in the trace: no kernel_trace, kernel_stats or ncu CSV.\n";
+  out += p.times ? times_of(*p.times, chip, top)
+                 : "Not in the trace: no kernel_trace, kernel_stats or ncu CSV, no results.json or results.db.\n";
   out += "\n## 1. Wave states\n";
   if (p.traces.empty()) out += "Not in the trace: no thread trace (code.json).\n";
   for (const ThreadTrace& t : p.traces)
@@ -192,7 +216,7 @@ std::string report_md(const Profile& p, const Chip* chip, const std::string& tit
   if (p.traces.empty()) out += "Not in the trace.\n";
   for (const ThreadTrace& t : p.traces)
     out += fmt::format("{} of {} instructions have a source line.\n\n{}\n", t.mapped, t.code.size(),
-                       spots(by_source(t, top), t, "source line"));
+                       spots(by_source(t, top), t, false));
   out += "\n## 4. Recommendations\n";
   const auto hints = hints_of(p, chip);
   if (hints.empty()) out += "Nothing that the trace has calls for any.\n";
@@ -215,9 +239,15 @@ std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
            {"min_us", k.min_us},
            {"max_us", k.max_us},
            {"launch", k.launch},
-           {"occupancy",
-            o ? Json{{"waves", o->waves}, {"limiter", o->limiter}, {"registers", o->registers}, {"target", o->target}}
-              : Json()}});
+           {"registers_from", k.registers_from.empty() ? "the profiler" : k.registers_from},
+           {"overlapping", k.overlapping},
+           {"overlapped", k.overlapped},
+           {"occupancy", o ? Json{{"waves", o->waves},
+                                  {"limiter", o->limiter},
+                                  {"registers", o->registers},
+                                  {"target", o->target},
+                                  {"waves_if_twice_the_registers", o->perhaps > 0 ? Json(o->perhaps) : Json()}}
+                           : Json()}});
     }
   }
   for (const ThreadTrace& t : p.traces) {
@@ -240,16 +270,16 @@ std::string report_json(const Profile& p, const Chip* chip, std::size_t top) {
                       {"by_source", json_of(by_source(t, top))}});
   }
   if (p.counters) {
-    for (const auto& [kernel, sums] : p.counters->sums) {
-      counters[kernel] = {{"dispatches", p.counters->dispatches.at(kernel)}, {"sums", sums}};
-      for (const auto& [name, value] : derived(sums)) counters[kernel]["derived"][name] = value;
+    for (const auto& [kernel, means] : p.counters->per_dispatch) {
+      counters[kernel] = {{"dispatches", p.counters->dispatches.at(kernel)}, {"per_dispatch", means}};
+      for (const auto& [name, value] : derived(means)) counters[kernel]["derived"][name] = value;
     }
   }
   Json metrics = Json::object();
   for (const NcuKernel& k : p.ncu)
     for (const NcuMetric& m : k.metrics) metrics[k.kernel][m.name + (m.unit.empty() ? "" : ", " + m.unit)] = m.value;
   for (const Hint& h : hints_of(p, chip)) hints.push_back({{"share", h.share}, {"text", h.text}});
-  return dump({{"schema", "tilewave.trace/1"},
+  return dump({{"schema", "tilewave.trace/2"},
                {"chip", chip == nullptr ? Json() : Json(chip->name)},
                {"kernels", kernels},
                {"thread_traces", traces},

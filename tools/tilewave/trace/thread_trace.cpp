@@ -39,6 +39,12 @@ std::int64_t count_of(const Json& value, const std::string& source) {
   return value.get<std::int64_t>();
 }
 
+std::uint64_t address_of(const Json& value, const std::string& source) {
+  if (!value.is_number_integer() || (!value.is_number_unsigned() && value.get<std::int64_t>() < 0))
+    refuse(source + ": an address that is none");
+  return value.get<std::uint64_t>();
+}
+
 }  // namespace
 
 ThreadTrace parse_code(std::string_view text, const std::string& source) {
@@ -57,7 +63,7 @@ ThreadTrace parse_code(std::string_view text, const std::string& source) {
       continue;
     }
     const std::string where = fmt::format("{}: row {}", source, trace.code.size());
-    i.line = count_of(row[2], where), i.code_object = count_of(row[4], where), i.address = count_of(row[5], where);
+    i.line = count_of(row[2], where), i.code_object = count_of(row[4], where), i.address = address_of(row[5], where);
     i.hits = count_of(row[6], where), i.latency = count_of(row[7], where), i.stall = count_of(row[8], where),
     i.idle = count_of(row[9], where);
     if (i.stall > i.latency) refuse(where + ": more stall than latency");
@@ -131,7 +137,13 @@ std::vector<HotSpot> by_instruction(const ThreadTrace& trace, std::size_t most, 
   std::vector<HotSpot> spots;
   for (std::size_t n = begin; n < std::min(end, trace.code.size()); ++n) {
     const Instruction& i = trace.code[n];
-    spots.push_back({i.text, kind_of(i), i.line, i.hits, i.latency, i.stall});
+    HotSpot spot{i.text, kind_of(i), i.line, i.hits, i.latency, i.stall};
+    spot.address = i.at.empty() ? fmt::format("{:#x}", i.address) : i.at, spot.source = i.source;
+    constexpr std::size_t around = 2;
+    for (std::size_t m = n - std::min(n, around); m < n; ++m) spot.before.push_back(trace.code[m].text);
+    for (std::size_t m = n + 1; m < std::min(n + 1 + around, trace.code.size()); ++m)
+      spot.after.push_back(trace.code[m].text);
+    spots.push_back(std::move(spot));
   }
   return hottest(std::move(spots), most);
 }

@@ -14,10 +14,10 @@ namespace tilewave::tool {
 
 /// One row of code.json, or of a page of ncu.
 struct Instruction {
-  std::string text, source;  // "v_mfma_...", "kernel.hpp:81" or empty
-  std::string kind, at;      // of ncu: what it waits for, and where it is; else empty
-  std::int64_t line = 0, code_object = 0, address = 0, hits = 0, latency = 0, stall = 0,
-               idle = 0;  // cycles of all hits
+  std::string text, source;   // "v_mfma_...", "kernel.hpp:81" or empty
+  std::string kind, at;       // of ncu: what it waits for, and where it is; else empty
+  std::uint64_t address = 0;  // in its code object; of an instruction outside of all (code object 0) in memory
+  std::int64_t line = 0, code_object = 0, hits = 0, latency = 0, stall = 0, idle = 0;  // cycles of all hits
 };
 
 // By the profiler's own enum (rocprofiler_thread_trace_decoder_wstate_type_t); others have shifted names.
@@ -56,6 +56,9 @@ ThreadTrace read_thread_trace(const std::string& folder);
 struct HotSpot {
   std::string what, kind;  // an instruction or a source line; its (dominant) stall class
   std::int64_t line = 0, hits = 0, latency = 0, stall = 0;
+  // Of an instruction: where it is, and what stands around it, since many look alike.
+  std::string address{}, source{};
+  std::vector<std::string> before{}, after{};
 };
 
 /// Instructions [begin, end) that are a kernel's prologue, its loop or what follows it.
