@@ -186,6 +186,41 @@ echo "90 200 0" >worktree/kernel
 expect 0 "keep" campaign round validate campaign
 holds campaign/rounds/round-2/summary.md "- Skewed routing: not shown"
 
+# --- workspace mode: the kernel, its tests and its benchmark alone, and the way back
+make_repository
+mkdir -p repository/kernels.d repository/test
+echo "100 200 0" >repository/kernels.d/kernel
+echo "exit 0" >repository/test/kernel_test
+sed -i 's/<kernel/<src\/kernels.d\/kernel/' repository/bench/run
+git -C repository add -A
+git -C repository commit -qm project
+workspace() {
+  "$tilewave" campaign init --mode workspace --folder campaign --repository repository --name toy --op pa --backend HIP --gpu sm90 \
+    --source kernels.d --tests test/kernel_test --bench bench/run --test "sh tests/test/kernel_test" --benchmark bench/bench/run >/dev/null
+}
+workspace || failed "init --mode workspace"
+expect 0 "1 rounds" campaign baseline campaign
+expect 31 "nothing was kept" campaign integrate campaign
+holds campaign/stack/UPSTREAM "commit: $(git -C repository rev-parse HEAD)"
+holds campaign/stack/UPSTREAM "src: kernels.d"
+begin h
+echo "90 200 0" >campaign/worktree/src/kernels.d/kernel
+expect 0 "keep" campaign round validate campaign
+holds campaign/rounds/round-2/kernel_snapshot/src/kernels.d/kernel "90 200 0"
+begin cheat
+echo "exit 1" >campaign/worktree/tests/test/kernel_test
+expect 1 "which is fixed" campaign round validate campaign
+[[ $(<repository/kernels.d/kernel) == "100 200 0" ]] || failed "the project was changed"
+patch=$("$tilewave" campaign integrate campaign) || failed "integrate"
+git -C repository apply "$patch" || failed "the patch does not apply"
+[[ $(<repository/kernels.d/kernel) == "90 200 0" && $(git -C repository status --porcelain) == " M kernels.d/kernel" ]] ||
+  failed "the patch is more or less than the kernel: $(git -C repository status --porcelain)"
+expect 31 "does not apply" campaign integrate campaign
+expect 31 "holds a campaign" campaign init --mode workspace --folder campaign --repository repository --op pa --backend HIP --gpu sm90 --source kernels.d --benchmark x
+make_repository; init
+expect 0 "1 rounds" campaign baseline campaign
+expect 31 "its branch is optimize/toy" campaign integrate campaign
+
 expect 0 "tilewave 0." --version
 
 echo "$failures failures"

@@ -9,6 +9,7 @@
 
 #include "tools/tilewave/campaign/campaign.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
+#include "tools/tilewave/campaign/workspace.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -21,8 +22,8 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string folder, list_fixed, list_allowed, text, list_by, list_source, repository = ".", propose,
-                                                                            reason = "given up";
+  std::string folder, list_fixed, list_allowed, list_tests, list_bench, text, list_by, list_source,
+      repository = ".", propose, reason = "given up";
   Manifest manifest;
   Proposal proposal;
   double real_gain = NAN, hit_rate = NAN;
@@ -45,9 +46,15 @@ int init(Options& o) {
   if (m.name.empty())
     m.name = lower(fmt::format("{}_{}_{}_{}", m.target_op, m.target_backend, m.target_gpu,
                                m.created.substr(0, 4) + m.created.substr(5, 2) + m.created.substr(8, 2)));
-  m.worktree =
-      m.worktree.empty() ? m.repository + "-" + m.name : fs::weakly_canonical(fs::absolute(m.worktree)).string();
   if (o.folder.empty()) o.folder = m.repository + "/agent/workspace/" + m.name;
+  if (!m.worktree.empty()) m.worktree = fs::weakly_canonical(fs::absolute(m.worktree)).string();
+  if (m.execution_mode == "workspace") {
+    if (fs::exists(fs::path(o.folder) / "manifest.yaml")) throw Error(Exit::conflict, o.folder + " holds a campaign");
+    make_workspace(m, fs::weakly_canonical(fs::absolute(o.folder)),
+                   {m.kernel_source, list(o.list_tests), list(o.list_bench)});
+  } else if (m.worktree.empty()) {
+    m.worktree = m.repository + "-" + m.name;
+  }
   Campaign::init(fs::weakly_canonical(fs::absolute(o.folder)), m, allowed);
   fmt::print("{}\n", fs::weakly_canonical(fs::absolute(o.folder)).string());
   const fs::path tips = tips_path(m);
@@ -128,6 +135,12 @@ void add_init(Command& campaign, const std::shared_ptr<Options>& o) {
   sub.option("--map", m.map, "as compare --map");
   sub.option("--by", o->list_by, "as compare --by");
   sub.option("--source", o->list_source, "kernel_source: files that each round keeps a copy of, comma separated");
+  sub.option(
+         "--mode", m.execution_mode,
+         "repo (default), or workspace: a small repository of --source, --tests and --bench, taken out of the project")
+      .one_of({"repo", "workspace"});
+  sub.option("--tests", o->list_tests, "workspace mode: files and folders for tests/, comma separated");
+  sub.option("--bench", o->list_bench, "workspace mode: for bench/");
   sub.option("--fixed", o->list_fixed, "more paths that no candidate may touch; '*' stands for anything");
   sub.option("--allow", o->list_allowed,
              "of the default's paths, those that a candidate may touch: " + join(default_fixed(), ","));
@@ -243,6 +256,14 @@ void add_campaign(Command& tilewave) {
     Campaign c(o->folder, true);
     c.resume(o->max_iterations);
     return status(*o);
+  });
+  Command back = campaign.add("integrate", "workspace mode: what src/ gained, as a patch of the project");
+  back.option("FOLDER", o->folder, "of the campaign").required();
+  back.example("  git apply $(tilewave campaign integrate DIR)");
+  back.run([o] {
+    const Campaign c(o->folder, true);
+    fmt::print("{}\n", integrate(c.manifest(), c.state(), c.path("")).string());
+    return 0;
   });
   Command tip = campaign.add("tip", "what a measured round taught, for tips.md");
   tip.option("FOLDER", o->folder, "of the campaign").required();

@@ -52,6 +52,8 @@ void visit(Manifest& m, const Fields& f) {
   f.text("trace_kernel", m.trace_kernel);
   f.text("trace_per_call", m.trace_per_call);
   f.text("skew_command", m.skew_command);
+  f.text("upstream", m.upstream);
+  f.text("upstream_commit", m.upstream_commit);
   f.text("target_chip", m.target_chip);
   f.text("target_peak", m.target_peak);
   f.text("map", m.map);
@@ -116,7 +118,8 @@ Manifest parse_manifest(std::string_view yaml, const std::string& source) {
   const auto with = [&](const char* key, const std::function<void(const YAML::Node&)>& use) {
     known.insert(key);
     const auto found = nodes.find(key);
-    static const std::vector<std::string> later{"trace_per_call", "skew_command", "target_chip", "target_peak"};
+    static const std::vector<std::string> later{"trace_per_call", "skew_command", "target_chip",
+                                                "target_peak",    "upstream",     "upstream_commit"};
     if (found == nodes.end() && contains(later, key)) return;  // of an earlier version
     if (found == nodes.end()) refuse(fmt::format("{}: {} is missing", source, key));
     use(found->second);

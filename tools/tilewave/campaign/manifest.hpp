@@ -28,6 +28,7 @@ struct Manifest {
   std::string trace_kernel;                          // regular expression; empty: all
   std::string trace_per_call;                        // as compare --per-call
   std::string skew_command;                          // a benchmark of skewed routing, where a gain has to hold
+  std::string upstream, upstream_commit;             // workspace mode: where the stack was taken from
   std::string target_chip;                           // whose roof; empty: that of the rows, or of target_gpu
   std::string target_peak = "auto";                  // of its matrix peaks: by the rows' types, or bf16, fp8, fp4
   std::string map;                                   // as compare --map

@@ -292,9 +292,10 @@ std::string Campaign::decide() {
   for (const ClassResult& c : result.classes) current.classes[c.name] = c.cand_us;
   for (const std::string& source : manifest_.kernel_source) {
     const fs::path from = fs::path(manifest_.worktree) / source, to = folder / "kernel_snapshot" / source;
-    if (!fs::is_regular_file(from)) continue;
+    if (!fs::is_regular_file(from) && !fs::is_directory(from)) continue;
+    fs::remove_all(to);
     fs::create_directories(to.parent_path());
-    fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+    fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
   return settle(word_of(result.verdict), result.reason);
 }

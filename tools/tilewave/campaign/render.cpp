@@ -169,8 +169,8 @@ std::string optimize_md(const State& s, const Manifest& m, bool stopped) {
 }  // namespace
 
 fs::path tips_path(const Manifest& m) {
-  return fs::path(m.repository) / "agent" / "historical_experience" / m.target_gpu / m.target_op /
-         lower(m.target_backend) / "tips.md";
+  return fs::path(m.upstream.empty() ? m.repository : m.upstream) / "agent" / "historical_experience" / m.target_gpu /
+         m.target_op / lower(m.target_backend) / "tips.md";
 }
 
 std::string final_report(const State& s) {
