@@ -45,7 +45,8 @@ inline std::unique_ptr<ModelClock> (*make_model_clock)(ArchId arch, const std::s
 inline std::unique_ptr<ModelClock> model_clock(ArchId arch) {
   if (make_model_clock == nullptr) {
     throw std::invalid_argument(
-        "--model-time needs a build of the host preset with clang, llvm-objdump, CLI11 and nlohmann_json at hand");
+        "--model-time needs a build of the host preset, configured with clang-22, llvm-22, libamdhip64-dev, libcli11-dev and "
+        "nlohmann-json3-dev at hand; tools/quickstart bench_X --model-time installs them");
   }
   return make_model_clock(arch, model_time.chip);
 }

@@ -76,6 +76,13 @@ quickstart_with TILEWAVE_REQUIRE_ISA=1 --arch host --no-install test
 logs yes "cmake --preset host -D TILEWAVE_REQUIRE_ISA=ON"
 quickstart_with TILEWAVE_REQUIRE_ISA= --arch host --no-install test
 logs no "TILEWAVE_REQUIRE_ISA"
+# Modelled times compile kernels for the chip: the benchmark's build needs the compiler that the tests want.
+quickstart_with TILEWAVE_REQUIRE_ISA= --arch host bench_norm --model-time
+logs yes "install -y --no-install-recommends clang-22 clang-tools-22 lld-22 llvm-22 libamdhip64-dev"
+quickstart_with TILEWAVE_REQUIRE_ISA= --arch host --no-install bench_norm --model-time
+logs yes "cmake --preset host"  # what came since the build was configured is found
+quickstart_with TILEWAVE_REQUIRE_ISA= --arch host bench_norm
+logs no "clang-22"
 
 echo "$failures failures"
 exit $((failures > 0))

@@ -40,8 +40,8 @@ EOF
   git -C repository commit -qm first
 }
 init() {
-  "$tilewave" campaign init --folder campaign --repository repository --worktree worktree --name toy --op pa --backend HIP --gpu sm90 \
-    --benchmark bench/run --source kernel "$@" >/dev/null || failed "init $*"
+  "$tilewave" campaign init --folder campaign --repository repository --worktree worktree --name toy --op pa --backend HIP \
+    --gpu "${gpu:-sm90}" --benchmark bench/run --source kernel "$@" >/dev/null || failed "init $*"
 }
 # A round by hand: kernel, status, word.
 try() {
@@ -210,7 +210,7 @@ echo "64,nan,0,$b,MI355X"
 exit "$e"
 EOF
 git -C repository commit -qam modelled
-init --metric model_us --target '< 130 us'
+gpu=gfx950 init --metric model_us --target '< 130 us'
 expect 0 "no baseline yet" campaign status campaign
 expect 0 "1 rounds" campaign baseline campaign
 expect 0 "us (modelled)" campaign status campaign

@@ -5,7 +5,9 @@
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/campaign/memory.hpp"
 #include "tools/tilewave/campaign/proposal.hpp"
+#include "tools/tilewave/campaign/quick.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
+#include "tools/tilewave/campaign/skew.hpp"
 #include "tools/tilewave/common/json.hpp"
 
 namespace {
@@ -98,7 +100,17 @@ TEST_CASE("a performance target is reached in the geometric mean") {
   const Csv modelled = parse_csv("us,model_us\nnan,10\nnan,40\n", "x");
   CHECK(target_reached("< 20.1 us", modelled, "model_us"));
   CHECK_FALSE(target_reached("< 19.9 us", modelled, "model_us"));
-  CHECK_FALSE(target_reached("< 20.1 us", modelled));
+  CHECK(status_of([&] { target_reached("< 20.1 us", modelled); }) == Exit::usage);  // it could never be met
+  // Shares and rates of rows that were modelled are computed; without a chip a share is refused, not never reached.
+  const Csv work = parse_csv("us,model_us,roof_pct,tflops,gbps,flops,bytes_ideal\nnan,10,nan,nan,nan,1e9,4e7\n", "x");
+  Roof roof;
+  roof.bytes_per_s = 8e12, roof.flops_per_s = 1e15;  // a floor of 5 us
+  CHECK(target_reached("> 49 %", work, "model_us", &roof));
+  CHECK_FALSE(target_reached("> 51 %", work, "model_us", &roof));
+  CHECK_FALSE(target_reached("roof", work, "model_us", &roof));
+  CHECK(target_reached("> 99 TFLOPS", work, "model_us", &roof));
+  CHECK(target_reached("> 3999 GB/s", work, "model_us", &roof));
+  CHECK(status_of([&] { target_reached("> 1 %", work, "model_us"); }) == Exit::usage);
   for (const char* bad : {"fast", "> TFLOPS", "> 5", "= 5 us", ">= 5 us", "> 5 GB/s"}) {
     CHECK(status_of([&] { target_reached(bad, rows); }) == Exit::usage);
   }
@@ -117,6 +129,11 @@ TEST_CASE("ideas that gain in the benchmark alone are not tried") {
   CHECK(refused(p));
   p.hit_rate = 1;
   check(p);
+  p.real_gain_pct = 0;
+  check(p);
+  p.real_gain_pct = -2;
+  CHECK(refused(p));
+  p.real_gain_pct.reset();
   p.hypothesis = " ";
   CHECK(refused(p));
 }
@@ -139,6 +156,47 @@ TEST_CASE("state, memory and proposals are read as written, and broken ones are 
   CHECK_FALSE(is_masked(R"({"version": 1, "masked": false})", "m"));
   CHECK(fuzz(R"({"version": 1, "masked": true, "hypothesis": "a text long enough to be damaged without harm"})",
              [](const std::string& text) { is_masked(text, "m"); }, 300) > 0);
+}
+
+TEST_CASE("what a candidate may not touch is told by paths and patterns") {
+  const auto fixed = [](const std::string& file) {
+    return std::any_of(default_fixed().begin(), default_fixed().end(),
+                       [&](const std::string& f) { return is_fixed(f, file); });
+  };
+  for (const char* file :
+       {"tools/sim/clock.cpp", "include/tilewave/reference/norm.hpp", "CMakeLists.txt", "bench/CMakeLists.txt",
+        "cmake/x", "a/b.cmake", "include/tilewave/ops/norm/problem.hpp", "test/x"})
+    CHECK(fixed(file));
+  for (const char* file :
+       {"include/tilewave/ops/norm/kernel.hpp", "include/tilewave/tuned/gemm_sm90.hpp", "benchmark", "docs/reference/gemm.md"})
+    CHECK_FALSE(fixed(file));
+  CHECK(paths_in({"./run --shapes=a/b.csv && x>y"}) ==
+        std::vector<std::string>{"./run", "--shapes", "a/b.csv", "x", "y"});
+}
+
+TEST_CASE("a quick test runs one config of each class in the benchmark's words") {
+  CHECK(quick_form("build/bench/bench_pa --sweep=decode --model-time --benchmark_format=csv") ==
+        "build/bench/bench_pa --model-time --benchmark_format=csv --config=\"$1\"");
+  CHECK_FALSE(quick_form("python test_pa.py").has_value());
+  CHECK_FALSE(quick_form("bench_pa | tee x").has_value());
+  const Csv csv =
+      parse_csv("name,arch,rows,columns,x_dtype,policy_columns,waves,us,err\na,gfx950,4,64,bf16,waves,2,1,0\n", "x");
+  CHECK(config_words(csv, 0) == "rows=4/columns=64/x_dtype=bf16");
+  CHECK(quick_script("bench_pa", {"rows=4/columns=64"}).find("one 'rows=4/columns=64'\n") != std::string::npos);
+}
+
+TEST_CASE("gains of what routes tokens have to hold where routing is skewed") {
+  CHECK(is_routed("moe_gemm"));
+  CHECK_FALSE(is_routed("norm"));
+  const Csv base = parse_csv("m,routing,us,err\n1,uniform,10,0\n1,zipf,20,0\n", "x");
+  bool holds = false;
+  CHECK_FALSE(skewed_rows(base, base, "us", 1, holds).empty());
+  CHECK(holds);
+  const Csv loses = parse_csv("m,routing,us,err\n1,uniform,5,0\n1,zipf,22,0\n", "x");
+  skewed_rows(base, loses, "us", 1, holds);
+  CHECK_FALSE(holds);
+  const Csv even = parse_csv("m,routing,us,err\n1,uniform,10,0\n", "x");
+  CHECK(skewed_rows(even, even, "us", 1, holds).empty());
 }
 
 TEST_CASE("the final report holds the headline against the real workload") {

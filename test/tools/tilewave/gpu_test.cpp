@@ -101,6 +101,30 @@ TEST_CASE("the idlest is idle twice, does not fill up, and is allowed") {
   CHECK(idlest(before, list, {})->index == 0);
 }
 
+TEST_CASE("ROCR_VISIBLE_DEVICES hides GPUs and numbers the others anew") {
+  GpuList list;
+  list.variable = "HIP_VISIBLE_DEVICES";
+  for (int i = 0; i < 4; ++i) list.gpus.push_back({.index = i, .uuid = "GPU-" + std::to_string(i) + "abc"});
+  const auto with = [&](const char* rocr, const char* hip) {
+    rocr == nullptr ? ::unsetenv("ROCR_VISIBLE_DEVICES") : ::setenv("ROCR_VISIBLE_DEVICES", rocr, 1);
+    hip == nullptr ? ::unsetenv("HIP_VISIBLE_DEVICES") : ::setenv("HIP_VISIBLE_DEVICES", hip, 1);
+    return allowed_gpus(list);
+  };
+  using Words = std::vector<std::string>;
+  CHECK(with(nullptr, nullptr) == Words{});
+  CHECK(bound_value(list, list.gpus[3]) == "3");
+  CHECK(with(nullptr, "1,3") == Words{"1", "3"});
+  CHECK(with("3,1", nullptr) == Words{"3", "1"});
+  CHECK(bound_value(list, list.gpus[3]) == "0");
+  CHECK(bound_value(list, list.gpus[1]) == "1");
+  CHECK(with("3,1", "1") == Words{"1"});
+  CHECK(with("gpu-2ABC", "0") == Words{"2"});
+  CHECK(with("2,x,3", nullptr) == Words{"2"});
+  CHECK(with("", nullptr) == Words{"none"});  // nothing is allowed, not everything
+  CHECK(with("3", "1") == Words{"none"});
+  with(nullptr, nullptr);
+}
+
 TEST_CASE("what is not the output of these tools is refused") {
   CHECK(status_of([] { parse_nvidia_smi("", ""); }) == Exit::usage);
   CHECK(status_of([] { parse_nvidia_smi("No devices were found\n", ""); }) == Exit::usage);

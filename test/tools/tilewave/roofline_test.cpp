@@ -20,7 +20,7 @@ const std::string sample =
 
 TEST_CASE("ArchFacts are the numbers of docs/reference/hardware") {
   const auto chips = all_chips();
-  REQUIRE(chips.size() == 6);
+  REQUIRE(chips.size() == 8);
   for (const tilewave::ArchId id : {tilewave::ArchId::gfx942, tilewave::ArchId::gfx950, tilewave::ArchId::sm90}) {
     const tilewave::ArchFacts& f = tilewave::facts_of(id);
     const Chip& chip = chip_of(chips, tilewave::name_of(id));
@@ -41,6 +41,28 @@ TEST_CASE("ArchFacts are the numbers of docs/reference/hardware") {
     CHECK(f.hbm_bytes_per_second == Approx(chip.need("hbm_bandwidth", "TB/s") * 1e12).epsilon(1e-12));
     CHECK(f.bf16_flops == Approx(chip.need("bf16_flops", "TFLOP/s") * 1e12).epsilon(1e-12));
     CHECK(f.fp8_flops == Approx(chip.need("fp8_flops", "TFLOP/s") * 1e12).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("a roof is that of the rows' own chip, and no other's") {
+  const auto chips = all_chips();
+  const auto name = [&](const std::string& named, const std::string& device, const std::string& metric = "us") {
+    const Csv rows = parse_csv("device,model_chip,us\n" + device + "\n", "x");
+    return chip_of_rows(chips, named, rows, metric).name;
+  };
+  CHECK(name("gfx950", "gfx950,MI355X,1", "model_us") == "MI355X");
+  CHECK(name("gfx950", "gfx950,MI350X,1", "model_us") == "MI350X");
+  CHECK(name("sm90", "NVIDIA H100 80GB HBM3,none,1") == "H100");
+  CHECK(name("sm90", "NVIDIA H200,none,1") == "H200");  // not an H20
+  CHECK(name("sm90", "NVIDIA H20,none,1") == "H20");
+  CHECK(name("sm90", "unknown,none,1") == "H200");
+  CHECK(name("H20", "NVIDIA H20,none,1") == "H20");
+  CHECK(status_of([&] { name("MI350X", "gfx950,MI355X,1", "model_us"); }) == Exit::refused);
+  CHECK(status_of([&] { name("gfx942", "gfx950,MI355X,1", "model_us"); }) == Exit::refused);
+  CHECK(status_of([&] { name("sm90", "NVIDIA H100,none,1\nNVIDIA H200,none,1"); }) == Exit::refused);
+  for (const char* chip : {"H20", "MI308X"}) {
+    CHECK(chip_of(chips, chip).need("compute_units", "count") > 0);
+    CHECK(chip_of(chips, chip).need("hbm_bandwidth", "TB/s") > 0);
   }
 }
 

@@ -10,13 +10,16 @@
 #include "tools/tilewave/campaign/manifest.hpp"
 #include "tools/tilewave/campaign/state.hpp"
 #include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/compare/compare.hpp"
 
 namespace tilewave::tool {
 
 class Campaign {
  public:
-  /// Makes the folder, the worktree and the manifest; refuses a folder that has a campaign.
-  static void init(const std::filesystem::path& folder, Manifest manifest);
+  /// Makes the folder, the worktree and the manifest; refuses a folder that has a campaign. Files that the commands name
+  /// are fixed, too, unless they are sources of the kernel or allowed.
+  static void init(const std::filesystem::path& folder, Manifest manifest,
+                   const std::vector<std::string>& allowed = {});
 
   /// Reads manifest and state; to_change takes the lock (Exit::conflict if another command, or a benchmark that outlived
   /// its command, has it for longer than wait_s) and finishes what a killed command left.
@@ -36,6 +39,10 @@ class Campaign {
   /// begin, edit by the command, validate, until a stop rule; returns why.
   std::string run_loop(const std::string& command, int max_rounds);
   void stop(const std::string& reason);
+  /// Goes on after a stop, with the count of regressions at 0; refuses while a stop rule still holds.
+  void resume(int max_iterations);
+  /// What a measured round taught (0: the last), for tips.md.
+  void tip(const std::string& text, int round);
   void report();
   void mask(int version, bool masked);
 
@@ -53,12 +60,18 @@ class Campaign {
   [[noreturn]] void conflict_baseline() const;
   void start_proposing();
   void take_proposal();
-  double traced(const std::filesystem::path& file, std::string& kernel);
-  bool command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure);
+  std::filesystem::path profile_folder(int round) const;
+  void refresh_profile();         // of the best version, unless it is there
+  void take_trace(Round& round);  // kernel times and profile of what trace_command wrote
+  void check_skew(Comparison& result, const Csv& base, const Csv& cand);
+  void write_tips(const Round& round);
+  /// round: whose artifacts; 0: the next.
+  bool command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure, int round = 0);
   bool measured(std::string& failure);  // build, test, quick, benchmark of the worktree into the round's folder
   std::string decide();
   std::string settle(const std::string& status, const std::string& reason);
   void take_patch();
+  Git worktree() const { return Git(manifest_.worktree, manifest_.repository, branch_of(manifest_)); }
   bool propose(const std::string& command, int repair);
 
   std::filesystem::path folder_;
@@ -70,6 +83,14 @@ class Campaign {
 /// Everything that people read: logs/optimize.md, logs/performance_trend.md, performance.md, rounds/*/summary.md,
 /// memory/v<N>.json. Made anew from the state; a `masked` that stands in a memory file is kept.
 void render(const Campaign& campaign);
+
+/// What is going on, for whoever sits before a terminal.
+void show_progress(const std::string& line);
+
+/// The table of baseline and kept rounds, what was split, and a Stop Summary.
+std::string performance_md(const State& state, const Manifest& manifest);
+/// Where the worktree has it, committed with each kept round.
+std::string committed_performance(const Manifest& manifest);
 
 /// The final report, as it stands in logs/optimize.md.
 std::string final_report(const State& state);

@@ -9,6 +9,7 @@
 
 #include "tools/tilewave/campaign/campaign.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
+#include "tools/tilewave/campaign/workspace.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -21,11 +22,12 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string folder, list_fixed = "bench,test", list_by, list_source, repository = ".", propose, reason = "given up";
+  std::string folder, list_fixed, list_allowed, list_tests, list_bench, text, list_by, list_source,
+      repository = ".", propose, reason = "given up";
   Manifest manifest;
   Proposal proposal;
   double real_gain = NAN, hit_rate = NAN;
-  int max_rounds = 0, version = 0;
+  int max_rounds = 0, version = 0, max_iterations = 0, round = 0;
   bool no_commit = false, json = false, off = false;
 };
 
@@ -35,16 +37,25 @@ int init(Options& o) {
     return text.empty() ? std::vector<std::string>{} : split(text, ',');
   };
   m.repository = fs::weakly_canonical(fs::absolute(o.repository)).string();
-  m.fixed = list(o.list_fixed), m.by = list(o.list_by), m.kernel_source = list(o.list_source);
+  const auto allowed = list(o.list_allowed);
+  for (const std::string& path : list(o.list_fixed)) m.fixed.push_back(path);
+  std::erase_if(m.fixed, [&](const std::string& path) { return contains(allowed, path); });
+  m.by = list(o.list_by), m.kernel_source = list(o.list_source);
   m.git_commit = !o.no_commit;
   m.created = now_minute();
   if (m.name.empty())
     m.name = lower(fmt::format("{}_{}_{}_{}", m.target_op, m.target_backend, m.target_gpu,
                                m.created.substr(0, 4) + m.created.substr(5, 2) + m.created.substr(8, 2)));
-  m.worktree =
-      m.worktree.empty() ? m.repository + "-" + m.name : fs::weakly_canonical(fs::absolute(m.worktree)).string();
   if (o.folder.empty()) o.folder = m.repository + "/agent/workspace/" + m.name;
-  Campaign::init(fs::weakly_canonical(fs::absolute(o.folder)), m);
+  if (!m.worktree.empty()) m.worktree = fs::weakly_canonical(fs::absolute(m.worktree)).string();
+  if (m.execution_mode == "workspace") {
+    if (fs::exists(fs::path(o.folder) / "manifest.yaml")) throw Error(Exit::conflict, o.folder + " holds a campaign");
+    make_workspace(m, fs::weakly_canonical(fs::absolute(o.folder)),
+                   {m.kernel_source, list(o.list_tests), list(o.list_bench)});
+  } else if (m.worktree.empty()) {
+    m.worktree = m.repository + "-" + m.name;
+  }
+  Campaign::init(fs::weakly_canonical(fs::absolute(o.folder)), m, allowed);
   fmt::print("{}\n", fs::weakly_canonical(fs::absolute(o.folder)).string());
   const fs::path tips = tips_path(m);
   if (fs::exists(tips)) fmt::print("tips of earlier campaigns: {}\n", tips.string());
@@ -102,18 +113,37 @@ void add_init(Command& campaign, const std::shared_ptr<Options>& o) {
       .required();
   sub.option("--build", m.build_command, "build_command");
   sub.option("--test", m.test_command, "test_command: exit status 0 if all is right");
-  sub.option("--quick", m.quick_command, "quick_command: the representative shapes, before the benchmark");
+  sub.option(
+      "--quick", m.quick_command,
+      "quick_command: the representative shapes, before the benchmark (default: quick_test_bench.sh, for our benchmarks)");
   sub.option("--format", m.format_command, "format_command: what is kept is formatted first and measured again");
-  sub.option("--trace", m.trace_command,
-             "trace_command: writes rocprofv3's or ncu's kernel times to $TILEWAVE_TRACE; they decide");
-  sub.option("--trace-kernel", m.trace_kernel, "regular expression of the kernels to look at (default: the hottest)");
+  sub.option(
+      "--trace", m.trace_command,
+      "trace_command: writes rocprofv3's or ncu's kernel times to $TILEWAVE_TRACE, which decide, and whatever else "
+      "`trace report` reads into the folder $TILEWAVE_PROFILE");
+  sub.option("--trace-kernel", m.trace_kernel, "regular expression of the kernels that are added up (default: all)");
+  sub.option("--trace-per-call", m.trace_per_call, "as compare --per-call");
+  sub.option("--skew", m.skew_command,
+             "skew_command: a benchmark of skewed routing, in which a gain must not turn into a loss");
+  sub.option("--chip", m.target_chip,
+             "target_chip, whose roof makes the Stop Conditions (default: that of the rows or of --gpu)");
+  sub.option("--peak", m.target_peak, "target_peak: auto (default: by the rows' types), bf16, fp8 or fp4")
+      .one_of({"auto", "bf16", "fp8", "fp4"});
   sub.option("--metric", m.primary_metric, "primary_metric: column that is compared (default: us)");
   sub.option("--target", m.performance_target,
-             "performance_target: '> 500 TFLOPS', '> 60 %', '> 3000 GB/s', '< 12 us'");
+             "performance_target: roof (90 % of it, computed), '> 500 TFLOPS', '> 60 %', '> 3000 GB/s', '< 12 us'");
   sub.option("--map", m.map, "as compare --map");
   sub.option("--by", o->list_by, "as compare --by");
   sub.option("--source", o->list_source, "kernel_source: files that each round keeps a copy of, comma separated");
-  sub.option("--fixed", o->list_fixed, "paths that no candidate may touch (default: bench,test)");
+  sub.option(
+         "--mode", m.execution_mode,
+         "repo (default), or workspace: a small repository of --source, --tests and --bench, taken out of the project")
+      .one_of({"repo", "workspace"});
+  sub.option("--tests", o->list_tests, "workspace mode: files and folders for tests/, comma separated");
+  sub.option("--bench", o->list_bench, "workspace mode: for bench/");
+  sub.option("--fixed", o->list_fixed, "more paths that no candidate may touch; '*' stands for anything");
+  sub.option("--allow", o->list_allowed,
+             "of the default's paths, those that a candidate may touch: " + join(default_fixed(), ","));
   sub.option("--tie", m.tie_percent, "tie_percent (default: 1)").range(0, 50);
   sub.option("--max-iterations", m.max_iterations, "stop after so many rounds").range(0, 119);
   sub.option("--branch", m.git_branch, "auto (optimize/NAME), none or a name");
@@ -138,7 +168,7 @@ void add_round(Command& campaign, const std::shared_ptr<Options>& o) {
   begin.option("--class", o->proposal.target,
                "class that has to gain, for example block_size=16,mtp=1 (default: global)");
   begin.option("--direction", o->proposal.direction, "a word for the idea");
-  begin.option("--tip", o->proposal.tip, "what others may learn, for tips.md");
+  begin.option("--tip", o->proposal.tip, "what others may learn, for tips.md, if the round is measured");
   begin.option("--real-gain", o->real_gain, "percent of the real workload, if not what the benchmark shows");
   begin.option("--hit-rate", o->hit_rate, "of a cache over four real steps");
   begin.example("  tilewave campaign round begin DIR --hypothesis 'load K one tile ahead' --bucket K2");
@@ -147,7 +177,9 @@ void add_round(Command& campaign, const std::shared_ptr<Options>& o) {
     if (!std::isnan(o->real_gain)) o->proposal.real_gain_pct = o->real_gain;
     if (!std::isnan(o->hit_rate)) o->proposal.hit_rate = o->hit_rate;
     campaign.begin(o->proposal);
-    fmt::print("round {}: edit {}\n", campaign.state().current.number, campaign.manifest().worktree);
+    const int number = campaign.state().current.number;
+    fmt::print("round {}: edit {}; evidence: {}\n", number, campaign.manifest().worktree,
+               (campaign.round_folder(number) / "feedback.txt").string());
     return 0;
   });
   Command validate = round.add("validate", "build, test, benchmark, compare: kept or rolled back");
@@ -216,6 +248,34 @@ void add_campaign(Command& tilewave) {
     return status(*o);
   });
   add_round(campaign, o);
+  Command resume = campaign.add("resume", "go on after a stop, the count of regressions at 0");
+  resume.option("FOLDER", o->folder, "of the campaign").required();
+  resume.option("--max-iterations", o->max_iterations, "a new limit of rounds").range(0, 119);
+  resume.example("  tilewave campaign resume DIR && tilewave campaign run DIR --propose ./propose.sh");
+  resume.run([o] {
+    Campaign c(o->folder, true);
+    c.resume(o->max_iterations);
+    return status(*o);
+  });
+  Command back = campaign.add("integrate", "workspace mode: what src/ gained, as a patch of the project");
+  back.option("FOLDER", o->folder, "of the campaign").required();
+  back.example("  git apply $(tilewave campaign integrate DIR)");
+  back.run([o] {
+    const Campaign c(o->folder, true);
+    fmt::print("{}\n", integrate(c.manifest(), c.state(), c.path("")).string());
+    return 0;
+  });
+  Command tip = campaign.add("tip", "what a measured round taught, for tips.md");
+  tip.option("FOLDER", o->folder, "of the campaign").required();
+  tip.option("TEXT", o->text, "in one sentence").required();
+  tip.option("--round", o->round, "default: the last").range(0, 1e6);
+  tip.example("  tilewave campaign tip DIR 'two tiles ahead spill' --round 4");
+  tip.run([o] {
+    Campaign c(o->folder, true);
+    for (char& letter : o->text) letter = letter == '\n' ? ' ' : letter;
+    c.tip(o->text, o->round);
+    return 0;
+  });
   add_run(campaign, o);
   Command show = campaign.add("status", "where it stands");
   show.option("FOLDER", o->folder, "of the campaign").required();

@@ -50,6 +50,12 @@ void visit(Manifest& m, const Fields& f) {
   f.text("format_command", m.format_command);
   f.text("trace_command", m.trace_command);
   f.text("trace_kernel", m.trace_kernel);
+  f.text("trace_per_call", m.trace_per_call);
+  f.text("skew_command", m.skew_command);
+  f.text("upstream", m.upstream);
+  f.text("upstream_commit", m.upstream_commit);
+  f.text("target_chip", m.target_chip);
+  f.text("target_peak", m.target_peak);
   f.text("map", m.map);
   f.list("by", m.by);
   f.list("fixed", m.fixed);
@@ -79,6 +85,8 @@ void check(const Manifest& m, const std::string& source) {
   if (m.execution_mode != "repo" && m.execution_mode != "workspace")
     refuse(source + ": execution_mode is repo or workspace");
   if (m.gpu != "none" && m.gpu != "wait") refuse(source + ": gpu is none or wait");
+  if (!contains({"auto", "bf16", "fp8", "fp4"}, m.target_peak))
+    refuse(source + ": target_peak is auto, bf16, fp8 or fp4");
   if (m.max_iterations < 0 || m.max_iterations >= 120) refuse(source + ": max_iterations is below 120, or null");
   if (!(m.tie_percent >= 0 && m.tie_percent <= 50)) refuse(source + ": tie_percent is from 0 to 50");
   for (const std::string* duration : {&m.gpu_retry, &m.gpu_limit, &m.timeout}) seconds_of(*duration);
@@ -110,6 +118,9 @@ Manifest parse_manifest(std::string_view yaml, const std::string& source) {
   const auto with = [&](const char* key, const std::function<void(const YAML::Node&)>& use) {
     known.insert(key);
     const auto found = nodes.find(key);
+    static const std::vector<std::string> later{"trace_per_call", "skew_command", "target_chip",
+                                                "target_peak",    "upstream",     "upstream_commit"};
+    if (found == nodes.end() && contains(later, key)) return;  // of an earlier version
     if (found == nodes.end()) refuse(fmt::format("{}: {} is missing", source, key));
     use(found->second);
   };
@@ -178,10 +189,20 @@ std::string yaml_of(const Manifest& manifest) {
   return std::string(out.c_str()) + "\n";
 }
 
+std::string branch_of(const Manifest& m) {
+  if (m.git_branch == "none" || !m.git_commit) return "";
+  return m.git_branch == "auto" ? "optimize/" + m.name : m.git_branch;
+}
+
 std::string fixed_part(const Manifest& m) {
-  return join({m.benchmark_command, m.test_command, m.quick_command, m.trace_command, m.target_shapes, m.map,
-               join(m.by, ","), join(m.fixed, ","), m.primary_metric, m.target_gpu, fmt::format("{}", m.tie_percent)},
-              "\n");
+  std::string part =
+      join({m.benchmark_command, m.test_command, m.quick_command, m.trace_command, m.target_shapes, m.map,
+            join(m.by, ","), join(m.fixed, ","), m.primary_metric, m.target_gpu, fmt::format("{}", m.tie_percent)},
+           "\n");
+  for (const std::string* later : {&m.trace_kernel, &m.trace_per_call, &m.skew_command}) {
+    if (!later->empty()) part += "\n" + *later;  // so that campaigns of before can go on
+  }
+  return part;
 }
 
 }  // namespace tilewave::tool

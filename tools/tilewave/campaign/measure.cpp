@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The part of a round that takes time: build, test, benchmark, trace, compare, and the proposals of `campaign run`.
+// The part of a round that takes time: build, test, benchmark, trace, compare.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,14 +7,17 @@
 #include <cmath>
 
 #include "tools/tilewave/campaign/campaign.hpp"
-#include "tools/tilewave/campaign/proposal.hpp"
+#include "tools/tilewave/campaign/feedback.hpp"
+#include "tools/tilewave/campaign/quick.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
+#include "tools/tilewave/campaign/skew.hpp"
+#include "tools/tilewave/campaign/targets.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/process.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/kernels.hpp"
 #include "tools/tilewave/compare/report.hpp"
 #include "tools/tilewave/gpu/wait.hpp"
-#include "tools/tilewave/trace/kernel_times.hpp"
 
 namespace tilewave::tool {
 
@@ -36,40 +39,45 @@ double geomean(const Comparison& c) {
   return c.classes.empty() ? 0 : std::exp(sum / static_cast<double>(c.classes.size()));
 }
 
-void progress(const std::string& line) {
-  if (::isatty(STDERR_FILENO)) fmt::print(stderr, "tilewave: {}\n", line);
-}
-
 }  // namespace
 
 /// Runs one of the manifest's commands in the worktree, its output in the round's artifacts; false, with why, if it fails.
-bool Campaign::command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure) {
+bool Campaign::command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure,
+                       int round) {
   if (shell.empty()) return true;
-  const fs::path artifacts = round_folder(static_cast<int>(state_.rounds.size()) + 1) / "artifacts";
+  const int number = round > 0 ? round : static_cast<int>(state_.rounds.size()) + 1;
+  const fs::path artifacts = round_folder(number) / "artifacts";
   fs::create_directories(artifacts);
   ProcessOptions o;
-  o.folder = manifest_.worktree, o.timeout_s = seconds_of(manifest_.timeout);
-  o.variables = {{"TILEWAVE_OUT", artifacts.string()},
-                 {"TILEWAVE_TRACE", (artifacts / "trace.csv").string()},
-                 {"TILEWAVE_CAMPAIGN", folder_.string()}};
+  o.folder = manifest_.worktree, o.timeout_s = seconds_of(manifest_.timeout), o.end_strays = true;
+  o.variables = Git::environment(manifest_.worktree), o.without = Git::redirections();
+  o.variables["TILEWAVE_OUT"] = artifacts.string();
+  o.variables["TILEWAVE_TRACE"] = (artifacts / "trace.csv").string();
+  o.variables["TILEWAVE_PROFILE"] = profile_folder(number).string();
+  o.variables["TILEWAVE_CAMPAIGN"] = folder_.string();
+  if (what == "trace") {  // nothing of another version
+    fs::remove(artifacts / "trace.csv");
+    fs::remove_all(profile_folder(number));
+    fs::create_directories(profile_folder(number));
+  }
   BoundGpu gpu;
   if (on_gpu && manifest_.gpu == "wait") {
     gpu = wait_for_gpu({seconds_of(manifest_.gpu_retry), seconds_of(manifest_.gpu_limit), 1});
-    o.variables[gpu.variable] = std::to_string(gpu.gpu.index);
+    o.variables[gpu.variable] = gpu.value;
   }
   // stdout of the benchmark is the CSV: it has a file to itself, complete or not there.
-  const bool csv = what == "bench";
-  o.out_path = (artifacts / (csv ? "bench.csv.part" : what + ".log")).string();
+  const bool csv = what == "bench" || what == "skew";
+  o.out_path = (artifacts / (csv ? what + ".csv.part" : what + ".log")).string();
   o.errors_too = !csv;
-  progress(fmt::format("round {}: {}", state_.rounds.size() + 1, what));
-  const ProcessResult result = run_shell(csv ? shell + " 2>\"$TILEWAVE_OUT/bench.log\"" : shell, o);
+  show_progress(fmt::format("round {}: {}", number, what));
+  const ProcessResult result = run_shell(csv ? fmt::format("{} 2>\"$TILEWAVE_OUT/{}.log\"", shell, what) : shell, o);
   if (gpu.lock >= 0) ::close(gpu.lock);
   if (result.timed_out) {
     failure = fmt::format("{}: no end within {}", what, manifest_.timeout);
   } else if (result.status != 0) {
     failure = fmt::format("{}: exit status {}, see {}.log", what, result.status, what);
   }
-  if (csv) fs::rename(artifacts / "bench.csv.part", artifacts / "bench.csv");
+  if (csv) fs::rename(artifacts / (what + ".csv.part"), artifacts / (what + ".csv"));
   return failure.empty();
 }
 
@@ -86,44 +94,90 @@ bool Campaign::measured(std::string& failure) {
   return false;
 }
 
-/// Mean time of the traced kernel; 0 if the manifest has no trace_command.
-double Campaign::traced(const fs::path& file, std::string& kernel) {
-  if (manifest_.trace_command.empty()) return 0;
-  const auto kernels = matching(read_kernel_times(file.string()), manifest_.trace_kernel, file.string());
-  kernel = kernels.front().name;
-  double sum = 0;
-  for (const KernelTime& k : kernels) {
-    sum += k.mean_us();
-    if (manifest_.trace_kernel.empty()) break;
+fs::path Campaign::profile_folder(int round) const { return path("profiles") / fmt::format("round-{}", round); }
+
+void Campaign::take_trace(Round& round) {
+  if (manifest_.trace_command.empty()) return;
+  const fs::path trace = round_folder(round.number) / "artifacts" / "trace.csv", folder = profile_folder(round.number);
+  const KernelTimes times = read_kernel_times(trace.string());
+  const KernelChoice choice{manifest_.trace_kernel, manifest_.trace_per_call};
+  round.gpu_us = kernel_sum(times, choice, trace.string()).us;
+  const std::string kernel = matching(times, manifest_.trace_kernel, trace.string()).front().name;
+  const bool ncu = times.format.find("ncu") != std::string::npos,
+             stats = times.format.find("stats") != std::string::npos;
+  fs::copy_file(trace,
+                folder / (ncu     ? "times_ncu.csv"
+                          : stats ? "times_kernel_stats.csv"
+                                  : "times_kernel_trace.csv"),
+                fs::copy_options::overwrite_existing);
+  try {
+    take_profile(folder, manifest_, round);
+  } catch (const Error& error) {  // the times are good; what else the profiler wrote is not
+    round.bottlenecks = {std::string("the profile cannot be read: ") + error.what()};
+    write_atomically(folder / "REPORT.md", round.bottlenecks[0] + "\n");
   }
-  return sum;
+  round.kernel = kernel;
+}
+
+void Campaign::refresh_profile() {
+  if (manifest_.trace_command.empty() || fs::exists(profile_folder(state_.best_round) / "REPORT.md")) return;
+  Round& best = state_.rounds[static_cast<std::size_t>(state_.best_round) - 1];
+  std::string failure;
+  if (!command("build", manifest_.build_command, false, failure, best.number) ||
+      !command("trace", manifest_.trace_command, true, failure, best.number))
+    throw Error(Exit::failed, "the best version cannot be traced: " + failure);
+  take_trace(best);
+  save();
 }
 
 void Campaign::baseline() {
   if (state_.best_round > 0) conflict_baseline();
-  const Git git(manifest_.worktree);
+  const Git git = worktree();
   if (!git.clean()) throw Error(Exit::conflict, "the worktree has changes: the baseline is unmodified code");
   const fs::path artifacts = round_folder(1) / "artifacts";
   std::string failure;
-  if (!measured(failure) || !command("trace", manifest_.trace_command, true, failure))
+  if (!measured(failure) || !command("skew", manifest_.skew_command, true, failure) ||
+      !command("trace", manifest_.trace_command, true, failure))
     throw Error(Exit::failed, "the baseline failed: " + failure);
   const Csv csv = read_csv((artifacts / "bench.csv").string(), options_of(manifest_, "").map.us);
   const Comparison self = compare(csv, csv, options_of(manifest_, ""));  // refuses wrong and untimed rows
-  target_reached(manifest_.performance_target, csv, manifest_.primary_metric);
+  const StopConditions conditions = stop_conditions(manifest_, csv);
+  target_reached(manifest_.performance_target, csv, manifest_.primary_metric,
+                 conditions.roof ? &*conditions.roof : nullptr);
   Round round;
   round.number = 1, round.date = now_minute(), round.status = "baseline", round.commit = git.head();
   round.proposal.hypothesis = "unmodified code";
   round.us = round.best_us = geomean(self);
-  round.gpu_us = round.best_gpu_us = traced(artifacts / "trace.csv", round.kernel);
+  take_trace(round);
+  round.best_gpu_us = round.gpu_us;
   manifest_.representative_shapes.clear();
+  const bool ours = quick_form(manifest_.benchmark_command).has_value();
   for (const ClassResult& c : self.classes) {
     round.classes[c.name] = c.base_us;
     // Of each class the slowest: what quick_command should run.
     const auto slowest = std::max_element(c.rows.begin(), c.rows.end(),
                                           [](const auto& a, const auto& b) { return a.base_us < b.base_us; });
-    manifest_.representative_shapes.push_back(slowest->config);
+    manifest_.representative_shapes.push_back(ours ? config_words(csv, slowest->base_row) : slowest->config);
   }
+  if (conditions.chip) {
+    for (const Spec& spec : conditions.chip->specs) {
+      if (!spec.value)
+        round.pitfalls.push_back(fmt::format("{}: UNKNOWN ({}:{})", spec.key, conditions.chip->file, spec.line));
+    }
+  }
+  bool holds = true;
+  round.skew = skewed_rows(csv, csv, options_of(manifest_, "").map.us, manifest_.tie_percent, holds);
+  if (round.skew.empty() && manifest_.skew_command.empty() && is_routed(manifest_.target_op)) {
+    round.skew = "not shown: no row has skewed routing, and there is no skew_command";
+    fmt::print(stderr, "tilewave: {} routes tokens, and no row of the benchmark has skewed routing; --skew names one\n",
+               manifest_.target_op);
+  }
+  if (ours)
+    write_atomically(path("quick_test_bench.sh"),
+                     quick_script(manifest_.benchmark_command, manifest_.representative_shapes));
   write_atomically(path("manifest.yaml"), yaml_of(manifest_));
+  write_atomically(path("README.md"), readme_md(manifest_, conditions));
+  write_atomically(path("baseline_report.md"), baseline_report_md(manifest_, round, conditions));
   state_.fixed = fixed_part(manifest_);
   conclude_round(state_, round);
   stop_if_due();
@@ -143,8 +197,7 @@ std::string Campaign::validate() {
   if (current.files.empty()) return settle("failed", "nothing was changed");
   for (const std::string& file : current.files) {
     for (const std::string& fixed : manifest_.fixed) {
-      if (file == fixed || file.starts_with(fixed + "/"))
-        return settle("rejected", fmt::format("touches {}, which is fixed", file));
+      if (is_fixed(fixed, file)) return settle("rejected", fmt::format("touches {}, which is fixed", file));
     }
   }
   return decide();
@@ -172,6 +225,7 @@ std::string Campaign::decide() {
       if (before > 1 && state_.rounds.back().status == "tie") {
         const auto file = (round_folder(before) / "artifacts" / "compare.json").string();
         options.previous = ratios_of(read_file(file), file);
+        options.previous_kernel = kernel_ratio_of(read_file(file), file);
       }
       result = compare(base, cand, options);
       if (!good && result.verdict != Verdict::incorrect)
@@ -186,6 +240,7 @@ std::string Campaign::decide() {
     write_atomically(folder / "feedback.txt", fmt::format("repair {} of {}: {}\n{}", current.fix_attempts + 1,
                                                           max_fix_attempts, result.reason, join(result.wrong, "\n")));
     ++current.fix_attempts;
+    current.pitfalls.push_back(fmt::format("{}; repair {} changed it", result.reason, current.fix_attempts));
     state_.stage = Stage::proposing;
     save();
     return "repair";
@@ -195,7 +250,7 @@ std::string Campaign::decide() {
   if (result.verdict == Verdict::keep && !manifest_.format_command.empty()) {
     // Formatted it has to be still better; if formatting changes nothing, it is.
     if (!command("format", manifest_.format_command, false, failure)) return settle("failed", failure);
-    const std::string formatted = Git(manifest_.worktree).patch_from(state_.best_commit);
+    const std::string formatted = worktree().patch_from(state_.best_commit);
     if (formatted != read_file((folder / "candidate.patch").string())) {
       take_patch();
       if (!measured(failure)) return settle("failed", "after formatting: " + failure);
@@ -210,12 +265,25 @@ std::string Campaign::decide() {
   if (!manifest_.trace_command.empty()) {
     if (!command("trace", manifest_.trace_command, true, failure)) return settle("failed", failure);
     try {
-      current.gpu_us = traced(artifacts / "trace.csv", current.kernel);
+      take_trace(current);
+      if (fs::exists(best / "trace.csv")) {
+        const auto [before, after] = kernel_sums((best / "trace.csv").string(), (artifacts / "trace.csv").string(),
+                                                 {manifest_.trace_kernel, manifest_.trace_per_call});
+        decide_by_kernels(result, before, after, manifest_.tie_percent, options.previous_kernel);
+      }
     } catch (const Error& error) {
       return settle("failed", error.what());
     }
-    if (current.best_gpu_us > 0) decide_by_kernels(result, current.best_gpu_us, current.gpu_us, manifest_.tie_percent);
   }
+  if (result.verdict == Verdict::keep) {
+    try {
+      check_skew(result, base, read_csv((artifacts / "bench.csv").string(), options.map.us));
+    } catch (const Error& error) {
+      return settle("failed", std::string("skewed routing: ") + error.what());
+    }
+  }
+  if (result.verdict == Verdict::split || result.verdict == Verdict::keep) current.routing = routes_of(result);
+  for (const std::string& pitfall : current.proposal.pitfalls) current.pitfalls.push_back(pitfall);
   write_atomically(artifacts / "compare.json", json_report(result, options.map.us));
   write_atomically(artifacts / "compare.txt", text_report(result, options.map.us));
   current.us = geomean(result);
@@ -224,96 +292,34 @@ std::string Campaign::decide() {
   for (const ClassResult& c : result.classes) current.classes[c.name] = c.cand_us;
   for (const std::string& source : manifest_.kernel_source) {
     const fs::path from = fs::path(manifest_.worktree) / source, to = folder / "kernel_snapshot" / source;
-    if (!fs::is_regular_file(from)) continue;
+    if (!fs::is_regular_file(from) && !fs::is_directory(from)) continue;
+    fs::remove_all(to);
     fs::create_directories(to.parent_path());
-    fs::copy_file(from, to, fs::copy_options::overwrite_existing);
+    fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks);
   }
   return settle(word_of(result.verdict), result.reason);
 }
 
-/// Lets the command edit the worktree; its proposal comes with it. False if it has no more.
-bool Campaign::propose(const std::string& command, int repair) {
-  const int number = static_cast<int>(state_.rounds.size()) + 1;
-  const fs::path folder = round_folder(number), file = folder / "proposal.json";
-  fs::create_directories(folder);
-  if (repair == 0) {
-    fs::remove(file);
-    write_atomically(folder / "feedback.txt", stagnation_hint(state_) + "\n");
+/// A gain that turns into a loss where experts' shares differ is none.
+void Campaign::check_skew(Comparison& result, const Csv& base, const Csv& cand) {
+  Round& current = state_.current;
+  const std::string metric = options_of(manifest_, "").map.us;
+  bool holds = true;
+  current.skew = skewed_rows(base, cand, metric, manifest_.tie_percent, holds);
+  if (holds && !manifest_.skew_command.empty()) {
+    std::string failure;
+    const auto csv = [&](int round) {
+      return read_csv((round_folder(round) / "artifacts" / "skew.csv").string(), metric);
+    };
+    if (!command("skew", manifest_.skew_command, true, failure)) throw Error(Exit::failed, failure);
+    const Comparison skewed = compare(csv(state_.best_round), csv(current.number), options_of(manifest_, ""));
+    holds = skewed.verdict == Verdict::keep || skewed.verdict == Verdict::tie;
+    current.skew =
+        fmt::format("{} by skew_command, score {:.4f}: {}", word_of(skewed.verdict), skewed.score, skewed.reason);
   }
-  ProcessOptions o;
-  o.folder = manifest_.worktree, o.out_path = (folder / "propose.log").string(), o.errors_too = true,
-  o.timeout_s = seconds_of(manifest_.timeout);
-  o.variables = {{"TILEWAVE_CAMPAIGN", folder_.string()},
-                 {"TILEWAVE_ROUND", std::to_string(number)},
-                 {"TILEWAVE_PROPOSAL", file.string()},
-                 {"TILEWAVE_REPAIR", std::to_string(repair)},
-                 {"TILEWAVE_FEEDBACK", (folder / "feedback.txt").string()},
-                 {"TILEWAVE_TIPS", tips_path(manifest_).string()}};
-  progress(fmt::format("round {}: {}", number, repair > 0 ? fmt::format("repair {}", repair) : "proposal"));
-  const ProcessResult result = run_shell(command, o);
-  if (result.status != 0) {
-    Git(manifest_.worktree).reset_to(state_.best_commit);
-    state_.stage = Stage::idle, state_.current = {};
-    stop(result.timed_out ? "the proposer did not end within " + manifest_.timeout
-                          : fmt::format("the proposer ended with status {}", result.status));
-    return false;
-  }
-  return true;
-}
-
-std::string Campaign::run_loop(const std::string& command, int max_rounds) {
-  if (state_.best_round == 0) baseline();
-  const Git git(manifest_.worktree);
-  if (state_.stage == Stage::proposing && state_.current.fix_attempts == 0 &&
-      !state_.current.proposal.hypothesis.empty()) {
-    throw Error(Exit::conflict,
-                fmt::format("round {} was begun by hand: validate or abandon it", state_.current.number));
-  }
-  int failures = 0;
-  for (int done = 0; state_.stopped.empty() && (max_rounds == 0 || done < max_rounds);) {
-    if (state_.stage == Stage::proposing && state_.current.fix_attempts > 0) {
-      git.reset_to(state_.best_commit);
-      git.apply((round_folder(state_.current.number) / "candidate.patch").string());
-      if (!propose(command, state_.current.fix_attempts)) break;
-    } else if (state_.stage != Stage::measuring) {  // idle, or killed while it was being edited
-      start_proposing();
-      if (!propose(command, 0)) break;
-      take_proposal();
-    }
-    if (state_.stage != Stage::idle && validate() == "repair") continue;
-    ++done;
-    const Round& last = state_.rounds.back();
-    fmt::print(stderr, "tilewave: round {}: {} ({})\n", last.number, last.status, last.reason);
-    failures = last.status == "failed" || last.status == "rejected" ? failures + 1 : 0;
-    if (failures >= max_regressions && state_.stopped.empty())
-      stop(fmt::format("{} proposals in a row could not be measured", failures));
-  }
-  return state_.stopped;
-}
-
-/// The stage is written down first: a proposer may commit, and be killed.
-void Campaign::start_proposing() {
-  state_.stage = Stage::proposing;
-  state_.current = {};
-  state_.current.number = static_cast<int>(state_.rounds.size()) + 1;
-  state_.current.date = now_minute();
-  save();
-  Git(manifest_.worktree).reset_to(state_.best_commit);
-}
-
-void Campaign::take_proposal() {
-  const fs::path file = round_folder(state_.current.number) / "proposal.json";
-  std::string refused;
-  try {
-    state_.current.proposal = parse_proposal(read_file(file.string()), file.string());
-    check(state_.current.proposal);
-  } catch (const Error& error) {
-    refused = error.what();
-  }
-  take_patch();
-  state_.stage = Stage::measuring;
-  save();
-  if (!refused.empty()) settle("rejected", refused);
+  if (!holds) result.verdict = Verdict::discard, result.reason += "; but skewed routing loses: " + current.skew;
+  if (current.skew.empty() && is_routed(manifest_.target_op))
+    current.skew = "not shown: no row has skewed routing, and there is no skew_command";
 }
 
 }  // namespace tilewave::tool

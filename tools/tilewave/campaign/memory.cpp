@@ -21,7 +21,7 @@ bool is_masked(std::string_view text, const std::string& source) {
   return bool_member(json, "masked", source);
 }
 
-void write_memory(const fs::path& folder, int version, const Round& r) {
+void write_memory(const fs::path& folder, int version, const Round& r, const std::vector<std::string>& pitfalls) {
   const fs::path file = file_of(folder, version);
   if (fs::exists(file)) {
     is_masked(read_file(file.string()), file.string());
@@ -44,7 +44,9 @@ void write_memory(const fs::path& folder, int version, const Round& r) {
                                {"kernel", r.kernel},
                                {"files", r.files},
                                {"classes", classes},
-                               {"pitfalls_and_fixes", Json::array()}}));
+                               {"launch", Json(r.launch)},
+                               {"bottlenecks", Json(r.bottlenecks)},
+                               {"pitfalls_and_fixes", Json(pitfalls)}}));
 }
 
 void mask_memory(const fs::path& folder, int version, bool masked) {

@@ -11,7 +11,8 @@
 namespace tilewave::tool {
 
 /// Writes v<N>.json of an accepted round unless it is there; one that is there must be readable.
-void write_memory(const std::filesystem::path& folder, int version, const Round& round);
+void write_memory(const std::filesystem::path& folder, int version, const Round& round,
+                  const std::vector<std::string>& pitfalls = {});
 void mask_memory(const std::filesystem::path& folder, int version, bool masked);
 
 /// Whether the text of a memory file is masked; refuses what is none.

@@ -23,6 +23,13 @@ Proposal parse_proposal(std::string_view text, const std::string& source) {
       p.direction = text_member(json, "direction", source);
     } else if (key == "tip") {
       p.tip = text_member(json, "tip", source);
+    } else if (key == "lesson") {
+      p.lesson = text_member(json, "lesson", source);
+    } else if (key == "pitfalls_and_fixes") {
+      for (const Json& item : list_member(json, "pitfalls_and_fixes", source)) {
+        if (!item.is_string()) refuse(source + ": 'pitfalls_and_fixes' is no list of words");
+        p.pitfalls.push_back(item.get<std::string>());
+      }
     } else if (key == "real_gain_pct") {
       p.real_gain_pct = number_member(json, "real_gain_pct", source);
     } else if (key == "hit_rate") {
@@ -31,7 +38,8 @@ Proposal parse_proposal(std::string_view text, const std::string& source) {
       refuse(fmt::format("{}: '{}' is no key of a proposal", source, printable(key)));
     }
   }
-  for (char& c : p.tip) c = c == '\n' ? ' ' : c;
+  for (std::string* line : {&p.tip, &p.lesson})
+    for (char& c : *line) c = c == '\n' ? ' ' : c;
   return p;
 }
 

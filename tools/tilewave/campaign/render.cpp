@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tools/tilewave/campaign/campaign.hpp"
+#include "tools/tilewave/campaign/feedback.hpp"
 #include "tools/tilewave/campaign/memory.hpp"
 #include "tools/tilewave/campaign/rules.hpp"
 #include "tools/tilewave/common/error.hpp"
@@ -36,6 +37,24 @@ std::string percent(const Round& r) {
 }
 std::string scope(const Round& r) { return r.proposal.target.empty() ? "global" : r.proposal.target; }
 
+/// A split is no result, but tells what a dispatch has to keep; a kept round which classes did not gain by it.
+std::string routes_md(const State& s) {
+  std::string out;
+  for (const Round& r : s.rounds) {
+    if (r.routing.empty()) continue;
+    out += fmt::format("\n### Round {} ({}): {}\n", r.number, r.status, r.proposal.hypothesis);
+    for (const std::string& route : r.routing) out += "- " + route + "\n";
+  }
+  return out.empty()
+             ? out
+             : "\n## Which configs go to which kernel\nbase: the kernel of before; candidate: that of the round.\n" +
+                   out;
+}
+
+}  // namespace
+
+std::string committed_performance(const Manifest& m) { return "docs/notebook/campaigns/" + m.name + "/performance.md"; }
+
 std::string performance_md(const State& s, const Manifest& m) {
   std::string out = fmt::format(
       "# Performance of {}\n\n| Date | Commit | Status | Command | Config class | Kernel | {} | GPU time us | Change | Note |\n"
@@ -43,15 +62,17 @@ std::string performance_md(const State& s, const Manifest& m) {
       m.name, m.primary_metric);
   for (const Round& r : s.rounds) {
     if (!accepted(r)) continue;
-    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", r.date, r.commit.substr(0, 10),
-                       r.status, cell(m.benchmark_command), cell(scope(r)), cell(r.kernel), micro(r.us),
-                       micro(r.gpu_us), r.status == "baseline" ? "-" : percent(r), cell(r.proposal.hypothesis));
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", r.date,
+                       r.commit.find(' ') == std::string::npos ? r.commit.substr(0, 10) : r.commit, r.status,
+                       cell(m.benchmark_command), cell(scope(r)), cell(r.kernel), micro(r.us), micro(r.gpu_us),
+                       r.status == "baseline" ? "-" : percent(r), cell(r.proposal.hypothesis));
   }
+  out += routes_md(s);
   if (s.stopped.empty()) return out;
   const Round& best = s.rounds[static_cast<std::size_t>(s.best_round) - 1];
   out += fmt::format(
       "\n## Stop Summary\n- Stop time: {}\n- Stop reason: {}\n- BEST_COMMIT: {}\n- Best: {} us, {:.4f} times the baseline\n",
-      s.rounds.back().date, s.stopped, s.best_commit, micro(best.us), best.total);
+      s.stopped_at.empty() ? s.rounds.back().date : s.stopped_at, s.stopped, s.best_commit, micro(best.us), best.total);
   if (!s.recent_regressions.empty()) {
     out +=
         "\n| Attempt | Hypothesis | Changed Files | us best -> candidate | GPU Time best -> candidate | Delta | Notes |\n|---|---|---|---|---|---|---|\n";
@@ -64,27 +85,32 @@ std::string performance_md(const State& s, const Manifest& m) {
   return out;
 }
 
+namespace {
+
 std::string trend_md(const State& s, const Manifest& m) {
   std::string out = fmt::format(
       "# Performance trend\n\nTimes: {}\n\n| Round | Date | Status | us | over the best | over the baseline | Hypothesis |\n|---|---|---|---|---|---|---|\n",
       times_of(m));
   for (const Round& r : s.rounds) {
-    out += fmt::format("| {} | {} | {} | {} | {:.4f} | {:.4f} | {} |\n", r.number, r.date, r.status, micro(r.us),
-                       r.score, r.total, cell(r.proposal.hypothesis));
+    const bool measured = r.us > 0;
+    out += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", r.number, r.date, r.status, micro(r.us),
+                       measured ? fmt::format("{:.4f}", r.score) : "-", measured ? fmt::format("{:.4f}", r.total) : "-",
+                       cell(r.proposal.hypothesis));
   }
   return out;
 }
 
 std::string transfer_check(const Round& r) {
   const Proposal& p = r.proposal;
-  const double headline = (r.score - 1) * 100;
+  const double headline = r.us > 0 ? (r.score - 1) * 100 : 0;
   return fmt::format(
       "## Real-training transfer check\n- Bucket: {}\n- Benchmark gain: {:+.2f} %\n- Real-workload gain: {}\n- Hit rate over four real steps: {}\n"
-      "- Decision: {}\n",
+      "{}- Decision: {}\n",
       p.bucket, headline,
       p.real_gain_pct ? fmt::format("{:+.2f} % (as proposed)", *p.real_gain_pct)
                       : fmt::format("{:+.2f} % (a kernel's gain is the workload's)", headline),
       p.hit_rate ? fmt::format("{:.2f}", *p.hit_rate) : "no cache",
+      r.skew.empty() ? "" : fmt::format("- Skewed routing: {}\n", r.skew),
       r.status == "keep"       ? "ACCEPT"
       : r.status == "rejected" ? "REJECT-as-overfit"
                                : "ROLLBACK");
@@ -98,6 +124,10 @@ std::string summary_md(const Round& r) {
       r.proposal.direction.empty() ? "-" : r.proposal.direction, r.fix_attempts, join(r.files, ", "), r.reason,
       micro(r.best_us), micro(r.us), percent(r), micro(r.best_gpu_us), micro(r.gpu_us),
       r.kernel.empty() ? "-" : r.kernel);
+  for (const auto& [name, value] : r.launch) out += fmt::format("- {}: {}\n", name, value);
+  for (const std::string& line : r.bottlenecks) out += "- Bottleneck: " + line + "\n";
+  for (const std::string& route : r.routing) out += "- Goes to: " + route + "\n";
+  for (const std::string& pitfall : r.pitfalls) out += "- Pitfall: " + pitfall + "\n";
   if (!r.classes.empty()) {
     out += "\n| Class | us |\n|---|---|\n";
     for (const auto& [name, us] : r.classes) out += fmt::format("| {} | {:.3f} |\n", cell(name), us);
@@ -127,6 +157,7 @@ std::string optimize_md(const State& s, const Manifest& m, bool stopped) {
       s.stage == Stage::idle ? (s.stopped.empty() ? "between rounds" : "stopped: " + s.stopped)
                              : fmt::format("round {}", s.current.number));
   if (const std::string hint = stagnation_hint(s); !hint.empty()) out += "- Stagnation: " + hint + "\n";
+  for (const std::string& line : s.history) out += "- " + line + "\n";
   for (const Round& r : s.rounds) {
     out += fmt::format("\n## Round {} ({}): {}\n{}\n\n{}. {} -> {} us ({}).\n", r.number, r.date, r.status,
                        r.proposal.hypothesis, r.reason.empty() ? r.status : r.reason, micro(r.best_us), micro(r.us),
@@ -138,8 +169,8 @@ std::string optimize_md(const State& s, const Manifest& m, bool stopped) {
 }  // namespace
 
 fs::path tips_path(const Manifest& m) {
-  return fs::path(m.repository) / "agent" / "historical_experience" / m.target_gpu / m.target_op /
-         lower(m.target_backend) / "tips.md";
+  return fs::path(m.upstream.empty() ? m.repository : m.upstream) / "agent" / "historical_experience" / m.target_gpu /
+         m.target_op / lower(m.target_backend) / "tips.md";
 }
 
 std::string final_report(const State& s) {
@@ -199,9 +230,21 @@ std::string final_report_json(const State& s) {
 void render(const Campaign& c) {
   const State& s = c.state();
   int version = 0;
+  std::vector<std::string> pitfalls;  // since the accepted version before
   for (const Round& r : s.rounds) {
     write_if_other(c.round_folder(r.number) / "summary.md", summary_md(r));
-    if (accepted(r)) write_memory(c.path("memory"), version++, r);
+    pitfalls.insert(pitfalls.end(), r.pitfalls.begin(), r.pitfalls.end());
+    if (accepted(r)) {
+      write_memory(c.path("memory"), version++, r, pitfalls);
+      pitfalls.clear();
+    } else {
+      pitfalls.push_back(fmt::format("{}: {}, {}; rolled back", r.proposal.hypothesis, r.status, r.reason));
+    }
+  }
+  for (int v = 1; v <= version; ++v) {
+    const std::string plan = plan_md(s, v);
+    if (plan.find("\n## Round") != std::string::npos)
+      write_if_other(c.path("plans") / fmt::format("v{}_plan.md", v), plan);
   }
   if (s.rounds.empty()) return;
   write_if_other(c.path("performance.md"), performance_md(s, c.manifest()));

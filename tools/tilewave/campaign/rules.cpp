@@ -28,12 +28,12 @@ void conclude_round(State& s, const Round& round) {
   }
 }
 
-std::string stop_reason(const State& s, const Manifest& m, const Csv* best) {
+std::string stop_reason(const State& s, const Manifest& m, const Csv* best, const Roof* roof) {
   if (s.consecutive_regressions >= max_regressions)
     return fmt::format("{} consecutive measured regressions", s.consecutive_regressions);
   if (m.max_iterations > 0 && static_cast<int>(s.rounds.size()) > m.max_iterations)
     return fmt::format("max_iterations = {}", m.max_iterations);
-  if (best != nullptr && target_reached(m.performance_target, *best, m.primary_metric))
+  if (best != nullptr && target_reached(m.performance_target, *best, m.primary_metric, roof))
     return "performance_target reached: " + m.performance_target;
   return "";
 }
@@ -51,25 +51,43 @@ std::string stagnation_hint(const State& s) {
                      s.consecutive_rollbacks, tried.empty() ? "" : " than " + tried);
 }
 
-bool target_reached(const std::string& target, const Csv& rows, const std::string& metric) {
+namespace {
+
+/// What a target is held against, in a row.
+double value_of(const std::string& unit, const Csv& rows, std::size_t r, const std::string& metric, const Roof* roof) {
+  const auto of = [&](const char* column) { return rows.need_number(r, rows.need(column)); };
+  const double us = rows.need_number(r, rows.need(metric));
+  if (unit == "us") return us;
+  const bool own = metric == "us";  // the benchmark's own rates are of that column
+  if (unit == "tflops") return own ? of("tflops") : of("flops") / us * 1e-6;
+  if (unit == "gb/s") return own ? of("gbps") : of("bytes_ideal") / us * 1e-3;
+  if (own && rows.find("roof_pct") && std::isfinite(of("roof_pct"))) return of("roof_pct");
+  if (roof == nullptr) refuse("a target in % of rows without roof_pct needs a chip: target_chip in the manifest");
+  return roof->floor_us({of("flops"), of("bytes_ideal"), ""}) / us * 100;
+}
+
+}  // namespace
+
+bool target_reached(const std::string& target, const Csv& rows, const std::string& metric, const Roof* roof) {
   if (trim(target).empty()) return false;
-  const char sign = target[0];
-  const std::string rest(trim(std::string_view(target).substr(1)));
+  const std::string text =
+      trim(target) == roof_target ? fmt::format("> {} %", roof_share * 100) : std::string(trim(target));
+  const char sign = text[0];
+  const std::string rest(trim(std::string_view(text).substr(1)));
   const std::size_t end = rest.find_first_not_of("0123456789.");
   const auto goal = number(rest.substr(0, end));
   const std::string unit = lower(trim(end == std::string::npos ? "" : std::string_view(rest).substr(end)));
-  const std::map<std::string, std::string> columns{
-      {"tflops", "tflops"}, {"%", "roof_pct"}, {"gb/s", "gbps"}, {"us", metric}};
-  const auto column = columns.find(unit);
-  if ((sign != '>' && sign != '<') || !goal || column == columns.end()) {
-    refuse(fmt::format("performance_target '{}' is not like '> 500 TFLOPS', '> 60 %', '> 3000 GB/s' or '< 12 us'",
-                       printable(target)));
+  if ((sign != '>' && sign != '<') || !goal || !contains({"tflops", "%", "gb/s", "us"}, unit)) {
+    refuse(
+        fmt::format("performance_target '{}' is not like 'roof', '> 500 TFLOPS', '> 60 %', '> 3000 GB/s' or '< 12 us'",
+                    printable(target)));
   }
   double sum = 0;
-  const std::size_t at = rows.need(column->second);
   for (std::size_t r = 0; r < rows.rows.size(); ++r) {
-    const double value = rows.need_number(r, at);
-    if (!(value > 0) || !std::isfinite(value)) return false;
+    const double value = value_of(unit, rows, r, metric, roof);
+    if (!(value > 0) || !std::isfinite(value))
+      refuse(fmt::format("{}: performance_target '{}' can never be met: the row has {} {}", rows.where(r),
+                         printable(target), value, unit));
     sum += std::log(value);
   }
   const double mean = std::exp(sum / static_cast<double>(rows.rows.size()));

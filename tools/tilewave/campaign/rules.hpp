@@ -7,6 +7,7 @@
 #include "tools/tilewave/campaign/manifest.hpp"
 #include "tools/tilewave/campaign/state.hpp"
 #include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/roofline/roofline.hpp"
 
 namespace tilewave::tool {
 
@@ -16,13 +17,19 @@ inline constexpr int max_fix_attempts = 3, max_regressions = 5;
 void conclude_round(State& state, const Round& round);
 
 /// Why to stop now, or empty: five regressions in a row, max_iterations, the target reached.
-std::string stop_reason(const State& state, const Manifest& manifest, const Csv* best);
+std::string stop_reason(const State& state, const Manifest& manifest, const Csv* best, const Roof* roof = nullptr);
 
 /// What to change after two rollbacks in a row; empty before.
 std::string stagnation_hint(const State& state);
 
-/// Whether the rows reach "> 500 TFLOPS", "> 60 %", "> 3000 GB/s" or "< 12 us" in the geometric mean; null never does.
-/// Refuses another form. `metric`: the column of the time, which "us" then is.
-bool target_reached(const std::string& target, const Csv& rows, const std::string& metric = "us");
+/// "roof" as a performance_target: this share of the roof.
+inline constexpr const char* roof_target = "roof";
+inline constexpr double roof_share = 0.9;
+
+/// Whether the rows reach "roof", "> 500 TFLOPS", "> 60 %", "> 3000 GB/s" or "< 12 us" in the geometric mean; null never
+/// does. Refuses another form, and rows that cannot reach it since they have no such number. `metric`: the column of the
+/// time; roof: of the chip, for shares of rows that were modelled.
+bool target_reached(const std::string& target, const Csv& rows, const std::string& metric = "us",
+                    const Roof* roof = nullptr);
 
 }  // namespace tilewave::tool

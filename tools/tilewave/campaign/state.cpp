@@ -18,6 +18,32 @@ const std::vector<std::string> stages{"idle", "proposing", "measuring", "closing
 const std::vector<std::string> statuses{"",      "baseline",  "keep",   "discard", "tie",
                                         "split", "incorrect", "failed", "rejected"};
 
+Json json_of(const std::vector<std::string>& list) { return Json(list); }
+
+/// Of what states of earlier versions do not have.
+std::vector<std::string> words_member(const Json& json, const char* key, const std::string& source) {
+  std::vector<std::string> words;
+  if (!json.is_object() || !json.contains(key)) return words;
+  for (const Json& word : list_member(json, key, source)) {
+    if (!word.is_string()) refuse(fmt::format("{}: '{}' is no list of words", source, key));
+    words.push_back(word.get<std::string>());
+  }
+  return words;
+}
+std::string word_member(const Json& json, const char* key, const std::string& source) {
+  return json.is_object() && json.contains(key) ? text_member(json, key, source) : "";
+}
+std::map<std::string, double> numbers_member(const Json& json, const char* key, const std::string& source) {
+  std::map<std::string, double> numbers;
+  const Json& object = member(json, key, source);
+  if (!object.is_object()) refuse(fmt::format("{}: '{}' is no object", source, key));
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_number()) refuse(fmt::format("{}: '{}' holds what is no number", source, key));
+    numbers[name] = value.get<double>();
+  }
+  return numbers;
+}
+
 Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::optional<double> optional_member(const Json& json, const char* key, const std::string& source) {
@@ -39,6 +65,8 @@ Json to_json(const Round& r) {
           {"target", p.target},
           {"direction", p.direction},
           {"tip", p.tip},
+          {"lesson", p.lesson},
+          {"proposed_pitfalls", json_of(p.pitfalls)},
           {"real_gain_pct", optional_json(p.real_gain_pct)},
           {"hit_rate", optional_json(p.hit_rate)},
           {"fix_attempts", r.fix_attempts},
@@ -50,7 +78,12 @@ Json to_json(const Round& r) {
           {"best_gpu_us", r.best_gpu_us},
           {"kernel", r.kernel},
           {"files", r.files},
-          {"classes", classes}};
+          {"classes", classes},
+          {"launch", Json(r.launch)},
+          {"bottlenecks", json_of(r.bottlenecks)},
+          {"routing", json_of(r.routing)},
+          {"pitfalls", json_of(r.pitfalls)},
+          {"skew", r.skew}};
 }
 
 Round round_of(const Json& json, const std::string& source) {
@@ -63,7 +96,8 @@ Round round_of(const Json& json, const std::string& source) {
   Proposal& p = r.proposal;
   p.hypothesis = text_member(json, "hypothesis", source), p.bucket = text_member(json, "bucket", source);
   p.target = text_member(json, "target", source), p.direction = text_member(json, "direction", source);
-  p.tip = text_member(json, "tip", source);
+  p.tip = text_member(json, "tip", source), p.lesson = word_member(json, "lesson", source);
+  p.pitfalls = words_member(json, "proposed_pitfalls", source);
   p.real_gain_pct = optional_member(json, "real_gain_pct", source),
   p.hit_rate = optional_member(json, "hit_rate", source);
   r.fix_attempts = static_cast<int>(integer_member(json, "fix_attempts", source));
@@ -71,16 +105,12 @@ Round round_of(const Json& json, const std::string& source) {
   r.us = number_member(json, "us", source), r.gpu_us = number_member(json, "gpu_us", source);
   r.best_us = number_member(json, "best_us", source), r.best_gpu_us = number_member(json, "best_gpu_us", source);
   r.kernel = text_member(json, "kernel", source);
-  for (const Json& file : list_member(json, "files", source)) {
-    if (!file.is_string()) refuse(source + ": a file without a name");
-    r.files.push_back(file.get<std::string>());
-  }
-  const Json& classes = member(json, "classes", source);
-  if (!classes.is_object()) refuse(source + ": 'classes' is no object");
-  for (const auto& [name, us] : classes.items()) {
-    if (!us.is_number()) refuse(source + ": a class without a time");
-    r.classes[name] = us.get<double>();
-  }
+  member(json, "files", source);
+  r.files = words_member(json, "files", source);
+  r.classes = numbers_member(json, "classes", source);
+  if (json.contains("launch")) r.launch = numbers_member(json, "launch", source);
+  r.bottlenecks = words_member(json, "bottlenecks", source), r.routing = words_member(json, "routing", source);
+  r.pitfalls = words_member(json, "pitfalls", source), r.skew = word_member(json, "skew", source);
   return r;
 }
 
@@ -100,6 +130,9 @@ void check(const Proposal& p) {
   if (p.bucket == "W1" && !p.hit_rate) refuse("a cache (W1) needs its hit rate over four real steps");
   if (p.hit_rate && !(*p.hit_rate >= 0.5 && *p.hit_rate <= 1))
     refuse("a cache that less than every second real step hits is not tried");
+  if (p.real_gain_pct && !(*p.real_gain_pct >= 0))
+    refuse(
+        fmt::format("a real gain of {} % is a loss by the proposal's own estimate: it is not tried", *p.real_gain_pct));
 }
 
 std::string json_of(const State& s) {
@@ -113,6 +146,8 @@ std::string json_of(const State& s) {
                {"consecutive_rollbacks", s.consecutive_rollbacks},
                {"RECENT_REGRESSIONS", recent},
                {"stopped", s.stopped},
+               {"stopped_at", s.stopped_at},
+               {"history", json_of(s.history)},
                {"stage", stages[static_cast<std::size_t>(s.stage)]},
                {"current", s.stage == Stage::idle ? Json() : to_json(s.current)},
                {"rounds", rounds},
@@ -128,7 +163,8 @@ State parse_state(std::string_view text, const std::string& source) {
   s.consecutive_regressions = static_cast<int>(integer_member(json, "CONSECUTIVE_REGRESSIONS", source));
   s.consecutive_rollbacks = static_cast<int>(integer_member(json, "consecutive_rollbacks", source));
   s.recent_regressions = rounds_of(json, "RECENT_REGRESSIONS", source), s.rounds = rounds_of(json, "rounds", source);
-  s.stopped = text_member(json, "stopped", source);
+  s.stopped = text_member(json, "stopped", source), s.stopped_at = word_member(json, "stopped_at", source);
+  s.history = words_member(json, "history", source);
   const auto stage = std::find(stages.begin(), stages.end(), text_member(json, "stage", source));
   if (stage == stages.end()) refuse(source + ": no such stage");
   s.stage = static_cast<Stage>(stage - stages.begin());

@@ -12,6 +12,7 @@
 #include <exception>
 #include <utility>
 
+#include "tilewave/version.hpp"
 #include "tools/tilewave/common/error.hpp"
 
 namespace tilewave::tool {
@@ -83,6 +84,8 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
       "Exit statuses: 0 done (compare: keep), 1 failed, 2 bad usage or file, 3 an UNKNOWN hardware number,\n"
       "10 discard, 11 tie, 12 split, 13 incorrect, 14 not comparable, 15 compiled code\n"
       "breaks a rule, 20 no idle GPU, 30 stop rule, 31 wrong state.");
+  app.set_version_flag("--version", fmt::format("tilewave {}.{}.{}", TILEWAVE_VERSION_MAJOR, TILEWAVE_VERSION_MINOR,
+                                                TILEWAVE_VERSION_PATCH));
   Command command(&app);
   command.needs_subcommand();
   add(command);
@@ -101,6 +104,8 @@ int run_commands(int argc, char** argv, const std::function<void(Command&)>& add
   }
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

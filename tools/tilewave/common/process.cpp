@@ -40,6 +40,7 @@ void pass_on(int signal) {
   if (o.quiet) {
     if (const int nowhere = ::open("/dev/null", O_WRONLY); nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);
   }
+  for (const std::string& key : o.without) ::unsetenv(key.c_str());
   for (const auto& [key, value] : o.variables) ::setenv(key.c_str(), value.c_str(), 1);
   if (!o.folder.empty() && ::chdir(o.folder.c_str()) != 0) ::_exit(127);
   std::vector<char*> arguments;
@@ -108,6 +109,7 @@ ProcessResult run_process(const std::vector<std::string>& words, const ProcessOp
     ::waitpid(child, &status, 0);
     result.timed_out = true;
   }
+  if (o.end_strays) ::kill(-child, SIGKILL);
   current_group = 0;
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
   if (ends[0] >= 0) ::close(ends[0]);

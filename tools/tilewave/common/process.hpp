@@ -11,10 +11,12 @@ namespace tilewave::tool {
 struct ProcessOptions {
   std::string folder{};                            // to run in; empty: this one
   std::map<std::string, std::string> variables{};  // added to the environment
+  std::vector<std::string> without{};              // taken out of it
   double timeout_s = 0;                            // 0: none
   std::string out_path{};                          // stdout goes there instead of into the result
   bool errors_too = false;                         // stderr goes where stdout goes; else to ours
   bool quiet = false;                              // stderr goes nowhere
+  bool end_strays = false;                         // what it started and left behind in its process group is killed
   std::size_t max_bytes = std::size_t{1} << 28;    // of captured output; more is cut off
 };
 

@@ -7,28 +7,19 @@
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/kernels.hpp"
 #include "tools/tilewave/compare/report.hpp"
-#include "tools/tilewave/trace/kernel_times.hpp"
 
 namespace tilewave::tool {
 
 namespace {
 
 struct Options {
-  std::string base, cand, map, by, metric, repeats = "refuse", previous, target, kernel;
+  std::string base, cand, map, by, metric, repeats = "refuse", previous, target, kernel, per_call;
   std::vector<std::string> traces;
   double tie = 1, row_loss = 5;
   bool json = false;
 };
-
-/// What the profile compares: the hottest kernel, or the mean times of all that the expression names, added.
-double kernel_us(const std::string& path, const std::string& regex) {
-  const auto kernels = matching(read_kernel_times(path), regex, path);
-  if (regex.empty()) return kernels.front().mean_us();
-  double sum = 0;
-  for (const KernelTime& kernel : kernels) sum += kernel.mean_us();
-  return sum;
-}
 
 int run(const Options& o) {
   CompareOptions options;
@@ -39,13 +30,15 @@ int run(const Options& o) {
   if (!o.by.empty()) options.by = split(o.by, ',');
   options.tie_pct = o.tie, options.row_loss_pct = o.row_loss, options.target = o.target;
   options.repeats = o.repeats == "best" ? Repeats::best : o.repeats == "median" ? Repeats::median : Repeats::refuse;
-  if (!o.previous.empty()) options.previous = ratios_of(read_file(o.previous), o.previous);
+  if (!o.previous.empty()) {
+    const std::string before = read_file(o.previous);
+    options.previous = ratios_of(before, o.previous), options.previous_kernel = kernel_ratio_of(before, o.previous);
+  }
   const Csv base = read_csv(o.base, options.map.us), cand = read_csv(o.cand, options.map.us);
   Comparison result = compare(base, cand, options);
   if (!o.traces.empty() && result.verdict != Verdict::incorrect) {
-    const double before = kernel_us(o.traces[0], o.kernel), after = kernel_us(o.traces[1], o.kernel);
-    if (!(before > 0)) refuse(o.traces[0] + ": a kernel time of 0");
-    decide_by_kernels(result, before, after, o.tie);
+    const auto [before, after] = kernel_sums(o.traces[0], o.traces[1], {o.kernel, o.per_call});
+    decide_by_kernels(result, before, after, o.tie, options.previous_kernel);
   }
   fmt::print("{}", o.json ? json_report(result, options.map.us) : text_report(result, options.map.us));
   return static_cast<int>(exit_of(result.verdict));
@@ -71,11 +64,16 @@ void add_compare(Command& tilewave) {
   sub.option("--repeats", o->repeats, "rows of the same config: refuse, median (runs) or best (policies)")
       .one_of({"refuse", "median", "best"});
   sub.option("--target", o->target, "class that has to gain, for example block_size=16,mtp=1");
-  sub.option("--previous", o->previous, "JSON of the comparison before: less than --tie counts the second time");
-  sub.option("--kernel-trace", o->traces,
-             "BASE CANDIDATE: rocprofv3 kernel trace or stats, or ncu --csv; GPU kernel time decides")
+  sub.option("--previous", o->previous,
+             "JSON of the comparison before: less than --tie counts the second time, after a tie");
+  sub.option(
+         "--kernel-trace", o->traces,
+         "BASE CANDIDATE: rocprofv3 kernel trace or stats, or ncu --csv, of the same calls; the GPU time of all launches "
+         "decides")
       .count(2);
-  sub.option("--kernel", o->kernel, "regular expression: the kernels of the traces (default: the hottest)");
+  sub.option("--kernel", o->kernel, "regular expression: the kernels of the traces that are added up (default: all)");
+  sub.option("--per-call", o->per_call,
+             "regular expression: a kernel that each call launches once, where the traces are not of as many calls");
   sub.flag("--json", o->json, "the report as JSON");
   sub.example(
       "  bench_pa --benchmark_format=csv >base.csv; ...; bench_pa --benchmark_format=csv >new.csv\n"

@@ -292,26 +292,33 @@ Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& o) {
     const auto [at, fresh] = classes.try_emplace(name, result.classes.size());
     if (fresh) result.classes.push_back({.name = name, .rows = {}, .worst_row = {}});
     result.classes[at->second].rows.push_back({varying(base, b.at, columns), name, b.us, c.us,
-                                               std::hypot(b.noise, c.noise), entry_of(base, b.at),
-                                               entry_of(cand, c.at)});
+                                               std::hypot(b.noise, c.noise), entry_of(base, b.at), entry_of(cand, c.at),
+                                               b.at});
   }
   for (ClassResult& c : result.classes) judge(c, o);
   conclude(result, o);
   return result;
 }
 
-void decide_by_kernels(Comparison& comparison, double base_us, double cand_us, double tie_pct) {
-  const double change = (cand_us / base_us - 1) * 100;
-  const std::string times = fmt::format("GPU kernel time {:.3f} -> {:.3f} us ({:+.2f} %)", base_us, cand_us, change);
-  if (comparison.verdict == Verdict::keep && !(change < -tie_pct)) {
-    comparison.verdict = change > tie_pct ? Verdict::discard : Verdict::tie;
+void decide_by_kernels(Comparison& comparison, const KernelSum& base, const KernelSum& cand, double tie_pct,
+                       std::optional<double> previous) {
+  const double change = (cand.us / base.us - 1) * 100;
+  std::string times =
+      fmt::format("GPU kernel time of a call {:.3f} -> {:.3f} us ({:+.2f} %)", base.us, cand.us, change);
+  if (base.launches != cand.launches) times += fmt::format(" in {} -> {} launches", base.launches, cand.launches);
+  const bool twice = previous && change != 0 && (*previous < 1) == (change < 0) && *previous != 1;
+  if (twice && std::abs(change) <= tie_pct) times += ", the second time in this direction";
+  const bool gains = change < -tie_pct || (twice && change < 0), loses = change > tie_pct || (twice && change > 0);
+  if (comparison.verdict == Verdict::keep && !gains) {
+    comparison.verdict = loses ? Verdict::discard : Verdict::tie;
     comparison.reason += "; but " + times + " does not improve";
-  } else if (comparison.verdict == Verdict::tie && std::abs(change) > tie_pct) {
-    comparison.verdict = change < 0 ? Verdict::keep : Verdict::discard;
+  } else if (comparison.verdict == Verdict::tie && (gains || loses)) {
+    comparison.verdict = gains ? Verdict::keep : Verdict::discard;
     comparison.reason += "; but " + times + " decides";
   } else {
     comparison.reason += "; " + times;
   }
+  comparison.base_kernels = base, comparison.cand_kernels = cand;
 }
 
 }  // namespace tilewave::tool

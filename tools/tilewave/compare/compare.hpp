@@ -25,8 +25,10 @@ struct CompareOptions {
   double tie_pct = 1;           // a class that changes by less is a tie, unless it did so twice
   double row_loss_pct = 5;      // a class with a row that loses more does not gain
   Repeats repeats = Repeats::refuse;
-  std::string target;                      // "block_size=16,mtp=1": the class that a keep needs to gain
-  std::map<std::string, double> previous;  // ratio by class of the comparison before
+  std::string target;  // "block_size=16,mtp=1": the class that a keep needs to gain
+  // Of the comparison before, if it kept nothing: ratio by class of those that tied, and of the kernel time.
+  std::map<std::string, double> previous;
+  std::optional<double> previous_kernel;
 };
 
 /// One config, in both.
@@ -36,6 +38,7 @@ struct PairedRow {
   double base_us = 0, cand_us = 0;
   double noise = 0;  // standard error of the ratio, relative
   std::string base_entry, cand_entry;
+  std::size_t base_row = 0;  // in the baseline's CSV
   double ratio() const { return cand_us / base_us; }
 };
 
@@ -51,14 +54,22 @@ struct ClassResult {
   bool twice = false;              // under tie_pct, but the second time in this direction
 };
 
+/// GPU time of a call of the benchmark: of all its launches together.
+struct KernelSum {
+  double us = 0;
+  std::int64_t launches = 0;  // in the trace
+  double calls = 1;           // in the trace, as far as told
+};
+
 struct Comparison {
   Verdict verdict = Verdict::tie;
   std::string reason;
   double score = 1;  // geometric mean over classes of base / candidate; higher is better
   std::vector<std::string> by;
   std::vector<ClassResult> classes;
-  std::vector<std::string> wrong;  // candidate rows with an error
-  std::size_t extra_rows = 0;      // the candidate's, which no baseline row has
+  std::vector<std::string> wrong;                       // candidate rows with an error
+  std::size_t extra_rows = 0;                           // the candidate's, which no baseline row has
+  std::optional<KernelSum> base_kernels, cand_kernels;  // where they decided
 };
 
 /// Relative standard error of a row's time, from the quartiles and the number of samples: a median's is 1.25 sigma / sqrt(n). A
@@ -69,7 +80,8 @@ double noise_of(const Csv& csv, std::size_t row, double us, bool modelled);
 /// wrong or untimed rows of the baseline. A wrong candidate is a verdict, before any time is looked at.
 Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& options);
 
-/// What GPU kernel times, which decide, make of the verdict.
-void decide_by_kernels(Comparison& comparison, double base_us, double cand_us, double tie_pct);
+/// What GPU kernel times, which decide, make of the verdict. previous: their ratio in the comparison before, if that was a tie.
+void decide_by_kernels(Comparison& comparison, const KernelSum& base, const KernelSum& cand, double tie_pct,
+                       std::optional<double> previous = {});
 
 }  // namespace tilewave::tool

@@ -34,6 +34,17 @@ std::string entries(const ClassResult& c, bool candidate) {
 
 }  // namespace
 
+std::vector<std::string> routes_of(const Comparison& result) {
+  std::vector<std::string> routes;
+  for (const ClassResult& c : result.classes) {
+    const bool moves = c.verdict == Verdict::keep;
+    routes.push_back(
+        fmt::format("{}: {}{}", c.name, moves ? "candidate, " + entries(c, true) : "base, " + entries(c, false),
+                    c.verdict == Verdict::split ? "; gains but for single rows: --by more columns tells which" : ""));
+  }
+  return routes;
+}
+
 std::string text_report(const Comparison& result, const std::string& metric) {
   if (result.verdict == Verdict::incorrect) {
     std::string out;
@@ -53,12 +64,7 @@ std::string text_report(const Comparison& result, const std::string& metric) {
     out += fmt::format("{} configs of the candidate are not in the baseline and not compared\n", result.extra_rows);
   if (result.verdict == Verdict::split) {
     out += "keep both, each for its classes:\n";
-    for (const ClassResult& c : result.classes) {
-      const bool moves = c.verdict == Verdict::keep;
-      out +=
-          fmt::format("  {}: {}{}\n", c.name, moves ? "candidate, " + entries(c, true) : "base, " + entries(c, false),
-                      c.verdict == Verdict::split ? "; gains but for single rows: --by more columns tells which" : "");
-    }
+    for (const std::string& route : routes_of(result)) out += "  " + route + "\n";
   }
   return out + fmt::format("score {:.4f} (geometric mean over classes of base / candidate)\nverdict: {} ({})\n",
                            result.score, word_of(result.verdict), result.reason);
@@ -88,28 +94,47 @@ std::string json_report(const Comparison& result, const std::string& metric) {
                        {"goes_to", c.verdict == Verdict::keep ? "candidate" : "base"},
                        {"rows", rows}});
   }
-  const Json report{{"schema", schema},
-                    {"verdict", word_of(result.verdict)},
-                    {"reason", result.reason},
-                    {"metric", metric},
-                    {"score", result.score},
-                    {"by", result.by},
-                    {"extra_rows", result.extra_rows},
-                    {"wrong", result.wrong},
-                    {"classes", classes}};
+  Json report{{"schema", schema},
+              {"verdict", word_of(result.verdict)},
+              {"reason", result.reason},
+              {"metric", metric},
+              {"score", result.score},
+              {"by", result.by},
+              {"extra_rows", result.extra_rows},
+              {"wrong", result.wrong},
+              {"classes", classes}};
+  if (result.base_kernels && result.cand_kernels) {
+    const KernelSum &a = *result.base_kernels, &b = *result.cand_kernels;
+    report["kernels"] = {{"base_us", a.us},
+                         {"candidate_us", b.us},
+                         {"ratio", b.us / a.us},
+                         {"base_launches", a.launches},
+                         {"candidate_launches", b.launches}};
+  }
   return dump(report);
 }
 
 std::map<std::string, double> ratios_of(std::string_view text, const std::string& source) {
   const Json json = parse_json(text, source);
   if (text_member(json, "schema", source) != schema) refuse(source + " is no report of compare --json");
+  const bool kept = text_member(json, "verdict", source) == word_of(Verdict::keep);
   std::map<std::string, double> ratios;
   for (const Json& c : list_member(json, "classes", source)) {
     const double ratio = number_member(c, "ratio", source);
     if (!(ratio > 0)) refuse(source + ": a ratio that is not above 0");
-    ratios[text_member(c, "class", source)] = ratio;
+    const std::string name = text_member(c, "class", source);
+    if (text_member(c, "verdict", source) == "tie" && !kept) ratios[name] = ratio;
   }
   return ratios;
+}
+
+std::optional<double> kernel_ratio_of(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  if (!json.is_object() || !json.contains("kernels") || text_member(json, "verdict", source) != word_of(Verdict::tie))
+    return std::nullopt;
+  const double ratio = number_member(json.at("kernels"), "ratio", source);
+  if (!(ratio > 0)) refuse(source + ": a ratio that is not above 0");
+  return ratio;
 }
 
 }  // namespace tilewave::tool

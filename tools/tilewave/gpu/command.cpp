@@ -72,8 +72,8 @@ int list_gpus(bool json) {
 
 int wait_and_run(const GpuWait& wait, const std::vector<std::string>& words) {
   const BoundGpu bound = wait_for_gpu(wait);
-  fmt::print(stderr, "tilewave: {}={}\n", bound.variable, bound.gpu.index);
-  ::setenv(bound.variable.c_str(), std::to_string(bound.gpu.index).c_str(), 1);
+  fmt::print(stderr, "tilewave: {}={}\n", bound.variable, bound.value);
+  ::setenv(bound.variable.c_str(), bound.value.c_str(), 1);
   std::vector<char*> arguments;
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);

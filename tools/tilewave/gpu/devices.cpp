@@ -25,12 +25,64 @@ std::string why_busy(const Gpu& gpu) {
   return "";
 }
 
+namespace {
+
+/// The words of a variable; nothing if it is not set.
+std::optional<std::vector<std::string>> words_of(const char* variable) {
+  const char* value = std::getenv(variable);
+  if (value == nullptr) return std::nullopt;
+  return split(value, ',');
+}
+
+bool on_rocr(const GpuList& list) { return list.variable == "HIP_VISIBLE_DEVICES"; }
+
+/// Indices of the GPUs that ROCR_VISIBLE_DEVICES leaves, in its order, which is HIP's; all where it is not set. As the
+/// runtime does, nothing is taken behind a word that names no GPU.
+std::vector<std::string> visible_to_hip(const GpuList& list) {
+  std::vector<std::string> visible;
+  const auto words = words_of("ROCR_VISIBLE_DEVICES");
+  if (!words) {
+    for (const Gpu& gpu : list.gpus) visible.push_back(std::to_string(gpu.index));
+    return visible;
+  }
+  for (const std::string& word : *words) {
+    const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(), [&](const Gpu& g) {
+      return std::to_string(g.index) == word || (!g.uuid.empty() && lower(g.uuid) == lower(word));
+    });
+    if (gpu == list.gpus.end()) break;
+    visible.push_back(std::to_string(gpu->index));
+  }
+  return visible;
+}
+
+}  // namespace
+
 std::vector<std::string> allowed_gpus(const GpuList& list) {
-  const char* value = std::getenv(list.variable.c_str());
+  const auto words = words_of(list.variable.c_str());
+  if (!on_rocr(list)) return words.value_or(std::vector<std::string>{});
+  if (!words && !words_of("ROCR_VISIBLE_DEVICES")) return {};
+  const auto visible = visible_to_hip(list);
   std::vector<std::string> allowed;
-  if (value == nullptr) return allowed;
-  for (const std::string& word : split(value, ',')) allowed.push_back(word);
+  for (const std::string& word : words.value_or(std::vector<std::string>{})) {
+    const auto place = integer(word);
+    if (place && *place >= 0 && *place < static_cast<std::int64_t>(visible.size())) {
+      allowed.push_back(visible[static_cast<std::size_t>(*place)]);
+    } else if (const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(),
+                                             [&](const Gpu& g) { return !g.uuid.empty() && g.uuid == word; });
+               gpu != list.gpus.end() && contains(visible, std::to_string(gpu->index))) {
+      allowed.push_back(std::to_string(gpu->index));
+    }
+  }
+  if (!words) allowed = visible;
+  if (allowed.empty()) allowed.push_back("none");
   return allowed;
+}
+
+std::string bound_value(const GpuList& list, const Gpu& gpu) {
+  const std::string index = std::to_string(gpu.index);
+  if (!on_rocr(list) || !words_of("ROCR_VISIBLE_DEVICES")) return index;
+  const auto visible = visible_to_hip(list);
+  return std::to_string(std::find(visible.begin(), visible.end(), index) - visible.begin());
 }
 
 std::optional<Gpu> idlest(const GpuList& before, const GpuList& now, const std::vector<std::string>& allowed) {

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -48,19 +49,23 @@ BoundGpu wait_for_gpu(const GpuWait& wait) {
   for (;;) {
     const GpuList before = ask_gpus();
     sleep_for(wait.gap_s);
-    GpuList now = ask_gpus();
+    const GpuList all = ask_gpus();
+    GpuList now = all;
     const auto allowed = allowed_gpus(now);
     while (const auto gpu = idlest(before, now, allowed)) {
-      if (const int lock = take(now.tool, gpu->index); lock >= 0) return {*gpu, now.tool, now.variable, lock};
+      if (const int lock = take(now.tool, gpu->index); lock >= 0)
+        return {*gpu, now.tool, now.variable, bound_value(all, *gpu), lock};
       std::erase_if(now.gpus, [&](const Gpu& g) { return g.index == gpu->index; });
     }
     const double waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (waited + wait.retry_s > wait.limit_s) {
+    const double left = wait.limit_s - waited;
+    if (left <= 0) {
       throw Error(Exit::no_gpu, fmt::format("no idle GPU within {:.0f} s: {}", wait.limit_s, reasons(before, allowed)));
     }
+    const double pause = std::min(wait.retry_s, left);  // the last look is at the limit
     fmt::print(stderr, "tilewave: no idle GPU ({}); again in {:.0f} s, for another {:.0f} s\n",
-               reasons(before, allowed), wait.retry_s, wait.limit_s - waited);
-    sleep_for(wait.retry_s);
+               reasons(before, allowed), pause, left);
+    sleep_for(pause);
   }
 }
 

@@ -15,8 +15,8 @@ struct GpuWait {
 /// A GPU that nobody uses, and a lock so that two who wait do not take the same one.
 struct BoundGpu {
   Gpu gpu;
-  std::string tool, variable;
-  int lock = -1;  // descriptor; inherited by what is started, and with it the lock
+  std::string tool, variable, value;  // of the variable
+  int lock = -1;                      // descriptor; inherited by what is started, and with it the lock
 };
 
 /// Tries until the limit, then throws Exit::no_gpu with what each GPU was busy with.

@@ -23,10 +23,13 @@ int run(const Options& o) {
   std::vector<std::string> sections;
   const std::vector<std::string> by = o.by.empty() ? std::vector<std::string>{} : split(o.by, ',');
   std::vector<Chip> chips;
-  std::optional<Roof> roof;
-  if (!o.arch.empty()) chips = all_chips(o.hardware), roof = roof_of(chip_of(chips, o.arch), o.peak);
-  for (const std::string& file : o.csvs)
-    sections.push_back(summary_html(read_csv(file, o.time), by, roof ? &*roof : nullptr, o.time));
+  if (!o.arch.empty()) chips = all_chips(o.hardware);
+  for (const std::string& file : o.csvs) {
+    const Csv csv = read_csv(file, o.time);
+    std::optional<Roof> roof;  // of the rows' own chip
+    if (!o.arch.empty()) roof = roof_of(chip_of_rows(chips, o.arch, csv, o.time), o.peak);
+    sections.push_back(summary_html(csv, by, roof ? &*roof : nullptr, o.time));
+  }
   if (o.compares.size() % 2 != 0) refuse("--compare takes a baseline and a candidate");
   for (std::size_t i = 0; i < o.compares.size(); i += 2) {
     CompareOptions options;

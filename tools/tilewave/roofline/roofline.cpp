@@ -249,6 +249,41 @@ Roof roof_of(const Chip& chip, std::string_view peak) {
   return roof;
 }
 
+namespace {
+
+/// Whether a chip's name stands in a text as a word: H20 does not stand in "NVIDIA H200".
+bool names_chip(const std::string& text, const std::string& name) {
+  const std::string all = lower(text), word = lower(name);
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  for (std::size_t at = all.find(word); at != std::string::npos; at = all.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !letter(all[at - 1])) && (end == all.size() || !letter(all[end]))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const Chip& chip_of_rows(const std::vector<Chip>& chips, const std::string& named, const Csv& rows,
+                         const std::string& metric) {
+  const Chip* of_rows = nullptr;
+  const auto column = rows.find(is_modelled(metric) ? modelled_chip : std::string_view("device"));
+  for (std::size_t r = 0; column && r < rows.rows.size(); ++r) {
+    for (const Chip& chip : chips) {
+      if (!names_chip(rows.rows[r][*column], chip.name)) continue;
+      if (of_rows != nullptr && of_rows != &chip)
+        throw Error(Exit::refused, fmt::format("{}: a row of {} among rows of {}: they have no roof in common",
+                                               rows.where(r), chip.name, of_rows->name));
+      of_rows = &chip;
+    }
+  }
+  const Chip& chip = chip_of(chips, named);
+  if (of_rows == nullptr || of_rows == &chip) return chip;
+  if (lower(named) == lower(of_rows->arch)) return *of_rows;
+  throw Error(Exit::refused,
+              fmt::format("{} is of {}, whose roof is not that of {}", rows.source, of_rows->name, named));
+}
+
 std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed,
                              const std::string& metric) {
   const std::size_t flops = csv.need("flops"), bytes = csv.need("bytes_ideal"), us = csv.need(metric);

@@ -36,6 +36,11 @@ struct Roof {
 /// peak: bf16 or fp8. A measured ceiling is preferred to the data sheet's.
 Roof roof_of(const Chip& chip, std::string_view peak);
 
+/// The chip that was named, or of an architecture the one that the rows say they are of (model_chip for modelled times,
+/// else device). Refuses (Exit::refused) rows of another chip: one never stands in for the other.
+const Chip& chip_of_rows(const std::vector<Chip>& chips, const std::string& named, const Csv& rows,
+                         const std::string& metric);
+
 struct Point {
   std::string name, group;
   Work work;

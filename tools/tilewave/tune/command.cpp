@@ -141,7 +141,7 @@ int write(Options& o) {
   if (o.csv.empty()) o.csv = fmt::format("docs/notebook/tuned/{}_{}.csv", o.source.op, o.source.arch);
   const std::filesystem::path all = o.csv;
   o.source.csv = o.csv, o.source.least_gain = o.gain / 100;
-  if (o.source.commit.empty()) o.source.commit = Git(".").head();
+  if (o.source.commit.empty()) o.source.commit = Git::head_of(".");
   const std::string text = tuned_header(tried, tuned, o.source);
   for (const std::filesystem::path& file : {header, all})
     if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path());
