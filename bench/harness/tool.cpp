@@ -2,6 +2,7 @@
 #include "bench/harness/tool.hpp"
 
 #include <benchmark/benchmark.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cmath>
@@ -183,8 +184,14 @@ int list_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row
   return 0;
 }
 
-/// Whether a file can be written; what it holds is left alone.
-bool writable(const std::string& path) { return std::ofstream(path, std::ios::app).good(); }
+/// Whether a file can be written; what it holds is left alone. A fifo is not opened, since its reader takes the first writer that
+/// leaves for the end.
+bool writable(const std::string& path) {
+  std::error_code error;
+  const auto there = std::filesystem::status(path, error);
+  if (exists(there) && !is_regular_file(there)) return !is_directory(there) && ::access(path.c_str(), W_OK) == 0;
+  return std::ofstream(path, std::ios::app).good();
+}
 
 }  // namespace
 

@@ -125,6 +125,13 @@ class Trace(unittest.TestCase):
         self.assertEqual({a: each["hits"] for a, each in by_address.items()}, {a: hits for a, (hits, _) in shown.items()})
         self.assertTrue(any(causes.get("vmcnt", 0) > 50 for _, causes in shown.values()))
 
+    def test_links_stay_links(self):
+        for option in ("--timeline", "--annotate"):
+            link, target = (os.path.join(self.scratch.name, option[2:] + end) for end in (".link", ".target"))
+            os.symlink(target, link)
+            self.assertEqual(run(*self.command, option, link).returncode, 0)
+            self.assertTrue(os.path.islink(link) and os.path.getsize(target) > 0, option)
+
     def test_where_nothing_can_be_written_is_said(self):
         for option in ("--timeline", "--annotate", "--trace"):
             done = run(*self.command, option, "/dev/null/x")

@@ -52,7 +52,7 @@ inline std::string csv_of(const Table& table, Random& random, bool talk) {
   const std::string end = random.one_in(2) ? "\r\n" : "\n";
   const auto line = [&](const std::vector<std::string>& fields, const std::string& last) {
     std::string out;
-    for (const std::size_t c : order) out += (out.empty() ? "" : ",") + csv_field(fields[c], random);
+    for (const std::size_t c : order) out += (c == order.front() ? "" : ",") + csv_field(fields[c], random);
     return out + (more ? "," + csv_field(last, random) : "") + end;
   };
   std::string out = random.one_in(3) ? "\xef\xbb\xbf" : "";

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "test/catch_compat.hpp"
+#include "test/tools/tilewave/grammar.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/isa/tables.hpp"
 
@@ -11,6 +12,7 @@ namespace {
 using namespace tilewave::tool;
 using tilewave::test::Approx;
 using tilewave::test::fuzz;
+using tilewave::test::fuzz_json;
 using tilewave::test::status_of;
 using Names = std::vector<std::string>;
 
@@ -217,6 +219,14 @@ TEST_CASE("claims are read whole, or refused") {
         Exit::usage);
   CHECK(parse_entries(entries, "e").size() == 3);
   CHECK(fuzz(entries, [](const std::string& text) { parse_claims(text, "e"), parse_entries(text, "e"); }) > 0);
+  CHECK(fuzz_json(
+            entries,
+            [](const std::string& text) {
+              std::string words;
+              for (const Claims& c : parse_claims(text, "e")) words += c.symbol + " " + c.arch + " " + c.label + ";";
+              return words;
+            },
+            false) > 0);
 }
 
 TEST_CASE("a page has the tables, and may hold anything") {
@@ -246,5 +256,7 @@ TEST_CASE("a page has the tables, and may hold anything") {
   CHECK(status_of([&] { page_with("b", all, "p"); }) == Exit::usage);
 
   CHECK(fuzz(json, [&](const std::string& text) { check_page(page, parse_tables(text, "t"), "p"); }) > 0);
+  CHECK(fuzz_json(
+            json, [](const std::string& text) { return dump(tables_json(parse_tables(text, "t"))); }, false) > 0);
   CHECK(fuzz(page, [&](const std::string& text) { check_page(text, all, "p"), page_with(text, all, "p"); }) > 0);
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "test/catch_compat.hpp"
+#include "test/tools/tilewave/code_object.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -209,4 +210,23 @@ TEST_CASE("half of the registers, as rocprofv3 1.1.0 writes them on gfx950, is n
   // The simulator says what the code object says.
   folder.put("x_kernel_trace.csv", trace_columns + launch("pa (modelled on MI350X, not measured)", "0,9", "92,0"));
   CHECK(waves("pa (modelled on MI350X, not measured)", mi350).registers == 96);
+}
+
+TEST_CASE("a code object beside a trace says what a kernel reserves, and one that cannot be read says nothing") {
+  const auto chips = all_chips();
+  const Chip& mi350 = chip_of(chips, "gfx950");
+  const Folder folder("object");
+  folder.put("x_kernel_trace.csv", trace_columns + launch("k", "0,9", "96,0") + launch("other", "0,9", "40,0"));
+  folder.put("7_code_object_id_1.out", "\177ELF and nothing more");
+  CHECK(occupancy_of(kernel_of(folder.read(), "k"), mi350)->perhaps == 2);
+  folder.put("7_code_object_id_2.out", tilewave::test::amd_object(187, 0));
+  const Profile p = folder.read();
+  CHECK(occupancy_of(kernel_of(p, "k"), mi350)->waves == 2);
+  CHECK(occupancy_of(kernel_of(p, "k"), mi350)->registers == 192);
+  CHECK(kernel_of(p, "k").registers_from == "7_code_object_id_2.out: the profiler says 96");
+  CHECK(occupancy_of(kernel_of(p, "other"), mi350)->registers == 80);
+  CHECK(p.files == std::vector<std::string>{"7_code_object_id_2.out", "x_kernel_trace.csv"});
+  // One that agrees changes nothing.
+  folder.put("x_kernel_trace.csv", trace_columns + launch("k", "0,9", "188,4"));
+  CHECK(kernel_of(folder.read(), "k").registers_from == "");
 }
