@@ -26,6 +26,7 @@ void ComputeUnit::start_block(std::uint64_t number, double t) {
   auto made = std::make_unique<TimedBlock>();
   launch_.context.start(made->block, number);
   made->started = t;
+  made->number = number;
   made->waves.resize(made->block.waves.size());
   if (fetched_.empty()) fetched_.resize(launch_.paces.size() / 8 + 2);
   for (std::size_t i = 0; i < made->waves.size(); ++i) {
