@@ -121,6 +121,49 @@ TEST_CASE("where blocks take other work than each alone the clock asks for more 
   CHECK(all.complete);
 }
 
+TEST_CASE("more work on the same chip never takes less time") {
+  for (const char* name : {"MI300X", "MI308X", "MI325X"}) {
+    const Chip& chip = chip_named(name, Arch::gfx942);
+    CHECK(chip.mhz_under(0, 1) == chip.mhz);  // the VALU alone costs no clock
+    const auto us = [&](double clk, double matrix, double issue) {
+      return clk / chip.mhz_under(matrix / clk, issue / clk);
+    };
+    for (double matrix = 0; matrix <= 1000; matrix += 100)
+      for (double issue = 0; issue <= 1000; issue += 100) {
+        CHECK(us(1000, matrix, issue) < us(1010, matrix, issue));
+        CHECK(us(1000, matrix, issue) <= us(1000, matrix + 10, issue));
+        CHECK(us(1000, matrix, issue) <= us(1000, matrix, issue + 10));
+      }
+  }
+  const json args = json::array({{{"bytes", 512}}, {{"bytes", 256}}});
+  for (const char* arch : {"gfx942", "gfx950"}) {  // the same products, with more beside them; a wave on each SIMD
+    const std::uint32_t simds = 4 * 8 * (arch == std::string("gfx950") ? 32 : 38);
+    const auto us = [&](const char* kernel) { return time_of(kernel, arch, args, simds, 64).us; };
+    CHECK(us("matrix_alone") <= us("matrix_and_three"));
+    CHECK(us("matrix_and_three") < us("matrix_and_five"));
+  }
+}
+
+TEST_CASE("a launch costs less where it is on one XCD") {
+  const json nothing = json::array({{{"bytes", 1024}}, 0, 0});
+  const ClockReport one = time_of("half_empty", "gfx942", nothing, 1, 64),
+                    all = time_of("half_empty", "gfx942", nothing, 304, 64);
+  CHECK(one.us < 1.88);  // the shortest kernel that anybody measured, and it did something
+  CHECK(one.us > one.launch_us);
+  CHECK(all.launch_us > one.launch_us);
+  CHECK(all.us < 3);
+}
+
+TEST_CASE("what an atomic changes is read and written") {
+  const json args = json::array({{{"bytes", 64 << 20}}});
+  const ClockReport store = time_of("store_words", "gfx942", args, 65536, 256, {.instructions = 400'000}),
+                    add = time_of("add_words", "gfx942", args, 65536, 256, {.instructions = 400'000});
+  const double ratio = (add.us - add.launch_us) / (store.us - store.launch_us);
+  CAPTURE(store.us, add.us);
+  CHECK(ratio > 1.7);
+  CHECK(ratio < 2.5);
+}
+
 TEST_CASE("times are the same in every run and follow the clock rate") {
   const json args = json::array({{{"bytes", 512}}, {{"bytes", 256}}});
   const ClockReport a = time_of("matrix_alone", "gfx950", args, 1, 64),

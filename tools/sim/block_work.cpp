@@ -102,6 +102,7 @@ std::uint64_t BlockWork::count(const Context& c, std::uint64_t block) {
 BlockWork::BlockWork(const Context& c, std::uint64_t xcds, std::uint64_t timed_instructions)
     : limit_(longest * timed_instructions),
       budget_(timed_instructions / 16),
+      places_(c.blocks()),
       launch_over_xcd_(static_cast<double>(xcds)) {
   bool alike = true;
   for (std::uint64_t i = 0; i < many && alike && !unknown_ && (i < few || sum_ < budget_); ++i) {
@@ -117,10 +118,17 @@ void BlockWork::tell_apart(const Context& c, std::uint64_t xcds) {
   if (unknown_) return;
   at_.clear(), sum_ = 0;
   if (c.blocks() > xcds) choose_xcd(c, xcds);
-  const std::uint64_t places = (c.blocks() - xcd_ + xcds - 1) / xcds;
-  for (std::uint64_t i = 0; i < many && !unknown_ && sum_ < (i < some ? limit_ : budget_); ++i) {
-    const std::uint64_t place = spread(i, places);
-    if (!at_.contains(place)) at_[place] = count(c, place * xcds + xcd_);
+  places_ = (c.blocks() - xcd_ + xcds - 1) / xcds;
+  const auto count_at = [&](std::uint64_t place) {
+    if (!at_.contains(place) && !unknown_) at_[place] = count(c, place * xcds + xcd_);
+  };
+  count_at(0), count_at(places_ - 1);
+  for (std::uint64_t i = 0; i < some && sum_ < limit_; ++i) count_at(spread(i, places_));
+  // Then where most is uncertain, the middle between two that differ: so an edge along the launch is found.
+  for (const std::uint64_t most = 2 * sum_ + budget_; at_.size() < many && sum_ < most && !unknown_;) {
+    const auto [doubt, place] = most_doubtful();
+    if (doubt < 0.002 * static_cast<double>(mean()) * static_cast<double>(places_)) break;
+    count_at(place);
   }
 }
 
@@ -143,9 +151,25 @@ void BlockWork::choose_xcd(const Context& c, std::uint64_t xcds) {
 }
 
 std::uint64_t BlockWork::mean() const {
-  std::uint64_t sum = 0;
-  for (const auto& [place, n] : at_) sum += n;
-  return sum / at_.size();
+  double sum = 0;  // each for the places that are nearer to it than to others
+  for (auto at = at_.begin(); at != at_.end(); ++at) {
+    const double low = at == at_.begin() ? 0 : static_cast<double>(std::prev(at)->first + at->first + 1) / 2,
+                 high = std::next(at) == at_.end() ? static_cast<double>(places_)
+                                                   : static_cast<double>(at->first + std::next(at)->first + 1) / 2;
+    sum += static_cast<double>(at->second) * (high - low);
+  }
+  return static_cast<std::uint64_t>(sum / static_cast<double>(places_));
+}
+
+/// Between two neighbours: the instructions by which they differ, for each place between them.
+std::pair<double, std::uint64_t> BlockWork::most_doubtful() const {
+  std::pair<double, std::uint64_t> most{0, 0};
+  for (auto at = at_.begin(); std::next(at) != at_.end(); ++at) {
+    const std::uint64_t gap = std::next(at)->first - at->first;
+    const double step = static_cast<double>(std::next(at)->second) - static_cast<double>(at->second);
+    if (gap > 1) most = std::max(most, {std::fabs(step) * static_cast<double>(gap - 1), at->first + gap / 2});
+  }
+  return most;
 }
 
 std::uint64_t BlockWork::of(std::uint64_t place) const { return of_longer(place, 0); }
@@ -162,12 +186,13 @@ std::uint64_t BlockWork::of_longer(std::uint64_t place, std::uint64_t done) cons
 }
 
 double BlockWork::error() const {
-  double squares = 0;  // of steps from one to the next: what grows evenly along the launch is well known
+  double squares = 0;
   for (auto at = at_.begin(); std::next(at) != at_.end(); ++at) {
-    const double step = static_cast<double>(std::next(at)->second) - static_cast<double>(at->second);
-    squares += step * step / 2;
+    const double step = static_cast<double>(std::next(at)->second) - static_cast<double>(at->second),
+                 doubt = step * static_cast<double>(std::next(at)->first - at->first - 1);
+    squares += doubt * doubt / 2;
   }
-  return std::sqrt(squares) / (static_cast<double>(mean()) * static_cast<double>(at_.size()));
+  return std::sqrt(squares) / (static_cast<double>(mean()) * static_cast<double>(places_));
 }
 
 }  // namespace isa_sim

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 #include <map>
-#include <vector>
+#include <utility>
 
 #include "context.hpp"
 
@@ -40,10 +40,11 @@ class BlockWork {
  private:
   std::uint64_t count(const Context& c, std::uint64_t block);
   void choose_xcd(const Context& c, std::uint64_t xcds);
+  std::pair<double, std::uint64_t> most_doubtful() const;  // and the place in the middle
 
   std::map<std::uint64_t, std::uint64_t>
       at_;  // instructions by place: of an XCD, or while they are alike of the launch
-  std::uint64_t least_ = ~std::uint64_t{0}, most_ = 0, sum_ = 0, limit_, budget_, xcd_ = 0;
+  std::uint64_t least_ = ~std::uint64_t{0}, most_ = 0, sum_ = 0, limit_, budget_, places_, xcd_ = 0;
   double launch_over_xcd_ = 0;
   bool unknown_ = false, told_apart_ = false;
 };

@@ -196,7 +196,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
     const Traffic& traffic = xcd->memory.traffic();
     pass.traffic.l1 += traffic.l1, pass.traffic.l2 += traffic.l2;
-    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm;
+    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm, pass.traffic.posted += traffic.posted;
     l2 += xcd->memory.l2_busy(), hbm += xcd->memory.hbm_busy();
     pass.flops += xcd->launch.matrix_flops, pass.loaded += xcd->launch.loaded;
   }

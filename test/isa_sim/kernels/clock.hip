@@ -105,3 +105,10 @@ __global__ void shared_counter(unsigned* counter, unsigned tiles) {
     asm volatile(HUNDRED("v_add_u32 %0, %0, %0\n") : : "v"(tile));
   }
 }
+
+// Each work-item writes a dword of its own, or adds to it.
+__global__ void store_words(unsigned* out) { out[__builtin_amdgcn_workgroup_id_x() * 256 + lane()] = lane(); }
+__global__ void add_words(unsigned* out) {
+  __hip_atomic_fetch_add(out + __builtin_amdgcn_workgroup_id_x() * 256 + lane(), lane(), __ATOMIC_RELAXED,
+                         __HIP_MEMORY_SCOPE_AGENT);
+}
