@@ -117,7 +117,10 @@ TEST_CASE("where blocks take other work than each alone the clock asks for more 
   const json args = json::array({{{"bytes", 256}}, 100'000});
   CHECK_THROWS_WITH(time_of("shared_counter", "gfx942", args, 304, 64, {.instructions = 200'000}),
                     Catch::Contains("time more"));
-  const ClockReport all = time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 2'000}), 304, 64);
+  CHECK_THROWS_WITH(time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 40'000}), 304, 64,
+                            {.instructions = 2'000'000}),
+                    Catch::Contains("hangs on those before it: time more"));
+  const ClockReport all = time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 20'000}), 304, 64);
   CHECK(all.complete);
 }
 

@@ -55,8 +55,7 @@ class CountedWave {
 };
 
 /// Instructions of a block, executed without time; `limit` and a few more where there are more than that.
-std::uint64_t count_block(const Context& c, std::uint64_t number, std::uint64_t limit) {
-  const Undo undo(c.memory);
+std::uint64_t execute_block(const Context& c, std::uint64_t number, std::uint64_t limit) {
   struct Touched {  // also where a step throws
     explicit Touched(const Memory& m) : memory(m) { memory.touched = &list; }
     ~Touched() { memory.touched = nullptr; }
@@ -90,6 +89,23 @@ std::uint64_t count_block(const Context& c, std::uint64_t number, std::uint64_t 
   return count;
 }
 
+/// The same, leaving memory as it was.
+std::uint64_t count_block(const Context& c, std::uint64_t number, std::uint64_t limit) {
+  const Undo undo(c.memory);
+  return execute_block(c, number, limit);
+}
+
+/// Whether what a block does hangs on another that was there before it, as where all take tiles from one counter.
+bool share_work(const Context& c, std::uint64_t before, std::uint64_t block, std::uint64_t alone, std::uint64_t limit) {
+  const auto& ops = c.object.program.ops;
+  if (std::none_of(ops.begin(), ops.end(), [](const Op& op) { return op.text.find("_atomic_") != std::string::npos; }))
+    return false;
+  const Undo undo(c.memory);
+  execute_block(c, before, limit);
+  const std::uint64_t after = execute_block(c, block, limit);
+  return after < alone / 2 || after / 2 > alone;
+}
+
 }  // namespace
 
 std::uint64_t BlockWork::count(const Context& c, std::uint64_t block) {
@@ -109,6 +125,10 @@ BlockWork::BlockWork(const Context& c, std::uint64_t xcds, std::uint64_t timed_i
     const std::uint64_t block = spread(i, c.blocks());
     if (!at_.contains(block)) at_[block] = count(c, block);
     alike = most_ <= least_ + least_ / 4;
+  }
+  if (c.blocks() > 1 && !unknown_) {
+    const std::uint64_t block = spread(1, c.blocks());
+    shared_ = share_work(c, spread(0, c.blocks()), block, at_.at(block), limit_);
   }
   if (!alike) tell_apart(c, xcds);
 }

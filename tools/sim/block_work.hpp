@@ -19,6 +19,8 @@ class BlockWork {
 
   /// A block took more instructions than are worth counting, so nothing is known of any.
   bool unknown() const { return unknown_; }
+  /// A block takes other instructions after another one than alone.
+  bool shared() const { return shared_; }
   /// By a quarter of their instructions, or since tell_apart() was called.
   bool differ() const { return told_apart_; }
   /// Counts more, for a launch whose blocks were found to differ.
@@ -46,7 +48,7 @@ class BlockWork {
       at_;  // instructions by place: of an XCD, or while they are alike of the launch
   std::uint64_t least_ = ~std::uint64_t{0}, most_ = 0, sum_ = 0, limit_, budget_, places_, xcd_ = 0;
   double launch_over_xcd_ = 0;
-  bool unknown_ = false, told_apart_ = false;
+  bool unknown_ = false, told_apart_ = false, shared_ = false;
 };
 
 }  // namespace isa_sim

@@ -80,8 +80,6 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
       pass = run_pass(context, chip, how);
     }
     if (pass.blocks_done == pass.blocks_all) return;
-    if (work && work->unknown() && (work->differ() || pass.blocks_done == 0))
-      throw Error("a block takes more than 16 times the instructions that are timed: time more");
     if (work && (work->differ() || pass.blocks_done == 0)) pass.block_instructions = work->mean();
     if (pass.block_instructions == 0)
       throw Error("no block ends in the instructions that are timed, and blocks wait for each other: time more");
@@ -111,6 +109,10 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   if (options.mhz <= 0) report.mhz = held();  // the longer pass knows better
 
   report.complete = pass.blocks_done == pass.blocks_all;
+  if (!report.complete && work && work->shared())
+    throw Error("what a block of this launch does hangs on those before it: time more, all of it if need be");
+  if (!report.complete && work && work->unknown() && (work->differ() || pass.blocks_done == 0))
+    throw Error("a block takes more than 16 times the instructions that are timed: time more");
   report.cycles = pass.cycles;
   double tail = 0, instructions = all;  // of all of the XCD's blocks
   if (!report.complete && how.blocks_differ) {
