@@ -7,7 +7,11 @@ namespace tilewave::bench {
 
 std::vector<std::pair<const char*, double>> Measurement::console() const {
   const double us = timing.cold.median;
-  if (timing.modelled.known()) return {{"err", 0}, {"model_us", timing.modelled.us}};
+  if (timing.modelled.known())
+    return {{"err", 0},
+            {"model_us", timing.modelled.us},
+            {"model_clk", timing.modelled.clk},
+            {"model_mhz", timing.modelled.mhz}};
   return {{"err", !ok},
           {"max_rel_err", max_rel_err},
           {"gbps", static_cast<double>(work.bytes) / us * 1e-3},
@@ -36,6 +40,8 @@ Columns Measurement::columns() const {
   visit("roof_us", roof_us);
   visit("roof_pct", roof_us / us * 100);
   visit("model_us", timing.modelled.us);
+  visit("model_clk", timing.modelled.clk);
+  visit("model_mhz", timing.modelled.mhz);
   visit("model_error_pct", timing.modelled.error * 100);
   visit("model_bound", timing.modelled.bound);
   visit("model_chip", timing.modelled.chip);

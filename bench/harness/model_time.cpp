@@ -77,8 +77,8 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   }
 
   ModelledTime time(const std::function<Status()>& call) override {
-    total_ = {.us = 0, .error = 0, .bound = "none", .chip = options_.chip};
-    longest_ = 0;
+    total_ = {.us = 0, .error = 0, .clk = 0, .bound = "none", .chip = options_.chip};
+    longest_ = busy_us_ = 0;
     watching = this;
     const Status status = call();
     watching = nullptr;
@@ -114,6 +114,9 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
     // The share of the error in the sum.
     total_.error = (total_.error * total_.us + report.spread * report.us) / (total_.us + report.us);
     total_.us += report.us;
+    total_.clk += report.cycles;
+    busy_us_ += report.us - report.launch_us;
+    total_.mhz = total_.clk / busy_us_;
     if (report.us > longest_) longest_ = report.us, total_.bound = report.bound;
   }
 
@@ -144,7 +147,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   std::optional<ChipKernels> kernels_;
   isa_sim::ClockOptions options_;
   ModelledTime total_;
-  double longest_ = 0;
+  double longest_ = 0, busy_us_ = 0;
   std::string reason_;
 };
 

@@ -15,9 +15,9 @@
 
 namespace tilewave::bench {
 
-/// Of all launches of a call; the bound is that of the longest, the error that of sampling.
+/// Of all launches of a call; the bound is that of the longest, the error that of sampling, the clock the mean over clk.
 struct ModelledTime {
-  double us = std::numeric_limits<double>::quiet_NaN(), error = us;
+  double us = std::numeric_limits<double>::quiet_NaN(), error = us, clk = us, mhz = us;
   std::string bound = "none", chip = "none";
 
   bool known() const { return bound != "none"; }

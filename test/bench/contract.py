@@ -16,10 +16,10 @@ import time
 import unittest
 
 MEASURED = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
-flops roof_us roof_pct model_us model_error_pct model_bound model_chip""".split()
+flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip""".split()
 ORIGIN = ["entry", "config_id", "emulated", "schema_version", "policy_columns"]  # tells where a row comes from, but not what it is
 NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
-                "model_us", "model_error_pct"}
+                "model_us", "model_clk", "model_mhz", "model_error_pct"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
 WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
          "scale_mode", "mx_rounding", "k_layout", "v_layout", "inputs", "a_dtype", "b_dtype", "scale", "layout", "weights", "activation", "gating", "out_scale",

@@ -143,7 +143,7 @@ class Peers(unittest.TestCase):
         self.assertEqual({column for column in columns if row[column] == ""},
                          set("""k_layout v_layout num_splits tile row_tiles wave_rows wave_tokens slices stages stage_tokens
                                 fetch_waves groups q_shared balanced waves_per_simd roof_pct roof_us config_id model_us
-                                model_error_pct model_bound model_chip policy_columns""".split()))
+                                model_clk model_mhz model_error_pct model_bound model_chip policy_columns""".split()))
         wrong = attention_configs.row_of(key, attention_configs.config_of(key), "sm86", "flash", "x", [1.0], [1.0],
                                          (False, math.inf, math.inf))
         row = dict(zip(attention_configs.COLUMNS, map(str, wrong)))

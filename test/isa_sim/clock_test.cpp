@@ -10,7 +10,7 @@ namespace {
 using namespace isa_sim;
 using nlohmann::json;
 
-ClockReport time_of(const std::string& kernel, const char* arch, json args, std::uint32_t grid, std::uint32_t block,
+ClockReport time_of(const std::string& kernel, const char* arch, json args, json grid, std::uint32_t block,
                     const ClockOptions& options = {}) {
   FileLaunch run = read_launch({{"file", std::string("clock_") + arch + ".co"},
                                 {"kernel", kernel},
@@ -77,6 +77,94 @@ TEST_CASE("of blocks that differ those are counted, too, that are not timed") {
   CHECK(all.complete);
   CAPTURE(part.us, all.us);
   CHECK(std::fabs(part.us / all.us - 1) < 0.3);  // the last ones, the longest, end alone
+}
+
+/// Sampled over timed whole: in us.
+double sampled_over_whole(const std::string& kernel, const json& args, const json& grid, std::uint64_t instructions) {
+  const ClockReport part = time_of(kernel, "gfx942", args, grid, 256, {.instructions = instructions}),
+                    all = time_of(kernel, "gfx942", args, grid, 256, {.instructions = 1'000'000'000});
+  CHECK(part.timed_share < 0.7);
+  CHECK(all.complete);
+  CAPTURE(kernel, part.us, all.us, part.timed_share);
+  return part.us / all.us;
+}
+
+TEST_CASE("blocks that leave at once say nothing of those that work") {
+  const json p = {{"bytes", 1 << 20}};
+  const double first = sampled_over_whole("half_empty", json::array({p, 256, 4000}), 384, 400'000),
+               few = sampled_over_whole("half_empty", json::array({p, 256, 400}), 20000, 100'000);
+  CHECK(std::fabs(first - 1) < 0.3);
+  CHECK(std::fabs(few - 1) < 0.3);
+}
+
+TEST_CASE("rows of blocks that differ are told apart where the grid is a multiple of the XCDs") {
+  const json p = {{"bytes", 1 << 20}};
+  CHECK(std::fabs(sampled_over_whole("triangle", json::array({p, 20}), json::array({8, 64}), 400'000) - 1) < 0.3);
+  CHECK(std::fabs(sampled_over_whole("triangle", json::array({p, 10}), json::array({64, 64}), 400'000) - 1) < 0.3);
+}
+
+TEST_CASE("the XCD with the most work is timed") {
+  const json p = {{"bytes", 1 << 20}};
+  const auto of = [&](unsigned which) {
+    return time_of("one_of_eight", "gfx942", json::array({p, which, 1000}), 256, 256);
+  };
+  const ClockReport first = of(0), fifth = of(5);
+  CHECK(std::fabs(fifth.us / first.us - 1) < 0.05);
+  CHECK(first.cycles > 50'000);
+}
+
+TEST_CASE("where blocks take other work than each alone the clock asks for more to be timed") {
+  const json args = json::array({{{"bytes", 256}}, 100'000});
+  CHECK_THROWS_WITH(time_of("shared_counter", "gfx942", args, 304, 64, {.instructions = 200'000}),
+                    Catch::Contains("time more"));
+  CHECK_THROWS_WITH(time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 40'000}), 304, 64,
+                            {.instructions = 2'000'000}),
+                    Catch::Contains("hangs on those before it: time more"));
+  const ClockReport all = time_of("shared_counter", "gfx942", json::array({{{"bytes", 256}}, 20'000}), 304, 64);
+  CHECK(all.complete);
+}
+
+TEST_CASE("more work on the same chip never takes less time") {
+  for (const char* name : {"MI300X", "MI308X", "MI325X"}) {
+    const Chip& chip = chip_named(name, Arch::gfx942);
+    CHECK(chip.mhz_under(0, 1) == chip.mhz);  // the VALU alone costs no clock
+    const auto us = [&](double clk, double matrix, double issue) {
+      return clk / chip.mhz_under(matrix / clk, issue / clk);
+    };
+    for (double matrix = 0; matrix <= 1000; matrix += 100)
+      for (double issue = 0; issue <= 1000; issue += 100) {
+        CHECK(us(1000, matrix, issue) < us(1010, matrix, issue));
+        CHECK(us(1000, matrix, issue) <= us(1000, matrix + 10, issue));
+        CHECK(us(1000, matrix, issue) <= us(1000, matrix, issue + 10));
+      }
+  }
+  const json args = json::array({{{"bytes", 512}}, {{"bytes", 256}}});
+  for (const char* arch : {"gfx942", "gfx950"}) {  // the same products, with more beside them; a wave on each SIMD
+    const std::uint32_t simds = 4 * 8 * (arch == std::string("gfx950") ? 32 : 38);
+    const auto us = [&](const char* kernel) { return time_of(kernel, arch, args, simds, 64).us; };
+    CHECK(us("matrix_alone") <= us("matrix_and_three"));
+    CHECK(us("matrix_and_three") < us("matrix_and_five"));
+  }
+}
+
+TEST_CASE("a launch costs less where it is on one XCD") {
+  const json nothing = json::array({{{"bytes", 1024}}, 0, 0});
+  const ClockReport one = time_of("half_empty", "gfx942", nothing, 1, 64),
+                    all = time_of("half_empty", "gfx942", nothing, 304, 64);
+  CHECK(one.us < 1.88);  // the shortest kernel that anybody measured, and it did something
+  CHECK(one.us > one.launch_us);
+  CHECK(all.launch_us > one.launch_us);
+  CHECK(all.us < 3);
+}
+
+TEST_CASE("what an atomic changes is read and written") {
+  const json args = json::array({{{"bytes", 64 << 20}}});
+  const ClockReport store = time_of("store_words", "gfx942", args, 65536, 256, {.instructions = 400'000}),
+                    add = time_of("add_words", "gfx942", args, 65536, 256, {.instructions = 400'000});
+  const double ratio = (add.us - add.launch_us) / (store.us - store.launch_us);
+  CAPTURE(store.us, add.us);
+  CHECK(ratio > 1.7);
+  CHECK(ratio < 2.5);
 }
 
 TEST_CASE("times are the same in every run and follow the clock rate") {

@@ -115,28 +115,35 @@ double XcdMemory::beyond_l2(double t, std::uint64_t line, const Region* region) 
   return std::max(mall_free_, hbm_free_) + k.hbm_latency - k.l2_latency;
 }
 
-double XcdMemory::through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region) {
-  const bool store = stored_bytes > 0;
+void XcdMemory::write_back(double t) {
+  written_ = hbm_free_ = std::max(hbm_free_, t) + k.line / hbm_rate_;
+  hbm_busy_ += k.line / hbm_rate_;
+  traffic_.hbm += k.line;
+}
+
+double XcdMemory::through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region, Access access) {
   double& free = channel_free_[mixed(line) % channel_free_.size()];
-  const double taken = store ? std::max(1.0, stored_bytes / (k.l2_channel / 2)) : k.line / k.l2_channel;
+  const double taken =
+      access == Access::load ? k.line / k.l2_channel : std::max(1.0, stored_bytes / (k.l2_channel / 2));
   free = std::max(free, t) + taken;
   l2_busy_ += taken / k.l2_channels;
   traffic_.l2 += k.line;
   const double here = free + k.l2_latency;
   if (double* ready = l2_.find(line)) return std::max(*ready, here);
   double ready = here;
-  if (store) {  // allocated without being read; written back to memory once
-    written_ = hbm_free_ = std::max(hbm_free_, t) + k.line / hbm_rate_;
-    hbm_busy_ += k.line / hbm_rate_;
-    traffic_.hbm += k.line;
+  const double hbm = traffic_.hbm;
+  if (access == Access::store) {  // allocated without being read; written back to memory once
+    write_back(t);
   } else {
     ready = beyond_l2(free, line, region) + k.l2_latency;
+    if (access == Access::atomic) write_back(free);  // read, changed, and written as a store is
   }
+  if (access != Access::load) traffic_.posted += traffic_.hbm - hbm;
   l2_.insert(line, ready);
   return ready;
 }
 
-double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, bool store) {
+double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, Access access) {
   double done = t;
   double& tags = tags_free_[static_cast<std::size_t>(cu)];
   for (std::size_t i = 0; i < touched.size();) {
@@ -147,12 +154,12 @@ double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, bo
     tags = std::max(tags, t) + 1;
     traffic_.l1 += k.line;
     double ready;
-    if (store) {
-      ready = through_l2(tags, first, bytes, region);
+    if (access != Access::load) {
+      ready = through_l2(tags, first, bytes, region, access);
     } else if (double* hit = l1_[static_cast<std::size_t>(cu)].find(first)) {
       ready = std::max(*hit, tags + k.l1_latency);
     } else {
-      ready = through_l2(tags, first, 0, region);
+      ready = through_l2(tags, first, 0, region, Access::load);
       l1_[static_cast<std::size_t>(cu)].insert(first, ready);
       arrivals_[static_cast<std::size_t>(cu)].push(ready);
     }
@@ -163,7 +170,7 @@ double XcdMemory::access(int cu, double t, const std::vector<Touch>& touched, bo
 
 double XcdMemory::scalar(double t, std::uint64_t address) {
   const std::uint64_t line = line_of(address);
-  return through_l2(t, line, 0, last_);
+  return through_l2(t, line, 0, last_, Access::load);
 }
 
 double XcdMemory::room(int cu, double t) {

@@ -42,8 +42,11 @@ class Cache {
   std::vector<std::uint8_t> youngest_;  // of each set
 };
 
+enum class Access : std::uint8_t { load, store, atomic };
+
 struct Traffic {
   double l1 = 0, l2 = 0, mall = 0, hbm = 0;  // bytes
+  double posted = 0;                         // those of HBM for stores and atomics
 };
 
 class XcdMemory {
@@ -53,7 +56,7 @@ class XcdMemory {
   XcdMemory(const Chip& chip, double mhz, const std::map<std::uint64_t, double>& first, const Memory& memory);
 
   /// When the data of an access by CU `cu` at time `t` is there; `touched` are its lanes' addresses.
-  double access(int cu, double t, const std::vector<Touch>& touched, bool store);
+  double access(int cu, double t, const std::vector<Touch>& touched, Access access);
   /// The same for a scalar load or an instruction line: through L2, not L1.
   double scalar(double t, std::uint64_t address);
   /// The time from which CU `cu` may ask for more lines: `t`, or when the next of too many has arrived.
@@ -74,7 +77,8 @@ class XcdMemory {
     std::vector<bool> lines;
     double touched = 0, first = 1;
   };
-  double through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region);
+  double through_l2(double t, std::uint64_t line, double stored_bytes, const Region* region, Access access);
+  void write_back(double t);
   double beyond_l2(double t, std::uint64_t line, const Region* region);
   const Region* region_of(std::uint64_t address) const;
   /// By the region's place, not where this machine has it.

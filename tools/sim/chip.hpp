@@ -3,6 +3,8 @@
 // chosen on half of the measured kernels. Times are in clk of the GPU.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <string_view>
 
@@ -47,13 +49,24 @@ struct CommonClock {
 struct Chip {
   std::string_view name;
   Arch arch;
-  int xcds, cus;           // CUs of an XCD
-  double mhz;              // light load
-  double mhz_matrix;       // fitted: lost where the matrix units are always busy,
-  double mhz_matrix_valu;  // fitted: and beside it where their SIMDs issue VALU or matrix instructions all the time
-  double hbm_tbs;          // achieved, of streaming
-  double mall_ratio;       // bandwidth of the MALL over that of HBM
-  double launch_us;        // fitted: an empty kernel
+  int xcds, cus;         // CUs of an XCD
+  double mhz;            // light load
+  double power;          // fitted: what matrix units that are always busy ask for, over what is there for them,
+  double power_valu;     // fitted: and beside it where their SIMDs issue VALU or matrix instructions all the time
+  double hbm_tbs;        // achieved, of streaming
+  double mall_ratio;     // bandwidth of the MALL over that of HBM
+  double launch_us;      // fitted: an empty kernel on one XCD,
+  double launch_all_us;  // fitted: and on all of them
+
+  /// MHz under a load: the share of the time that matrix units are busy, and that of issue slots that are taken. The exponent
+  /// keeps the order of two kernels for the same work: with `m` clk of matrix work and `v` of issue a launch of `c` clk takes
+  /// sqrt(c^2 + power c m + power_valu m v) over mhz, so more work, or more clk, never takes less time.
+  double mhz_under(double matrix_duty, double issue_duty) const {
+    return mhz / std::sqrt(1 + matrix_duty * (power + power_valu * issue_duty));
+  }
+  double launch_us_of(double blocks) const {
+    return launch_us + (launch_all_us - launch_us) * (std::min(blocks, 1.0 * xcds) - 1) / (xcds - 1);
+  }
 };
 
 const ArchClock& arch_clock(Arch arch);

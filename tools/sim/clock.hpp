@@ -37,6 +37,7 @@ struct OpClock {
 struct ClockReport {
   std::string chip, bound, limiter;
   double us = 0, cycles = 0, mhz = 0, launch_us = 0;
+  double matrix_duty = 0, issue_duty = 0;  // of all SIMDs: what the clock goes down for
   double tflops = 0, hbm_gbs = 0;
   int blocks_per_cu = 0, waves_per_simd = 0;
   bool complete = true;          // every block of the XCD was timed

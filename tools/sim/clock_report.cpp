@@ -15,6 +15,8 @@ nlohmann::ordered_json ClockReport::to_json(const CodeObject& object) const {
                              {"cycles", cycles},
                              {"mhz", mhz},
                              {"launch_us", launch_us},
+                             {"matrix_duty", matrix_duty},
+                             {"issue_duty", issue_duty},
                              {"tflops", tflops},
                              {"hbm_gbs", hbm_gbs},
                              {"blocks_per_cu", blocks_per_cu},
@@ -75,8 +77,8 @@ std::string ClockReport::to_text(const CodeObject& object, int top) const {
 
 std::string ClockReport::annotated(const CodeObject& object, const std::string& symbol) const {
   char line[160];
-  std::snprintf(line, sizeof line, "; modelled on %s, not measured: %.2f us, %s bound\n", chip.c_str(), us,
-                bound.c_str());
+  std::snprintf(line, sizeof line, "; modelled on %s, not measured: %.2f us, %s bound, %.0f clk at %.0f MHz\n",
+                chip.c_str(), us, bound.c_str(), cycles, mhz);
   std::string out = line;
   out += ";     hits     issue clk     stall clk  causes, % of the stall             address  instruction\n";
   const auto [first, end] = ops_of_kernel(object, symbol);

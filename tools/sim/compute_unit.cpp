@@ -26,6 +26,7 @@ void ComputeUnit::start_block(std::uint64_t number, double t) {
   auto made = std::make_unique<TimedBlock>();
   launch_.context.start(made->block, number);
   made->started = t;
+  made->number = number;
   made->waves.resize(made->block.waves.size());
   if (fetched_.empty()) fetched_.resize(launch_.paces.size() / 8 + 2);
   for (std::size_t i = 0; i < made->waves.size(); ++i) {
@@ -138,9 +139,12 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
   }
   std::uint64_t bytes = 0;
   for (const Touch& touch : launch_.touched) bytes += touch.bytes;
-  if (!pace.store) launch_.loaded += bytes, block.loaded += bytes;
+  if (!pace.store && !pace.atomic) launch_.loaded += bytes, block.loaded += bytes;
   const double start = std::max(ta_free_, t), lines = launch_.memory.traffic().l1;
-  double done = launch_.memory.access(number_, start, launch_.touched, pace.store);
+  double done = launch_.memory.access(number_, start, launch_.touched,
+                                      pace.store    ? Access::store
+                                      : pace.atomic ? Access::atomic
+                                                    : Access::load);
   const double taken = std::max({4.0, static_cast<double>(bytes) / k.vmem_data,  // or a line a clk
                                  (launch_.memory.traffic().l1 - lines) / k.line});
   ta_free_ = start + taken;
@@ -154,7 +158,7 @@ void ComputeUnit::issue_memory(TimedBlock& block, TimedWave& w, const Pace& pace
 void ComputeUnit::note_poll(TimedWave& w, std::size_t pc, const Pace& pace) const {
   if (launch_.whole_chip || (pace.unit != Unit::vmem && pace.unit != Unit::smem) || launch_.touched.empty()) return;
   const std::uint64_t load = launch_.touched.front().address ^ pc << 48;
-  w.polls = !pace.store && load == w.polled ? w.polls + 1 : 0;
+  w.polls = !pace.store && !pace.atomic && load == w.polled ? w.polls + 1 : 0;
   w.polled = load;
   if (w.polls > longest_poll) throw BlocksWait();
 }

@@ -51,7 +51,7 @@ struct TimedBlock {
   std::vector<TimedWave> waves;
   int ended = 0;
   double started = 0;
-  std::uint64_t instructions = 0, loaded = 0;
+  std::uint64_t number = 0, instructions = 0, loaded = 0;
 };
 
 class ComputeUnit {
@@ -62,7 +62,7 @@ class ComputeUnit {
   /// Issue everything that goes at time `t`; blocks that end are moved to `finished`.
   void step(double t, std::vector<std::unique_ptr<TimedBlock>>& finished);
   double next() const { return next_; }
-  std::size_t blocks() const { return blocks_.size(); }
+  const std::vector<std::unique_ptr<TimedBlock>>& blocks() const { return blocks_; }
 
   double valu_busy = 0, matrix_busy = 0, lds_busy = 0, vmem_busy = 0;
 

@@ -88,7 +88,8 @@ std::vector<Pace> paces(const CodeObject& object) {
       case Class::smem: pace.unit = Unit::smem; break;
       case Class::vmem:
         pace.unit = Unit::vmem;
-        pace.store = name.find("_store_") != string_view::npos || name.find("_atomic_") != string_view::npos;
+        pace.store = name.find("_store_") != string_view::npos;
+        pace.atomic = name.find("_atomic_") != string_view::npos;
         pace.to_lds = op.lds || name.find("_lds_") != string_view::npos;
         break;
       case Class::lds: set_lds(name, pace); break;

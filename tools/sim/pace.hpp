@@ -21,7 +21,7 @@ struct Pace {
   bool packed = false;         // packed f32
   bool scalar_result = false;  // a VALU that writes SGPRs
   bool reads_scc = false, writes_scc = false;
-  bool store = false, to_lds = false;
+  bool store = false, atomic = false, to_lds = false;
   std::uint16_t lds_bytes = 0;                  // of a lane and access
   std::uint8_t lds_accesses = 1;                // of a lane
   double flops = 0;                             // of a matrix instruction

@@ -27,9 +27,9 @@ struct Xcd {
                .clock = arch_clock(c.object.arch),
                .memory = memory,
                .ops = ops,
-               .trace = number == 0 ? o.trace : nullptr,
+               .trace = number == (o.whole_chip ? 0 : o.xcd) ? o.trace : nullptr,
                .whole_chip = o.whole_chip},
-        next(number),
+        next(number + o.from * static_cast<std::uint64_t>(chip.xcds)),
         step(static_cast<std::uint64_t>(chip.xcds)) {
     for (int i = 0; i < chip.cus; ++i) units.emplace_back(launch, i);
   }
@@ -39,6 +39,7 @@ struct Xcd {
   bool start_block(std::size_t unit, double t) {
     if (next >= launch.context.blocks()) return false;
     units[unit].start_block(next, t);
+    ++started;
     next += step;
     return true;
   }
@@ -47,6 +48,7 @@ struct Xcd {
   TimedLaunch launch;
   std::vector<ComputeUnit> units;
   std::uint64_t next, step;  // of its blocks, which go round robin over XCDs
+  std::uint64_t started = 0;
 };
 
 /// Which of many comes next, of those at the same time the first: a tree of pairs, each the earlier of two.
@@ -90,6 +92,31 @@ struct Steady {
   double rate, spread;
 };
 
+/// What CUs did by how many blocks they had, from any time on.
+class Crowds {
+ public:
+  Crowds(std::size_t units, std::size_t resident) : last_(units), all_(resident + 1) {}
+  void note(std::size_t unit, std::size_t blocks, double t, std::uint64_t instructions) {
+    all_[blocks].clk += t - last_[unit];
+    all_[blocks].instructions += static_cast<double>(instructions);
+    last_[unit] = t;
+  }
+  void mark() { marks_.push_back(all_); }
+  std::vector<Crowd> later_half() const {
+    std::vector<Crowd> later = all_;
+    for (std::size_t i = 0; i < later.size() && marks_.size() > 8; ++i) {
+      later[i].clk -= marks_[marks_.size() / 2][i].clk;
+      later[i].instructions -= marks_[marks_.size() / 2][i].instructions;
+    }
+    return later;
+  }
+
+ private:
+  std::vector<double> last_;  // of each unit
+  std::vector<Crowd> all_;
+  std::vector<std::vector<Crowd>> marks_;
+};
+
 }  // namespace
 
 Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
@@ -99,8 +126,9 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   pass.ops.resize(pace.size());
   std::vector<std::unique_ptr<Xcd>> all;
   const auto xcds = static_cast<std::uint64_t>(chip.xcds), timed = o.whole_chip ? xcds : 1;
-  for (std::uint64_t x = 0; x < timed; ++x) all.push_back(std::make_unique<Xcd>(c, pace, pass.ops, chip, o, x));
-  pass.blocks_all = o.whole_chip ? c.blocks() : (c.blocks() + xcds - 1) / xcds;
+  const std::uint64_t first = o.whole_chip ? 0 : o.xcd;
+  for (std::uint64_t x = 0; x < timed; ++x) all.push_back(std::make_unique<Xcd>(c, pace, pass.ops, chip, o, first + x));
+  pass.blocks_all = o.whole_chip ? c.blocks() : (c.blocks() - first + xcds - 1) / xcds;
   const auto cus = static_cast<std::size_t>(chip.cus);
   Upcoming events(all.size() * cus);
   for (std::size_t x = 0; x < all.size(); ++x) {
@@ -111,28 +139,32 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   }
   std::vector<Mark> marks, rounds;  // of instructions; of blocks, as many as there are places
   std::vector<std::unique_ptr<TimedBlock>> finished;
-  std::uint64_t block_instructions = 0, block_loaded = 0, least = ~std::uint64_t{0}, most = 0;
+  std::uint64_t block_instructions = 0, block_loaded = 0;
   double t = 0;
   const auto slots = static_cast<std::uint64_t>(cus) * static_cast<std::uint64_t>(o.resident) * timed;
-  const bool sampled = pass.blocks_all >= many_rounds * slots;
+  const bool sampled = pass.blocks_all >= many_rounds * slots && !o.blocks_differ;
+  Crowds crowds(all.size() * cus, static_cast<std::size_t>(o.resident));
   for (bool steady = false; events.first().first < never && pass.instructions < o.budget && !steady;) {
     const auto [time, i] = events.first();
     t = std::max(t, time);
     Xcd& xcd = *all[i / cus];
     ComputeUnit& unit = xcd.units[i % cus];
     const std::uint64_t before = xcd.launch.instructions;
+    const std::size_t blocks = unit.blocks().size();
     unit.step(time, finished);
+    crowds.note(i, blocks, time, xcd.launch.instructions - before);
     pass.instructions += xcd.launch.instructions - before;
     for (auto& block : finished) {
       ++pass.blocks_done;
       block_instructions += block->instructions, block_loaded += block->loaded;
-      least = std::min(least, block->instructions), most = std::max(most, block->instructions);
+      pass.least = std::min(pass.least, block->instructions), pass.most = std::max(pass.most, block->instructions);
       xcd.start_block(i % cus, time + k.block_start);
     }
     finished.clear();
     events.set(i, unit.next());
     if (marks.empty() || pass.instructions >= marks.back().instructions + o.budget / budget_marks) {
       marks.push_back({t, pass.instructions});
+      crowds.mark();
       steady = pass.blocks_all <= slots && pass.blocks_done == 0 && marks.size() > budget_marks / 2 &&
                Steady(marks, rounds).spread < steady_spread / 2;
     }
@@ -141,14 +173,14 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
       steady = sampled && rounds.size() >= enough_rounds && Steady(marks, rounds).spread < steady_spread / 2;
     }
   }
-  pass.cycles = t;
+  pass.cycles = pass.timed = t;
   // What was stored has to reach memory before the launch is over.
   if (pass.blocks_done == pass.blocks_all)
     for (const auto& xcd : all) pass.cycles = std::max(pass.cycles, xcd->memory.written());
-  pass.blocks_differ = pass.blocks_done && most > least + least / 4;
   if (pass.blocks_done) {
     pass.block_instructions = block_instructions / pass.blocks_done;
     pass.block_loaded = block_loaded / pass.blocks_done;
+    pass.done_instructions = block_instructions;
   }
   if (marks.size() > 8) {
     const Steady steady(marks, rounds);
@@ -164,7 +196,7 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
     }
     const Traffic& traffic = xcd->memory.traffic();
     pass.traffic.l1 += traffic.l1, pass.traffic.l2 += traffic.l2;
-    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm;
+    pass.traffic.mall += traffic.mall, pass.traffic.hbm += traffic.hbm, pass.traffic.posted += traffic.posted;
     l2 += xcd->memory.l2_busy(), hbm += xcd->memory.hbm_busy();
     pass.flops += xcd->launch.matrix_flops, pass.loaded += xcd->launch.loaded;
   }
@@ -179,6 +211,11 @@ Pass run_pass(const Context& c, const Chip& chip, const PassOptions& o) {
   const double of_all = active / std::max(t, 1.0) / chip.cus / xcds_timed;
   pass.valu_duty = pass.busy[0] * of_all, pass.matrix_duty = pass.busy[1] * of_all;
   pass.touched = all[0]->memory.touched_bytes();
+  pass.crowds = crowds.later_half();
+  for (std::size_t i = 0; i < cus; ++i)
+    for (const auto& block : all[0]->units[i].blocks())
+      pass.unfinished.push_back({i, block->number / xcds, block->instructions});
+  pass.started = all[0]->started;
   return pass;
 }
 

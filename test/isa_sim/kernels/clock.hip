@@ -67,3 +67,48 @@ __global__ void growing(unsigned* out) {
                                              ++i) asm volatile(TEN("v_add_u32 %0, %0, %0\n") : "+v"(x));
   out[lane()] = x;
 }
+
+// Blocks from `valid` on leave at once, as those of MoE kernels beyond the tokens that are there.
+__global__ void half_empty(float* p, unsigned valid, int rounds) {
+  const unsigned block = __builtin_amdgcn_workgroup_id_x();
+  if (block >= valid) return;
+  float a = p[block];
+  for (int i = 0; i < rounds; ++i) a = __builtin_fmaf(a, 1.0001f, p[(block * 64 + i) & 0xffff]);
+  p[block] = a;
+}
+
+// Row y of blocks takes y + 1 times the work, as in causal attention.
+__global__ void triangle(float* p, int rounds) {
+  const int y = __builtin_amdgcn_workgroup_id_y();
+  float a = p[y];
+  for (int i = 0; i < rounds * (y + 1); ++i) a = __builtin_fmaf(a, 1.0001f, p[(y * 64 + i) & 0xffff]);
+  p[y] = a;
+}
+
+// Of eight blocks in a row one works: that of one XCD.
+__global__ void one_of_eight(float* p, unsigned which, int rounds) {
+  const unsigned block = __builtin_amdgcn_workgroup_id_x();
+  if (block % 8 != which) return;
+  float a = p[block];
+  for (int i = 0; i < rounds; ++i) a = __builtin_fmaf(a, 1.0001f, p[(block * 64 + i) & 0xffff]);
+  p[block] = a;
+}
+
+// Blocks take tiles from a counter until there are no more.
+__global__ void shared_counter(unsigned* counter, unsigned tiles) {
+  __shared__ unsigned tile;
+  for (;;) {
+    __builtin_amdgcn_s_barrier();
+    if (lane() == 0) tile = __atomic_fetch_add(counter, 1u, __ATOMIC_RELAXED);
+    __builtin_amdgcn_s_barrier();
+    if (tile >= tiles) return;
+    asm volatile(HUNDRED("v_add_u32 %0, %0, %0\n") : : "v"(tile));
+  }
+}
+
+// Each work-item writes a dword of its own, or adds to it.
+__global__ void store_words(unsigned* out) { out[__builtin_amdgcn_workgroup_id_x() * 256 + lane()] = lane(); }
+__global__ void add_words(unsigned* out) {
+  __hip_atomic_fetch_add(out + __builtin_amdgcn_workgroup_id_x() * 256 + lane(), lane(), __ATOMIC_RELAXED,
+                         __HIP_MEMORY_SCOPE_AGENT);
+}

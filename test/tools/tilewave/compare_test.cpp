@@ -97,6 +97,17 @@ TEST_CASE("modelled times are compared when asked for, on one chip, and never wi
   CHECK(has(refusal(base, {}, measured), "--time=model_us"));
 }
 
+TEST_CASE("modelled policies of one work are ranked by clk") {
+  const auto csv = [](const std::string& us, const std::string& clk) {
+    return "name,m,us,err,arch,model_us,model_clk,model_mhz,model_error_pct,model_chip\na,64,nan,0,gfx950," + us + "," +
+           clk + ",2000,0,MI355X\n";
+  };
+  CompareOptions model;
+  model.map.us = "model_clk";
+  CHECK(of(csv("21", "30000"), model, csv("20", "40000")).verdict == Verdict::keep);
+  CHECK(of(csv("19", "40000"), model, csv("20", "30000")).verdict == Verdict::discard);
+}
+
 TEST_CASE("repeated rows give their median or their best") {
   const auto cand =
       pa_csv(pa_row(16, 1, 120) + pa_row(16, 1, 80) + pa_row(16, 1, 90) + pa_row(16, 2, 200) + pa_row(1024, 1, 50));

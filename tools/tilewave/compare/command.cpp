@@ -56,7 +56,7 @@ void add_compare(Command& tilewave) {
              "columns that make a class (default: those there are of block_size, mtp, head_size, types, ...)");
   sub.option(
       "--metric,--time", o->metric,
-      "column that is compared, lower is better (default: us); model_us: modelled times, of the same model_chip");
+      "column that is compared, lower is better (default: us); model_us, model_clk: modelled, of one model_chip");
   sub.option("--map", o->map,
              "whose CSV: tilewave, flydsl, aiter, or us=COLUMN,err=COLUMN|none,max_err=X,config=A+B,ignore=C+D");
   sub.option("--tie", o->tie, "a class that changes by less percent is a tie (default: 1)").range(0, 50);

@@ -196,7 +196,7 @@ void add_tune(Command& tilewave) {
   sub.option("--sources", o->generate.sources, "with --generate: the library's checkout (default: this folder)");
   sub.option("--jobs", o->generate.jobs, "with --generate: of the build (default: 2)").range(1, 1024);
   sub.option("--metric", o->metric,
-             "with --patience or --generate: column of the time (default: us); model_us: modelled");
+             "with --patience or --generate: column of the time (default: us); model_us: modelled, model_clk: its clk");
   sub.example(
       "  tilewave tune run DIR --benchmark 'bench_pa --policies=all --sweep=decode' --use-gpu all --shard $SLURM_ARRAY_TASK_ID/8");
   sub.run([o] { return run(*o); });
@@ -206,7 +206,8 @@ void add_tune(Command& tilewave) {
   put.option("--selected", o->selected,
              "CSV of the same configs with --policies=selected: what the library's choice loses");
   put.option("--by", o->by, "columns that make a class");
-  put.option("--metric", o->metric, "column of the time (default: us); model_us: the clock of the simulator");
+  put.option("--metric", o->metric,
+             "column of the time (default: us); model_us: the clock of the simulator, model_clk: its clk");
   put.flag("--partial", o->partial, "although chunks are missing");
   put.flag("--json", o->json, "the report as JSON");
   put.example("  tilewave tune merge host1/DIR host2/DIR --out tried.csv --selected selected.csv");
