@@ -17,7 +17,7 @@ struct Made {
   explicit Made(GemmCase config) : c(config), tensors(fill(c, 1)) {
     poison_output(c, tensors);
     p = problem_of(c, tensors, [](const TwinBuffer& b) -> void* { return b.host(); });
-    wanted = wanted_rows(p, 1);
+    wanted = wanted_rows(p, matrix_unit_of(c), 1);
     const reference::Gemm gemm(p);
     for (std::int32_t layer = 0; layer < gemm.layers(); ++layer)
       for (std::int32_t row = gemm.first_row(layer); row < gemm.end_row(layer); ++row)
@@ -92,6 +92,23 @@ TEST_CASE("a wrong element, a step of k that is missing and a scale of the next 
     made.set(0, 2, column, whole.at(0, 2, column).value * made.p.a_scale[3] / made.p.a_scale[2]);
   }
   CHECK(made.bad() > made.c.n / 2);
+}
+
+TEST_CASE("what an element may be off by follows the sums of the spec") {
+  const auto wrong = [](GemmSums sums, double of_magnitude) {
+    GemmCase c = case_of(fp8(GemmScale::row), 2, 48, 4096);
+    c.arch = ArchId::sm90;
+    c.spec.sums = sums;
+    c.spec.out = DType::f32;
+    Made made(c);
+    const reference::GemmValue right = made.wanted.front().values[0][7];
+    made.set(0, made.wanted.front().rows[0], 7, right.value + of_magnitude * right.magnitude);
+    return made.bad();
+  };
+  CHECK(wrong(GemmSums::promoted, 0x1p-15) == 0);
+  CHECK(wrong(GemmSums::promoted, 0x1p-13) > 0);
+  CHECK(wrong(GemmSums::fast, 0x1p-13) == 0);
+  CHECK(wrong(GemmSums::fast, 0x1p-10) > 0);
 }
 
 TEST_CASE("rows that are not sampled must be written, and those of no group must not") {

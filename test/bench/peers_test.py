@@ -164,7 +164,7 @@ class Peers(unittest.TestCase):
             self.assertEqual([config.m, config.n, config.k], [int(ours["config_" + extent]) for extent in "mnk"])
             row = dict(zip(gemm_configs.COLUMNS, gemm_configs.row_of(key, config, "sm90", "x", "x", [1.0], [1.0], (True, 0, 0))))
             self.assertEqual(common.key_of(row["name"]), key)
-            for column in "kind arch a_dtype b_dtype out_dtype scale layout weights activation gated out_scale bias group_kind config_k".split():
+            for column in "kind arch a_dtype b_dtype out_dtype scale layout weights activation gated out_scale sums bias group_kind config_k".split():
                 self.assertEqual(str(row[column]), ours[column], (key, column))
         self.assertEqual(reasons, {"", "i4 weights", "i8 operands", "bias", "preshuffled", "contiguous", "masked", "silu", "nn", "tn", "tt"})
 

@@ -23,6 +23,8 @@ inline constexpr int enumerators_of<GemmWeights> = 2;
 template <>
 inline constexpr int enumerators_of<GemmGroups> = 3;
 template <>
+inline constexpr int enumerators_of<GemmSums> = 2;
+template <>
 inline constexpr int enumerators_of<ActivationKind> = 7;
 
 struct GemmCase {
@@ -102,6 +104,7 @@ struct GemmCase {
     visit("activation", c.spec.activation);
     visit("gated", c.spec.gated);
     visit("out_scale", c.spec.out_scale);
+    visit("sums", c.spec.sums);
     visit("bias", c.bias);
     visit("group_kind", c.spec.groups);
     visit.chosen("group_rows", c.group_rows);
@@ -150,6 +153,7 @@ inline void GemmCase::imply(Words& words) {
                          : word == "gated"      ? "gated"
                          : of_group             ? "group"
                          : names(ScaleMode{})   ? "out_scale"
+                         : names(GemmSums{})    ? "sums"
                                                 : "activation";
     if (!words.values.emplace(column, word == "gated" ? "1" : of_group ? word.substr(5) : word).second)
       words.refuse("says " + std::string(column) + " twice");
@@ -161,6 +165,8 @@ inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
   if (spec.out == DType::i8 && spec.out_scale == ScaleMode::none) return "an out of i8 has no scale";
+  if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose())
+    return "fast sums are of fp8 operands with scales of none, tensor or row";
   if (spec.b != spec.a && !spec.packed() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
   if (spec.packed() && (spec.group < 1 || k % spec.group != 0)) return "config_k is no multiple of group";
@@ -226,6 +232,7 @@ inline std::string name_of(const GemmCase& c) {
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   if (c.spec.gated) name += ".gated";
   if (c.spec.out_scale != ScaleMode::none) name += std::string(".") + name_of(c.spec.out_scale);
+  if (c.spec.sums != GemmSums::promoted) name += std::string(".") + name_of(c.spec.sums);
   name += "/" + short_name(c.spec.out) + "/" + extent("m", c.m, c.config_m) + "/" + extent("n", c.n, c.config_n) + "/" +
           extent("k", c.k, c.config_k);
   if (c.config_batch > 1) name += "/" + extent("batch", c.batch, c.config_batch);

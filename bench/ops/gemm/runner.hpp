@@ -104,7 +104,7 @@ class GemmRunner {
     tensors.out.download();
     if (c.out_scales() > 0) tensors.out_scale.download();
     const GemmProblem host = on_host(c, tensors);
-    if (prepared_->wanted.empty()) prepared_->wanted = wanted_rows(host, options_.threads);
+    if (prepared_->wanted.empty()) prepared_->wanted = wanted_rows(host, matrix_unit_of(c), options_.threads);
     if (options_.inject_error) damage(c, host);
     conclude(verify(host, prepared_->wanted, tolerance_of(c), options_.threads), meter_, measured);
   }

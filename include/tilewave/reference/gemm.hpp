@@ -14,6 +14,66 @@ namespace tilewave::reference {
 struct GemmValue {
   double value = 0;      // before it is rounded to out's type
   double magnitude = 0;  // the same of absolute values, without the activation: what errors of the sum are relative to
+  double lost = 0;       // what a matrix unit that cuts off (GemmUnit) may take from it
+};
+
+/// How a matrix unit that cuts off keeps a sum: it aligns the products of `step` k and the sum so far with the largest
+/// of them, of which it keeps `bits` below the leading one, and cuts the rest off, towards zero; of a new sum it keeps
+/// `of_sums`. A sum goes through the unit for `chain` k, then it is added up in f32; 0: for all. Without a step: sums
+/// are those of f32.
+struct GemmUnit {
+  int step = 0, bits = 0, of_sums = 0, chain = 0;
+};
+/// sm90's: test/arch/room_truncation_test.cpp holds it against silicon. The emulated device has that of fp8.
+inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
+  if (arch != ArchId::sm90 || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
+  const bool folded = s.scale == GemmScale::block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
+  const int chain = s.packed() ? s.group : folded ? gemm_scale_block : 0;
+  return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
+}
+
+/// What a GemmUnit takes from sums, as far as can be told without its order: what it cuts off products has their sign,
+/// and is half a unit on average; what it cuts off the sum so far, and off the new one, may all have one sign; and of
+/// the rest four standard deviations.
+class GemmLoss {
+ public:
+  explicit GemmLoss(const GemmUnit& unit) : unit_(unit) {}
+
+  /// Before each chain, of which sums are scaled.
+  void begin(double scale) {
+    sum_ = 0;
+    scale_ = scale;
+  }
+  /// The products of one step.
+  void add(const double* a, const double* b, std::int32_t count) {
+    double most = std::abs(sum_), next = sum_;
+    for (std::int32_t k = 0; k < count; ++k) {
+      most = std::max(most, std::abs(a[k] * b[k]));
+      next += a[k] * b[k];
+    }
+    if (most == 0) return;
+    const double unit = unit_at(most, unit_.bits);
+    const double of_next = next == 0 ? unit : std::max(unit, unit_at(std::abs(next), unit_.of_sums));
+    double cut = 0;
+    for (std::int32_t k = 0; k < count; ++k) {
+      const double product = a[k] * b[k], magnitude = std::abs(product);
+      const double part = magnitude < unit ? magnitude : unit / 2;  // all of what is below a unit
+      cut += product < 0 ? -part : part;
+      if (magnitude >= unit) spread_ += unit * unit * (scale_ * scale_ / 12);
+    }
+    products_ += cut * scale_;
+    sums_ += (unit + of_next) / 2 * std::abs(scale_);
+    spread_ += (unit * unit + of_next * of_next) * (scale_ * scale_ / 12);
+    sum_ = next;
+  }
+  double lost() const { return std::abs(products_) + sums_ + 4 * std::sqrt(spread_); }
+
+ private:
+  static double unit_at(double magnitude, int bits) { return std::ldexp(1.0, std::ilogb(magnitude) - bits); }
+
+  const GemmUnit& unit_;
+  double sum_ = 0, scale_ = 1;
+  double products_ = 0, sums_ = 0, spread_ = 0;
 };
 
 /// Where value (row, k) of a preshuffled B[N, K] lies, in values.
@@ -34,9 +94,13 @@ inline int packed_value(const void* weights, std::int64_t row, std::int64_t k, s
 /// A problem whose tensors and tables are on the host, or some columns of its out. Operands are decoded once.
 class Gemm {
  public:
-  explicit Gemm(const GemmProblem& p) : Gemm(p, 0, gemm_out_columns(p)) {}
-  Gemm(const GemmProblem& p, std::int32_t first_column, std::int32_t end_column)
-      : p_(p), first_column_(first_column), columns_(end_column - first_column), halves_(p.spec.gated ? 2 : 1) {
+  explicit Gemm(const GemmProblem& p, const GemmUnit& unit = {}) : Gemm(p, 0, gemm_out_columns(p), unit) {}
+  Gemm(const GemmProblem& p, std::int32_t first_column, std::int32_t end_column, const GemmUnit& unit = {})
+      : p_(p),
+        unit_(unit),
+        first_column_(first_column),
+        columns_(end_column - first_column),
+        halves_(p.spec.gated ? 2 : 1) {
     const GemmSpec& s = p.spec;
     const bool groups = s.groups != GemmGroups::one;
     layers_ = groups ? p.groups : p.batch;
@@ -88,6 +152,7 @@ class Gemm {
       const double g = std::abs(gate.value), steep = s.activation == ActivationKind::relu2 ? 2 * g : 1.2;
       const double height = s.activation == ActivationKind::relu2 ? g * g : g;
       v.magnitude = gate.magnitude * steep * (std::abs(up.value) + 1) + height * up.magnitude;
+      v.lost = gate.lost * steep * (std::abs(up.value) + 1) + (height + steep * gate.lost) * up.lost;
     } else {
       v = sum_of(layer, row, column, 0);
       v.value = activated(s.activation, v.value);
@@ -95,7 +160,7 @@ class Gemm {
     if (p_.residual == nullptr) return v;
     const double residual =
         element(s.extra(), p_.residual, a_layer(layer) * p_.residual_batch_stride + row * p_.residual_stride + column);
-    return {v.value + residual, v.magnitude + std::abs(residual)};
+    return {v.value + residual, v.magnitude + std::abs(residual), v.lost};
   }
 
  private:
@@ -120,6 +185,7 @@ class Gemm {
     const float* const a_scale = p_.a_scale + a_layer(layer) * p_.a_scale_batch_stride;
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
+    GemmLoss loss(unit_);
     const std::int32_t of_scale = s.packed() ? s.group : s.mx() ? mx_group : gemm_scale_block;
     for (std::int32_t from = 0; from < p_.k; from += of_scale) {
       const std::int32_t block = from / of_scale, end = std::min(from + of_scale, p_.k);
@@ -144,6 +210,10 @@ class Gemm {
         part += a[k] * b[k];
         magnitude += std::abs(a[k] * b[k]);
       }
+      if (unit_.step > 0) {
+        if (unit_.chain > 0 || from == 0) loss.begin(scale);
+        for (std::int32_t k = from; k < end; k += unit_.step) loss.add(a + k, b + k, std::min(unit_.step, end - k));
+      }
       sum.value += part * scale;
       sum.magnitude += magnitude * std::abs(scale);
     }
@@ -153,12 +223,14 @@ class Gemm {
     if (s.scale == GemmScale::row) factor *= double{a_scale[row]} * b_scale[column];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
+    sum.lost = loss.lost() * std::abs(factor);
     if (p_.bias == nullptr) return sum;
     const double bias = element(s.extra(), p_.bias, layer * p_.bias_batch_stride + column);
-    return {sum.value + bias, sum.magnitude + std::abs(bias)};
+    return {sum.value + bias, sum.magnitude + std::abs(bias), sum.lost};
   }
 
   const GemmProblem& p_;
+  GemmUnit unit_;
   std::int32_t first_column_, columns_;
   int halves_;
   std::int32_t layers_;

@@ -185,6 +185,19 @@ class GemmCall {
   }
 
   Tensor& out() { return out_; }
+  /// Of the first matrix of out, after a run, relative to its values.
+  double largest_error() const {
+    const GemmProblem p = on_host();
+    const reference::Gemm wanted(p);
+    double largest = 0;
+    for (std::int32_t row = 0; row < s_.m; ++row) {
+      for (std::int32_t column = 0; column < columns_; ++column) {
+        const double value = wanted.at(0, row, column).value;
+        largest = std::max(largest, std::abs(out_.at(row, column) - value) / std::abs(value));
+      }
+    }
+    return largest;
+  }
 
  private:
   static constexpr float given_scale = 0.0625f;  // per tensor
@@ -295,33 +308,34 @@ class GemmCall {
   /// The scale of a group of columns, and what it may be off by.
   std::pair<double, double> right_scale(const std::vector<reference::GemmValue>& values, std::int32_t first,
                                         double sums) const {
-    double amax = 0, magnitude = 0;
+    double amax = 0, magnitude = 0, lost = 0;
     for (std::int32_t c = first; c < std::min(first + scale_group, columns_); ++c) {
       amax = std::max(amax, std::abs(values[c].value));
       magnitude = std::max(magnitude, values[c].magnitude);
+      lost = std::max(lost, values[c].lost);
     }
-    return {reference::scale_of(amax, spec_.out), 1e-6 * amax + 1.2 * sums * magnitude};
+    return {reference::scale_of(amax, spec_.out), 1e-6 * amax + 1.2 * sums * magnitude + lost};
+  }
+
+  GemmProblem on_host() const {
+    GemmProblem p = problem([](const Tensor& t) { return t.host(); });
+    const auto place = [](const Tensor& t, DType type, std::int64_t& inner, std::int64_t& outer) {
+      inner = t.host_strides().inner / stored_size(type), outer = t.host_strides().outer / stored_size(type);
+    };
+    place(a_, spec_.a, p.a_stride, p.a_batch_stride);
+    place(b_, spec_.b, p.b_stride, p.b_batch_stride);
+    place(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
+    p.group_offsets = p.group_rows = table_.data();
+    return p;
   }
 
   std::string wrong(const ArchFacts& facts, bool emulated) const {
-    GemmProblem p = problem([](const Tensor& t) { return t.host(); });
-    const auto on_host = [](const Tensor& t, DType type, std::int64_t& inner, std::int64_t& outer) {
-      inner = t.host_strides().inner / stored_size(type), outer = t.host_strides().outer / stored_size(type);
-    };
-    on_host(a_, spec_.a, p.a_stride, p.a_batch_stride);
-    on_host(b_, spec_.b, p.b_stride, p.b_batch_stride);
-    on_host(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
-    p.group_offsets = p.group_rows = table_.data();
+    const GemmProblem p = on_host();
     if (!out_.gaps_kept(a_layers_ * s_.m, columns_)) return "wrote between rows";
-    const reference::Gemm wanted(p);
+    const reference::Gemm wanted(p, reference::gemm_unit(facts.id, emulated, spec_));
     std::vector<bool> written(static_cast<std::size_t>(a_layers_) * s_.m);
-    // Every sum of two rounds once, of i8 none. Products of sm90's fp8 instructions keep 13 bits beside the largest of
-    // 32, and are promoted after 128 k where these have scales.
-    const bool promoted = block() || spec_.packed();
-    const double sums = spec_.a == DType::i8 ? 8 * 0x1p-24
-                        : facts.id == ArchId::sm90 && is_fp8(spec_.a) && !emulated
-                            ? ((promoted ? 3 : s_.k / 32) + 1) * 0x1p-13
-                            : (s_.k + 32) * 0x1p-24;
+    // Every sum of two rounds once, of i8 none. What a matrix unit cuts off beside comes with the values.
+    const double sums = spec_.a == DType::i8 ? 8 * 0x1p-24 : (s_.k + 32) * 0x1p-24;
     for (std::int32_t layer = 0; layer < wanted.layers(); ++layer) {
       for (std::int32_t row = wanted.first_row(layer); row < wanted.end_row(layer); ++row) {
         const std::int32_t of_all = wanted.a_layer(layer) * s_.m + row;
@@ -338,7 +352,8 @@ class GemmCall {
               return where + "scale " + std::to_string(unit) + ", not " + std::to_string(right);
           }
           const double code = std::clamp(values[column].value / unit, -largest(), largest());
-          const double got = out_.at(of_all, column), slack = 1.2 * sums * values[column].magnitude / unit;
+          const double got = out_.at(of_all, column),
+                       slack = (1.2 * sums * values[column].magnitude + values[column].lost) / unit;
           const double step = spec_.out == DType::i8 ? 1.0 : half_step(spec_.out, code);
           if (!(std::abs(got - code) <= slack + 1.01 * step))
             return where + std::to_string(got) + ", not " + std::to_string(code);

@@ -30,6 +30,8 @@ const Wrong<P> any[] = {
      [](P& p) { p.spec.b = p.spec.a == DType::f16 ? DType::bf16 : DType::f16; }},
     {"operands of f32", C::unsupported_dtype, [](P& p) { p.spec.a = p.spec.b = DType::f32; }},
     {"scales of out 9", C::bad_value, [](P& p) { p.spec.out_scale = static_cast<ScaleMode>(9); }},
+    {"sums 9", C::bad_value, [](P& p) { p.spec.sums = static_cast<GemmSums>(9); }},
+    {"fast sums of bf16", C::bad_value, [](P& p) { p.spec = {.sums = GemmSums::fast}; }},
     {"out of one scale a row", C::unsupported_quant_mode,
      [](P& p) {
        p.spec.out = DType::i8;

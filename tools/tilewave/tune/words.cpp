@@ -25,15 +25,28 @@ std::int64_t tried_count(const Csv& csv, std::size_t row, const char* column) {
   return *value;
 }
 
+namespace {
+
+/// A file from before there was a choice has no column of it: sm90's sums of fp8 stayed in the matrix unit then.
+std::string sums_word(const Csv& csv, std::size_t row) {
+  if (csv.find("sums")) return tried_word(csv, row, "sums");
+  const std::string scale = tried_word(csv, row, "scale");
+  const bool unscaled = scale == "none" || scale == "tensor" || scale == "row";
+  const bool fp8 = tried_word(csv, row, "a_dtype").starts_with("fp8");
+  return fp8 && unscaled && tried_word(csv, row, "arch") == "sm90" ? "fast" : "promoted";
+}
+
+}  // namespace
+
 std::string gemm_spec_text(const Csv& csv, std::size_t row) {
   const auto name = [&](const char* column) { return tried_word(csv, row, column); };
   return fmt::format(
       "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = GemmScale::{}, .layout = GemmLayout::{}, "
       ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
-      ".gated = {}, .out_scale = ScaleMode::{}, .group = {}}}",
+      ".gated = {}, .out_scale = ScaleMode::{}, .group = {}, .sums = GemmSums::{}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
       name("group_kind"), name("activation"), tried_count(csv, row, "gated") != 0, name("out_scale"),
-      tried_count(csv, row, "group"));
+      tried_count(csv, row, "group"), sums_word(csv, row));
 }
 
 std::string gemm_policy_text(const Csv& csv, std::size_t row) {

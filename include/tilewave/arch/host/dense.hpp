@@ -46,6 +46,49 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right
   }
 }
 
+/// multiply_dense of fp8 values as sm90's matrix unit does it: an accumulator and the products of 32 k are aligned with
+/// the one of the largest exponent, of which 13 bits below are kept, and cut off there, as their sum is to 14 bits. A
+/// product's exponent is that of its factors together.
+template <int rows, int columns>
+TILEWAVE_HOST_UNTRACKED inline void multiply_truncated(const float* left, const float* right, float* acc,
+                                                       int pitch = columns, bool fresh = false) {
+  constexpr int k = 32, width = 4, vectors = columns / width, kept = 13, nothing = -100, least = -6;
+  typedef float Lanes __attribute__((vector_size(width * sizeof(float))));
+  typedef std::int32_t Ints __attribute__((vector_size(width * sizeof(float))));
+  const auto larger = [](Ints a, Ints b) { return a > b ? a : b; };
+  const auto exponent_of = [&](Lanes v, int floor) {
+    const Ints bits = reinterpret_cast<Ints>(v) & 0x7fffffff, exponent = (bits >> 23) - 127;
+    return bits == 0 ? Ints{} + nothing : larger(exponent, Ints{} + floor);
+  };
+  const auto power_of = [](Ints exponent) { return reinterpret_cast<Lanes>((exponent + 127) << 23); };
+  const Lanes* const right_lanes = reinterpret_cast<const Lanes*>(right);
+  Ints of_right[k * vectors];
+  for (int i = 0; i < k * vectors; ++i) of_right[i] = exponent_of(right_lanes[i], least);
+  for (int r = 0; r < rows; ++r, acc += pitch, left += k) {
+    Ints of_left[k];
+    for (int j = 0; j < k; ++j) of_left[j] = exponent_of(Lanes{} + left[j], least);
+    for (int v = 0; v < vectors; ++v) {
+      Lanes& to = reinterpret_cast<Lanes*>(acc)[v];
+      const Lanes before = fresh ? Lanes{} : to;
+      Ints most = exponent_of(before, nothing);
+      for (int j = 0; j < k; ++j) most = larger(most, of_left[j] + of_right[j * vectors + v]);
+      const Lanes up = power_of(kept - most), down = power_of(most - kept);
+      Ints sum = __builtin_convertvector(before * up, Ints);
+      Lanes whole{};
+      for (int j = 0; j < k; ++j) {
+        const Lanes product = left[j] * right_lanes[j * vectors + v];
+        whole += product;
+        sum += __builtin_convertvector(product * up, Ints);
+      }
+      const Ints beyond = larger(exponent_of(__builtin_convertvector(sum, Lanes), 0) - kept, Ints{});
+      const Ints cut = sum < 0 ? -(-sum >> beyond << beyond) : sum >> beyond << beyond;
+      const Lanes result = most <= nothing ? Lanes{} : __builtin_convertvector(cut, Lanes) * down;
+      const Lanes plain = before + whole;
+      to = plain - plain == 0.0f ? result : plain;  // NaN and infinity stay what they are
+    }
+  }
+}
+
 /// The elements of 16 bytes as f32, exactly: 8 of bf16 or f16, 16 of the fp8 flavour `type`. Returns how many.
 TILEWAVE_HOST_UNTRACKED inline int widen(DType type, const void* from, float* to) {
   if (is_fp8(type)) {

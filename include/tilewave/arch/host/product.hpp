@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/host/dense.hpp"
@@ -155,6 +156,12 @@ template <int panel, class T>
 TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const GroupCall& call, const T* left, const T* right, T* tile) {
   const int k = call.k();
   for (int c = 0; c < call.columns; c += panel) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (is_fp8(call.type)) {
+        multiply_truncated<group_rows, panel>(left, right + c * k, tile + c, call.columns, !call.add);
+        continue;
+      }
+    }
     k == 16 ? multiply_dense<group_rows, panel, 16>(left, right + c * k, tile + c, call.columns, !call.add)
             : multiply_dense<group_rows, panel, 32>(left, right + c * k, tile + c, call.columns, !call.add);
   }

@@ -40,7 +40,7 @@ inline Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) {
   if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i4) ||
       !in_range(s.scale, GemmScale::mx) || !in_range(s.layout, GemmLayout::tt) ||
       !in_range(s.weights, GemmWeights::preshuffled) || !in_range(s.groups, GemmGroups::masked) ||
-      !is_activation_kind(s.activation)) {
+      !is_activation_kind(s.activation) || !in_range(s.sums, GemmSums::fast)) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
   if (s.mx()) return check_mx_spec(s, facts);
@@ -82,6 +82,8 @@ inline Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_layout, "contiguous groups begin anywhere, and rows of [K, M] lie in 16 bytes"};
   if (s.activation == ActivationKind::swigluoai && !s.gated)
     return {StatusCode::bad_value, "swigluoai is of a gate and an up value: the spec must be gated"};
+  if (s.sums != GemmSums::promoted && !s.has_sums_to_choose())
+    return {StatusCode::bad_value, "fast sums are of fp8 operands with scales of none, tensor or row"};
   return {};
 }
 

@@ -73,7 +73,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   const std::int64_t unit = 16 / size_of(S.out);
   args.wide_stores = reinterpret_cast<std::uintptr_t>(p.out) % 16 == 0 && (p.m == 1 || p.out_stride % unit == 0) &&
                      (a_layers == 1 || p.out_batch_stride % unit == 0);
-  if (args.wide_stores && S.out != DType::f32) {
+  if (args.wide_stores && L::out_in_boxes) {
     const TensorShape out =
         shape(p.out, S.out, args.gemm.n, p.m, a_layers, p.out_stride, p.out_batch_stride, L::out_rows);
     if (Status s = B::make_tensor_map(out, args.out); !s.ok()) return s;
@@ -161,6 +161,12 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
 
 }  // namespace detail
 
+/// The spec whose kernel computes `s`: where the matrix unit keeps f32 sums, there are no others.
+constexpr GemmSpec gemm_built_spec(ArchId arch, GemmSpec s) {
+  if (arch != ArchId::sm90) s.sums = GemmSums::promoted;
+  return s;
+}
+
 /// Queue the kernel on the stream, with an epilogue of the user's own (see GemmIdentity). `splits`: blocks that share
 /// the K of a tile, from 1 to P.splits. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// gemm_check; no_matching_entry if the entry is of another spec; bad_value for splits; launch_failed with the
@@ -173,10 +179,11 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
   if (p.batch_invariant && (splits > 1 || P.stream))
     return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
+  constexpr GemmSpec built = gemm_built_spec(B::facts.id, S);
   if constexpr (per_arch(B::facts.id, false, false, true) && P.path == GemmPath::weights_in_registers) {
-    return detail::gemm_launch_few_rows<B, S, P, Epilogue>(epilogue, p, stream);
+    return detail::gemm_launch_few_rows<B, built, P, Epilogue>(epilogue, p, stream);
   } else {
-    return detail::gemm_launch_tiles<B, S, P, Epilogue>(epilogue, p, splits, stream);
+    return detail::gemm_launch_tiles<B, built, P, Epilogue>(epilogue, p, splits, stream);
   }
 }
 template <class B, GemmSpec S, GemmPolicy P>

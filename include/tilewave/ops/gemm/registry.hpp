@@ -113,6 +113,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.out_scale == ScaleMode::per_group) {  // 128 columns of C in a lane's quarter
     const int columns = s.gated ? 256 : 128, splits = s.groups == GemmGroups::one ? 8 : 1;
     if (shuffled && s.gated) return all;
+    if (!s.gated && s.a != DType::i8) add({.rows = 128, .columns = 256});
     add({.rows = 128, .columns = columns});
     add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = splits});
     return all;
@@ -150,12 +151,13 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     return all;
   }
   add({.rows = 128, .columns = 256});
-  if (!block && s.a != DType::f16) {
-    add({.rows = 128, .columns = 256, .cluster = 2});
+  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
+  if (!block && s.a != DType::f16) add({.rows = 128, .columns = 256, .cluster = 2});
+  if (!block && !promoted && s.a != DType::f16) {  // halves of which are no widths of a product
     add({.rows = 128, .columns = 240});
     add({.rows = 128, .columns = 176});
   }
-  if (block) add({.rows = 192, .columns = 128, .waves_rows = 3});
+  if (block || promoted) add({.rows = 192, .columns = 128, .waves_rows = 3});
   add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64}) {
     add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});

@@ -35,6 +35,11 @@ enum class GemmScale : int { none, tensor, row, block, group, mx };
 /// group_rows[g] count. Both tables are on the device.
 enum class GemmGroups : int { one, contiguous, masked };
 
+/// How sums of fp8 products with scales of none, tensor or row are kept, where the chip's matrix unit keeps fewer bits
+/// than f32 (sm90): added up in f32 every 128 k, or left in the unit over all of K, which takes less time and loses
+/// more with K (docs/reference/numerics.md). Chips whose unit keeps f32 sums do the same for both.
+enum class GemmSums : int { promoted, fast };
+
 constexpr const char* name_of(GemmLayout l) {
   constexpr const char* names[] = {"nt", "nn", "tn", "tt"};
   return names[static_cast<int>(l)];
@@ -48,6 +53,8 @@ constexpr const char* name_of(GemmGroups g) {
   constexpr const char* names[] = {"one", "contiguous", "masked"};
   return names[static_cast<int>(g)];
 }
+
+constexpr const char* name_of(GemmSums s) { return s == GemmSums::promoted ? "promoted" : "fast"; }
 
 inline constexpr int gemm_scale_block = 128;  // of k, and of n for B, under GemmScale::block
 
@@ -70,6 +77,7 @@ struct GemmSpec {
   bool gated = false;
   ScaleMode out_scale = ScaleMode::none;
   int group = 0;  // k of a scale of i4 weights: 32, 64 or 128
+  GemmSums sums = GemmSums::promoted;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
@@ -77,12 +85,16 @@ struct GemmSpec {
   /// Weights of four bits, and the type of scales of their groups.
   TILEWAVE_HOST_DEVICE constexpr bool packed() const { return b == DType::i4; }
   TILEWAVE_HOST_DEVICE constexpr DType group_scale() const { return a == DType::f16 ? DType::f16 : DType::bf16; }
+  /// Whether `sums` is to choose: fp8 sums of which nothing is scaled on the way.
+  TILEWAVE_HOST_DEVICE constexpr bool has_sums_to_choose() const {
+    return is_fp8(a) && (scale == GemmScale::none || scale == GemmScale::tensor || scale == GemmScale::row);
+  }
   /// Of bias and residual.
   constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }
 };
 
 /// `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt`, `bf16.i4.bf16.group128.nt`, and what else is not the default: `.preshuffled`,
-/// `.masked`, `.silu`, `.gated`, `.per_group` (of out).
+/// `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string group = s.group > 0 ? std::to_string(s.group) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
@@ -92,6 +104,7 @@ inline std::string name_of(const GemmSpec& s) {
   if (s.activation != ActivationKind::none) name += std::string(".") + name_of(s.activation);
   if (s.gated) name += ".gated";
   if (s.out_scale != ScaleMode::none) name += std::string(".") + name_of(s.out_scale);
+  if (s.sums != GemmSums::promoted) name += std::string(".") + name_of(s.sums);
   return name;
 }
 

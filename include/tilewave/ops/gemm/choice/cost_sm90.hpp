@@ -62,11 +62,15 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
   const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
   if (scaled_large) {
-    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : tall >= 256 || wide >= 256 ? 1.36 : 1.53;
+    const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
+    cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
+    // Of groups ptxas spills in the loops of these tiles where gates have scales of their own (docs/reference/gemm.md).
+    if (large && spec.gated && spec.groups != GemmGroups::one) cycles *= 1.77;
   } else {
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);
     // Of block scales few rows' stages are a chain: products, their sums' scales, additions.
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
+    if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
   if (spec.packed()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);

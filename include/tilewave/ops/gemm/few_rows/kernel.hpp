@@ -319,12 +319,14 @@ struct GemmFewRowsKernel {
         const Vec<float, 2> pair{{all[0][r] * factor, all[0][2 + r] * factor}};
         const std::int32_t row = tile.first_row + first.row + r, column = tile.first_column + first.column;
         if (row >= a.m) continue;
-        if (a.wide) {
-          Epilogue::store(gemm, tile, row, column, pair);
-        } else {
-          TILEWAVE_UNROLL
-          for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
+        if constexpr (size_of(S.out) > 1) {
+          if (a.wide) {
+            Epilogue::store(gemm, tile, row, column, pair);
+            continue;
+          }
         }
+        TILEWAVE_UNROLL
+        for (int c = 0; c < 2; ++c) Epilogue::store(gemm, tile, row, column + c, Vec<float, 1>{{pair[c]}});
       }
     }
   }

@@ -9,8 +9,9 @@
 
 namespace tilewave {
 
-/// Preshuffled weights, groups, other outputs, activations, gates of experts, i8 without scales, other layouts.
-constexpr std::array<GemmSpec, 12> gemm_feature_specs(ArchId arch) {
+/// Preshuffled weights, groups, other outputs, activations, gates of experts, i8 without scales, other layouts, fast
+/// sums.
+constexpr std::array<GemmSpec, 13> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
   const DType fp8 = facts_of(arch).fp8;
@@ -32,13 +33,16 @@ constexpr std::array<GemmSpec, 12> gemm_feature_specs(ArchId arch) {
       {.layout = GemmLayout::tt, .activation = ActivationKind::gelu_tanh},
       {.a = i8, .b = i8, .scale = GemmScale::row, .weights = preshuffled},
       {.out = i8, .activation = ActivationKind::relu, .out_scale = ScaleMode::per_tensor},
+      {.a = fp8, .b = fp8, .scale = GemmScale::row, .sums = GemmSums::fast},
   }};
 }
 
-/// The first and the last of a spec's policies; of preshuffled weights all, but of i8.
+/// The first and the last of a spec's policies; of preshuffled weights all, but of i8, and of fast sums where they
+/// differ.
 constexpr GemmPolicies gemm_feature_policies(ArchId arch, const GemmSpec& s) {
   const GemmPolicies all = gemm_policies(arch, s);
-  if ((s.weights == GemmWeights::preshuffled && s.a != DType::i8) || all.count < 2) return all;
+  const bool fast = arch == ArchId::sm90 && s.sums == GemmSums::fast;
+  if (fast || (s.weights == GemmWeights::preshuffled && s.a != DType::i8) || all.count < 2) return all;
   GemmPolicies some;
   some.add(all.list[0]);
   some.add(all.list[all.count - 1]);

@@ -123,8 +123,8 @@ struct GemmTensorKernel {
         multiply_codes(steps, group, shared, ring, sums);
       } else if constexpr (L::shared_scales) {
         multiply_scaled(steps, group, shared, ring, sums);
-      } else if constexpr (L::block_scales) {
-        typename L::ScaleReader reader(a.gemm, tile, group, steps);
+      } else if constexpr (L::block_scales || L::promoted) {
+        typename L::StageScaleReader reader(a.gemm, tile, group, steps);
         if constexpr (L::scaled_ahead) {
           multiply_scaled_ahead(reader, steps, group, shared, ring, sums);
         } else {
@@ -251,7 +251,7 @@ struct GemmTensorKernel {
 
   // Each stage is 128 k, whose sum is scaled and added in f32: the products' own sums of fp8 keep fewer bits.
 
-  using Scales = typename L::BlockScales;
+  using Scales = typename L::StageScales;
 
   template <class Read, int count, int sums_of_tile>
   TILEWAVE_DEVICE static void add_scaled(const Read& scales, Vec<float, sums_of_tile> (&part)[count],
@@ -285,7 +285,7 @@ struct GemmTensorKernel {
   /// Part after part, where sums leave room for those of one more; other groups multiply while one adds. A part is a
   /// tile, or half of its wide side. What comes between a part's additions and the next products keeps the matrix unit
   /// waiting: the next stage is waited for below the last products of this one.
-  TILEWAVE_DEVICE static void multiply_scaled_in_turn(typename L::ScaleReader& reader, typename Args::Steps steps,
+  TILEWAVE_DEVICE static void multiply_scaled_in_turn(typename L::StageScaleReader& reader, typename Args::Steps steps,
                                                       int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
@@ -296,7 +296,7 @@ struct GemmTensorKernel {
     const auto take = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
       // Held, so that they are there before `scales` is loaded anew: moved, what is loaded would be waited for.
       typename Scales::Products products = scales.products();
-      B::group_mma_hold(products.of_all);
+      if constexpr (L::block_scales) B::group_mma_hold(products.of_all);
       constexpr int of_tile = L::group_wide / L::part_wide, parts = L::tiles * of_tile;
       TILEWAVE_UNROLL
       for (int i = 0; i < parts; ++i) {
@@ -316,15 +316,19 @@ struct GemmTensorKernel {
       ring.advance();
     };
     std::int32_t step = steps.first;
-    for (; step + 2 <= steps.end; step += 2) {
-      take(even, step);
-      take(odd, step + 1);
+    if constexpr (L::promoted) {  // of two sets that take no registers ptxas makes spills
+      for (; step < steps.end; ++step) take(even, step);
+    } else {
+      for (; step + 2 <= steps.end; step += 2) {
+        take(even, step);
+        take(odd, step + 1);
+      }
+      if (step < steps.end) take(even, step);
     }
-    if (step < steps.end) take(even, step);
   }
 
   /// With the next stage's products under way while one's are added, and the scales of the one after next.
-  TILEWAVE_DEVICE static void multiply_scaled_ahead(typename L::ScaleReader& reader, typename Args::Steps steps,
+  TILEWAVE_DEVICE static void multiply_scaled_ahead(typename L::StageScaleReader& reader, typename Args::Steps steps,
                                                     int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;

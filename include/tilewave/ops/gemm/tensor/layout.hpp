@@ -41,6 +41,8 @@ struct GemmTensorLayout {
   static constexpr bool wide_turned = P.swapped ? turned_a(S.layout) : turned_b(S.layout);
   static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_turned || group_wide % 64 == 0)));
   static constexpr bool block_scales = S.scale == GemmScale::block;
+  /// Sums of a stage, which is 128 k, are added to those of all in f32: the unit's own of fp8 keep fewer bits.
+  static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,
   /// a lane needs two of them only and loads them itself. Codes' scales, too.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
@@ -48,7 +50,8 @@ struct GemmTensorLayout {
   /// With block scales: columns of the wide side whose sums of a stage registers hold beside those of all stages.
   static constexpr int part_wide = group_wide > 128 ? group_wide / 2 : group_wide;
   /// Registers hold the sums of all stages and of two more.
-  static constexpr bool scaled_ahead = groups <= 2 && tiles == 1 && part_wide == group_wide;
+  static constexpr bool scaled_ahead =
+      groups <= 2 && part_wide == group_wide && (promoted ? tiles * group_wide <= 128 : tiles == 1);
   static_assert((P.depth == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
                 wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
@@ -59,11 +62,14 @@ struct GemmTensorLayout {
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, group_wide / 2>;
 
-  /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped) of a group's. (f32 has none.)
-  static constexpr int box_columns = 128 / min_of(size_of(S.out), 2);
+  /// Boxes of output: 128 bytes of a row of C by the rows of a wave's tile, or (swapped, where f32 has none) of a
+  /// group's.
+  static constexpr bool out_in_boxes = S.out != DType::f32 || !P.swapped;
+  static constexpr int out_size = min_of(size_of(S.out), 2);
+  static constexpr int box_columns = 128 / (P.swapped ? out_size : size_of(S.out));
   static constexpr int out_rows = P.swapped ? group_wide : 16;
-  /// A whole tile's: the engine writes them while the next tile's products are under way.
-  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide / halves, box_columns);
+  /// A whole tile's, of f32 half of it: the engine writes them while the next tile's products are under way.
+  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(group_wide / halves, 128 / out_size);
   /// Who fills a box together: a group, or a wave alone.
   static constexpr int team_lanes = P.swapped ? group_lanes : B::facts.wave_lanes;
   TILEWAVE_DEVICE static int team_lane() { return B::block_lane_id() % team_lanes; }
@@ -119,7 +125,8 @@ struct GemmTensorLayout {
   };
 
   /// A wave's tile and its place among groups do not fit beside sums, parts and two sets of scales.
-  static constexpr bool places_in_shared = block_scales && !shared_scales && S.groups != GemmGroups::one;
+  static constexpr bool places_in_shared =
+      (block_scales || (promoted && !P.swapped)) && !shared_scales && S.groups != GemmGroups::one;
 
   using Ring = RingPlace<P.stages>;
 
@@ -322,6 +329,21 @@ struct GemmTensorLayout {
       }
     }
   };
+
+  /// Of sums that nothing scales.
+  struct NoScales {
+    struct Products {
+      TILEWAVE_DEVICE static constexpr float of(int, int) { return 1.0f; }
+    };
+    TILEWAVE_DEVICE static constexpr float of(int, int) { return 1.0f; }
+    TILEWAVE_DEVICE static Products products() { return {}; }
+  };
+  struct NoScaleReader {
+    TILEWAVE_DEVICE NoScaleReader(const GemmArgs&, const GemmTile&, int, typename Args::Steps) {}
+    TILEWAVE_DEVICE void next(NoScales&) const {}
+  };
+  using StageScales = std::conditional_t<promoted, NoScales, BlockScales>;
+  using StageScaleReader = std::conditional_t<promoted, NoScaleReader, ScaleReader>;
 
   using Output = GemmTensorOutput<B, S, P, UserEpilogue>;
 };

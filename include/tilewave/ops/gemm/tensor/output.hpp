@@ -17,7 +17,8 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
   using Epilogue = typename Pieces::Epilogue;
   using Pieces::per_group;
   using Pieces::quantised;
-  static constexpr bool boxes = S.out != DType::f32;
+  static constexpr bool boxes = L::out_in_boxes;
+  static constexpr bool in_floats = boxes && S.out == DType::f32;
   static constexpr int unit = 16 / size_of(S.out);  // elements of 16 bytes
 
   static constexpr bool row_scales = L::row_scales;
@@ -83,7 +84,7 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
 
   /// What one box holds: 128 bytes of rows of C, of a wave's or (swapped: 64 columns) of all of a group's. Values are
   /// worked out part by part: of a whole tile they would need more registers than sums leave.
-  static constexpr int part_wide = P.swapped ? wide_c : L::box_columns;
+  static constexpr int part_wide = P.swapped ? wide_c : in_floats ? L::box_columns * L::out_boxes : L::box_columns;
 
   template <bool any>
   TILEWAVE_DEVICE void write_parts(const Args& a, const GemmTile& tile, int group, Shared& shared,
@@ -105,7 +106,9 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
   template <bool any, int wide>
   TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int group, Shared& shared,
                                   const Sums (&sums)[L::tiles], int t, int from) {
-    if constexpr (wide > 0 && quantised) {
+    if constexpr (wide > 0 && in_floats) {
+      write_float_boxes<any, wide>(a, tile, group, shared, sums, t, from);
+    } else if constexpr (wide > 0 && quantised) {
       write_box<wide>(a, tile, group, shared, codes_of<any, wide>(a, tile, group, shared, sums, t, from), t, from);
     } else if constexpr (wide > 0) {
       const Vec<float, wide / 2> part = values_of<any, wide>(a, tile, group, shared, sums, t, from);
@@ -166,10 +169,13 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
       }
     }
     if constexpr (per_group) {
-      static_assert(!P.swapped && columns == scale_group);  // a lane has a quarter of two rows
+      static_assert(!P.swapped && wide == scale_group);  // a lane has a quarter of two rows
       TILEWAVE_UNROLL
-      for (int h = 0; h < 2; ++h)
-        factor[h] = Pieces::template keep_scale<4>(a, tile, element(group, t, 2 * h).row, largest[h]);
+      for (int h = 0; h < 2; ++h) {
+        const InTile at = element(group, t, from / 2 + 2 * h);
+        const int first = at.column / scale_group * scale_group;
+        factor[h] = Pieces::template keep_scale<4>(a, tile, at.row, first, largest[h]);
+      }
       TILEWAVE_UNROLL
       for (int word = 0; word < wide / 8; ++word) round(word, 4 * word);
     }
@@ -196,11 +202,45 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
     const std::int32_t row =
         tile.first_row + (P.swapped ? L::wide_row(group) : L::tall_row(group) + 64 * t + 16 * wave);
     const std::int32_t column = tile.first_column + (P.swapped ? first_tall(group) + 64 * t : first_wide(group) + from);
-    constexpr int here = P.swapped ? 64 : wide;  // columns
+    send_box(a, tile, row, column, P.swapped ? 64 : wide, box);
+  }
+  /// As many boxes as a wave has. Rows that the engine cannot write go through them, too, and what sends a box is there
+  /// once for all of them: each copy of it costs registers that sums need.
+  template <bool any, int wide>
+  TILEWAVE_DEVICE void write_float_boxes(const Args& a, const GemmTile& tile, int group, Shared& shared,
+                                         const Sums (&sums)[L::tiles], int t, int from) {
+    constexpr int of_box = L::box_columns;
+    const int wave = L::group_wave();
+    Chunk* const first = shared.out[group][0] + wave * L::out_rows * 8;
+    if (L::team_lane() == 0) B::template stores_read<0>();
+    L::team_barrier();
+    TILEWAVE_UNROLL
+    for (int at = 0; at < wide; at += of_box) {
+      Chunk* const box = shared.out[group][at / of_box] + wave * L::out_rows * 8;
+      if (at + of_box <= wide) {
+        write_floats<of_box>(box, values_of<any, of_box>(a, tile, group, shared, sums, t, from + at));
+      } else if constexpr (wide % of_box != 0) {
+        write_floats<wide % of_box>(box, values_of<any, wide % of_box>(a, tile, group, shared, sums, t, from + at));
+      }
+    }
+    B::shared_written();
+    L::team_barrier();
+    const std::int32_t row = tile.first_row + L::tall_row(group) + 64 * t + 16 * wave;
+    const std::int32_t column = tile.first_column + first_wide(group) + from;
+    TILEWAVE_ROLL
+    for (int at = 0; at < wide; at += of_box) {
+      send_box(a, tile, row, column + at, min_of(of_box, wide - at),
+               first + at / of_box * static_cast<int>(sizeof(shared.out[0][0]) / sizeof(Chunk)));
+    }
+  }
+  /// `here` columns of a box that was written.
+  TILEWAVE_DEVICE static void send_box(const Args& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
+                                       int here, Chunk* box) {
+    constexpr bool any_rows = quantised || in_floats;  // also those that the engine cannot write
     // A group's rows end where the next group's begin, and the last box of a tile may be narrower.
     const bool whole_rows = S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end;
     const bool whole_units = a.gemm.n % unit == 0 || column + here <= a.gemm.n;  // as the engine writes them
-    if (here == L::box_columns && (!quantised || a.wide_stores) && whole_rows && whole_units) {
+    if (here == L::box_columns && (!any_rows || a.wide_stores) && whole_rows && whole_units) {
       if (L::team_lane() == 0) {
         if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
         B::stores_end();
@@ -239,6 +279,16 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
       }
     }
   }
+  /// Two neighbours of a row at a time.
+  template <int wide>
+  TILEWAVE_DEVICE static void write_floats(Chunk* box, const Vec<float, wide / 2>& part) {
+    const int lane = B::lane_id(), row = lane / 4, first = B::settle(row * 8 + (lane % 4 / 2 ^ row));
+    TILEWAVE_UNROLL
+    for (int i = 0; i < wide / 2; i += 2) {
+      Chunk* const unit = box + ((first ^ (2 * (i / 4))) + i / 2 % 2 * 64);
+      reinterpret_cast<Vec<float, 2>*>(unit)[lane % 2] = {{part[i], part[i + 1]}};
+    }
+  }
   /// Elements of a byte: two neighbours of the wide side at a time, or (swapped) one.
   template <int wide>
   TILEWAVE_DEVICE static void write_bytes(Chunk* box, const Vec<std::uint32_t, wide / 8>& codes) {
@@ -274,7 +324,7 @@ class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
       using Element = Storage<S.out>;
       auto* const to =
           static_cast<Element*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride + row * a.gemm.out_stride + column;
-      if ((!quantised || a.wide_stores) && column + unit <= a.gemm.n) {
+      if ((!(quantised || in_floats) || a.wide_stores) && column + unit <= a.gemm.n) {
         B::store(reinterpret_cast<Chunk*>(to), values);
       } else {
         constexpr int per_word = unit / 4, bits = 32 / per_word;

@@ -125,13 +125,14 @@ class GemmTensorPieces {
     return e.row * stride + half * columns + e.column;
   }
   TILEWAVE_DEVICE float scaled(float value) const { return quantised ? value * out_factor_ : value; }
-  /// Of a row's columns in the tile, among neighbouring `lanes`: what they are multiplied by, whose inverse is kept.
+  /// Of a row's columns from `first` in the tile on, among neighbouring `lanes`: what they are multiplied by, whose
+  /// inverse is kept.
   template <int lanes>
-  TILEWAVE_DEVICE static float keep_scale(const Args& a, const GemmTile& tile, int row, float largest) {
+  TILEWAVE_DEVICE static float keep_scale(const Args& a, const GemmTile& tile, int row, int first, float largest) {
     largest = B::template reduce<lanes>(largest, Max{});
-    const std::int32_t in_layer = tile.first_row + row;
-    if (B::lane_id() % lanes == 0 && in_layer < tile.row_end && tile.first_column < a.gemm.n)
-      Epilogue::store_scale(a.gemm, tile, in_layer, tile.first_column, largest);
+    const std::int32_t in_layer = tile.first_row + row, column = tile.first_column + first;
+    if (B::lane_id() % lanes == 0 && in_layer < tile.row_end && column < a.gemm.n)
+      Epilogue::store_scale(a.gemm, tile, in_layer, column, largest);
     return quant_factor(S.out, largest);
   }
 
@@ -159,12 +160,13 @@ class GemmTensorPieces {
     const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
     Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
     if constexpr (per_group) {  // of which a wave has one
-      static_assert(columns == scale_group && scale_group == piece * B::facts.wave_lanes);
+      static_assert(columns % scale_group == 0 && scale_group == piece * B::facts.wave_lanes);
       float largest = 0.0f;
       TILEWAVE_UNROLL
       for (int e = 0; e < piece; ++e)
         largest = Epilogue::amax(a.gemm, tile.first_column + at(e).column, largest, values[0][e]);
-      out_factor_ = keep_scale<B::facts.wave_lanes>(a, tile, first.row, largest);
+      out_factor_ =
+          keep_scale<B::facts.wave_lanes>(a, tile, first.row, first.column / scale_group * scale_group, largest);
     }
     TILEWAVE_UNROLL
     for (int e = 0; e < piece; ++e) store(a, tile, at(e), scaled(values[0][e]));

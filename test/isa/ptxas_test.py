@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What ptxas says of GEMM's sm90 kernels, of specs that a user can name, registered or not: nothing serialises the
+products, and no tile's sums are in local memory. Some kernels of large tiles keep a few values there (docs/reference/gemm.md); the sums of
+a lane are 256 to 512 bytes.
+
+usage: ptxas_test.py NVCC LIST_SPECS INCLUDE SAMPLES [--seed N]     LIST_SPECS: list_specs.cpp, compiled; SAMPLES: how many
+kernels, besides those that once failed"""
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+MOST_STACK = 192  # bytes a thread
+SERIALISED = re.compile(r"C75(?:10|1[1-9])\b")  # wgmma's pipeline is given up: a call, a wait, registers
+# Those that were seen to keep their sums in local memory, by the words of their specs and the place of the policy.
+ONCE_FAILED = [
+    ("a = fp8 b = fp8 out = f32 scale = block groups = contiguous", 0),
+    ("a = fp8 b = fp8 scale = row", 0),
+]
+FIELDS = {"a": "DType", "b": "DType", "out": "DType", "scale": "GemmScale", "groups": "GemmGroups"}
+SOURCE = pathlib.Path(__file__).with_name("ptxas_entry.cu.in").read_text()
+
+
+def spec_of(words):
+    pairs = re.findall(r"(\w+) = (\w+)", words)
+    return "GemmSpec{" + ", ".join(f".{field} = {FIELDS[field]}::{value.replace('fp8', 'fp8_e4m3fn')}" for field, value in pairs) + "}"
+
+
+def faults_of(log):
+    """What is wrong in ptxas' words."""
+    faults = [line.strip() for line in log.splitlines() if SERIALISED.search(line)]
+    stacks = [int(bytes_) for bytes_ in re.findall(r"(\d+) bytes stack frame", log)]
+    if not stacks:
+        faults.append("ptxas says nothing of the kernel: " + log[-500:])
+    faults += [f"{stack} bytes of local memory a thread, of at most {MOST_STACK}" for stack in stacks if stack > MOST_STACK]
+    return faults
+
+
+def judge(nvcc, include, spec, policy, folder):
+    source = pathlib.Path(folder) / f"{abs(hash((spec, policy)))}.cu"
+    source.write_text(SOURCE.replace("@SPEC@", spec).replace("@POLICY@", str(policy)))
+    done = subprocess.run([nvcc, "-std=c++20", "-O2", "-w", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-I", include,
+                           "--expt-relaxed-constexpr", "-cubin", "-o", os.devnull, str(source)], capture_output=True, text=True)
+    return faults_of(done.stdout + done.stderr) if done.returncode == 0 else [done.stderr[-2000:]]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("nvcc", "list_specs", "include"):
+        parser.add_argument(name)
+    parser.add_argument("samples", type=int)
+    parser.add_argument("--seed", type=int, default=30)
+    options = parser.parse_args()
+    # Words of ptxas that must be found, before those of the compiler in use are trusted.
+    bad = "warning : (C7514) Potential Performance Loss: wgmma.mma_async instructions are serialized\n 544 bytes stack frame, 24 bytes spill stores"
+    if len(faults_of(bad)) != 2 or faults_of("16 bytes stack frame, 0 bytes spill stores") or not faults_of(""):
+        sys.exit("ptxas_test.py does not find what it looks for")
+
+    lines = subprocess.run([options.list_specs], capture_output=True, text=True, check=True).stdout.splitlines()
+    named = [(int(count), spec) for count, spec in (line.split(" ", 1) for line in lines)]
+    if len(named) < 500:
+        sys.exit(f"only {len(named)} specs can be named")
+    draw = random.Random(options.seed)
+    kernels = [(spec_of(words), policy) for words, policy in ONCE_FAILED]
+    kernels += [("GemmSpec" + spec, draw.randrange(count)) for count, spec in draw.sample(named, options.samples)]
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (spec, policy), faults in zip(kernels, pool.map(lambda k: judge(options.nvcc, options.include, *k, folder), kernels)):
+            for fault in faults:
+                print(f"{spec}, policy {policy}: {fault}")
+            wrong += bool(faults)
+    print(f"{len(kernels)} kernels of {len(named)} specs that can be named: {wrong} wrong")
+    return wrong > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
