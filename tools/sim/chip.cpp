@@ -34,6 +34,7 @@ constexpr ArchClock clocks[] = {
 
 constexpr Chip chips[] = {
     {"MI300X", Arch::gfx942, 8, 38, 2100, 770, 1120, 4.0, 1.83, 2.2},
+    {"MI300A", Arch::gfx942, 6, 38, 2100, 770, 1120, 4.0, 1.83, 2.2},
     {"MI308X", Arch::gfx942, 8, 10, 1850, 700, 0, 4.0, 1.83, 2.2},
     {"MI325X", Arch::gfx942, 8, 38, 2100, 770, 1120, 4.6, 1.83, 2.2},
     {"MI355X", Arch::gfx950, 8, 32, 2400, 720, 890, 6.0, 1.42, 2.2},
@@ -49,7 +50,7 @@ const Chip& chip_named(std::string_view name, Arch arch) {
     return name.empty() ? chip.arch == arch : chip.name == name;
   });
   if (found == std::end(chips))
-    throw Error("no chip " + std::string(name) + ": MI300X, MI308X, MI325X, MI350X, MI355X");
+    throw Error("no chip " + std::string(name) + ": MI300X, MI300A, MI308X, MI325X, MI350X, MI355X");
   if (found->arch != arch) throw Error("the code is not for " + std::string(name));
   return *found;
 }
