@@ -63,7 +63,8 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
   auto* model =
       app.add_flag("--model-time", model_time.on,
                    "model what gfx942 or gfx950 would take, on the host, in columns of their own; run nothing");
-  app.add_option("--model-chip", model_time.chip, "MI300X, MI308X, MI325X, MI350X or MI355X (default: MI300X, MI355X)")
+  app.add_option("--model-chip", model_time.chip,
+                 "MI300X, MI300A, MI308X, MI325X, MI350X or MI355X (default: MI300X, MI355X)")
       ->needs(model);
   app.add_option("--model-instructions", model_time.instructions,
                  "wave instructions of a launch that are timed, the rest is extrapolated (default: 4000000)")

@@ -166,6 +166,37 @@ TEST_CASE("outputs are found by their strides") {
   CHECK(two.run().pass());
 }
 
+TEST_CASE("a buffer of a bundle holds pointers to others") {
+  TwoAdds two;
+  fs::copy_file(ISA_SIM_KERNELS "/memory_gfx950.co", two.directory / "memory.co");
+  std::vector<int> a(64), b(64), sums(64);
+  for (int i = 0; i < 64; ++i) a[i] = i, b[i] = 1000 * i, sums[i] = a[i] + b[i];
+  write_file(two.directory / "a.bin", a);
+  write_file(two.directory / "b.bin", b);
+  write_file(two.directory / "t.bin", std::vector<int>(4));
+  write_file(two.directory / "sums.bin", sums);
+  const auto to = [](const char* file, int offset) { return json{{"file", file}, {"offset", offset}}; };
+  json& launch = two.bundle["launches"][0];
+  two.bundle["launches"].erase(1);
+  launch["code_object"] = "memory.co";
+  launch["symbol"] = "through_pointers.kd";
+  launch["grid_blocks"] = {1, 1, 1};
+  launch["block"] = {64, 1, 1};
+  launch["kernarg_bytes"] = 16;
+  launch["kernarg_hex"] = std::string(32, '0');
+  launch["pointers"] = {to("t.bin", 0), to("c.bin", 8)};
+  for (json& buffer : two.bundle["buffers"]) buffer["bytes"] = 256;
+  two.bundle["buffers"][2] = {
+      {"file", "t.bin"}, {"bytes", 16}, {"direction", "in"}, {"pointers", {to("a.bin", 0), to("b.bin", 8)}}};
+  two.bundle["schema"] = "tilewave-bundle/2";
+  two.bundle["outputs"][0] = {
+      {"file", "c.bin"}, {"expected", "sums.bin"}, {"dtype", "i32"}, {"elements", 64}, {"atol", 0}, {"rtol", 0}};
+  const BundleReport report = two.run();
+  CHECK(report.pass());
+  two.bundle["buffers"][2]["pointers"][1]["offset"] = 9;
+  CHECK_THROWS_WITH(two.run(), "pointer to b.bin outside the buffer");
+}
+
 TEST_CASE("a broken bundle is one clear error") {
   CHECK(error_of([](TwoAdds&) {}) == "");
   CHECK(holds(error_of([](TwoAdds& t) { t.bundle["schema"] = "other/1"; }), "schema"));

@@ -86,6 +86,21 @@ TEST_CASE("LDS exchanged between waves without order is reported") {
 TEST_CASE("a copy to LDS is only there after its wait") {
   fails("direct_copy_unwaited", {"LDS race", "global-to-LDS copy"});
   passes("direct_copy_waited", [](int i) { return 100 + i; });
+  fails("copy_address_unwaited", {"missing wait: v", "vmcnt", "buffer_load_dword", "lds"});
+}
+
+TEST_CASE("a read of LDS is done at its wait, not at the barrier behind it") {
+  for (const bool reverse : {false, true}) {
+    fails("copy_over_read", {"LDS race", "global_load_lds", "was read by wave 0", "behind the barrier"}, 128,
+          {.reverse = reverse});
+    fails("write_over_read", {"LDS race", "ds_write", "was read by wave 0", "behind the barrier"}, 128,
+          {.reverse = reverse});
+  }
+  fails("copy_over_own_read", {"LDS race", "global_load_lds", "read by this wave", "lgkmcnt"});
+  const auto first_wave = [](int i) { return 100 + i % 64; };
+  passes("copy_over_waited_read", first_wave, 128);
+  passes("write_over_waited_read", first_wave, 128);
+  passes("copy_over_own_waited_read", first_wave);
 }
 
 TEST_CASE("accesses outside memory are reported with lane and address") {

@@ -46,7 +46,7 @@ TEST_CASE("every rule of wait states holds to the state") {
       const CodeObject broken = shortened(object, nop);
       const std::vector<Hazard> found = find_hazards(broken);
       INFO(symbol);
-      if (symbol == "sums.kd") {
+      if (symbol == "sums.kd" || symbol == "copy_through_buffer.kd") {
         CHECK(found.empty());
         continue;
       }

@@ -64,6 +64,33 @@ TEST_CASE("pointers in a code object's data point to where it is loaded") {
   }
 }
 
+TEST_CASE("a buffer holds pointers to others") {
+  for (const char* arch : {"gfx942", "gfx950"}) {
+    json description = {{"file", std::string("memory_") + arch + ".co"},
+                        {"kernel", "through_pointers"},
+                        {"grid", 1},
+                        {"block", 64},
+                        {"buffers", {{"z", {{"bytes", 512}, {"fill", "iota"}}}}},
+                        {"args", json::array({{{"bytes", 16}, {"fill", "pointers:z,z+256"}}, {{"bytes", 256}}})}};
+    FileLaunch run = read(description);
+    run_launch(run.object, run.launch, run.memory, {});
+    const auto* const out = reinterpret_cast<const int*>(run.buffers[2].second->data());
+    for (int i = 0; i < 64; ++i) CHECK(out[i] == 64 + 2 * i);
+    const auto said = [&](const char* fill, const char* part) {
+      description["args"][0]["fill"] = fill;
+      INFO(fill << ": " << error_of(description));
+      CHECK(error_of(description).find(part) != std::string::npos);
+    };
+    said("pointers:z,z,z", "too few for its pointers");
+    said("pointers:y,z", "no buffer is named y");
+    said("pointers:z,z+x", "offset of a pointer is no number");
+    said("pointers:", "points to nothing");
+    said("pointers:z,z+512", "outside every buffer");
+  }
+  CHECK(argument_from_text("t=buffer:16:pointers:a,b+4") ==
+        json{{"name", "t"}, {"value", {{"bytes", 16}, {"fill", "pointers:a,b+4"}}}});
+}
+
 TEST_CASE("arguments are named, or placed by offset, or come as text") {
   const std::string names = list_kernels(read(vector_add()).object);
   CHECK(names.find("vector_add") != std::string::npos);

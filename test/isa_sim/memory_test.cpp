@@ -89,6 +89,34 @@ TEST_CASE("transposed reads give each lane a column of its sixteen") {
   }
 }
 
+TEST_CASE("swizzled buffers lay records side by side where there is an index") {
+  for (const Arch arch : both) {
+    const std::vector<u32> in = random_words(128, 25);
+    std::vector<u32> out(192, 0);
+    Toy(arch, "memory").in(in).out(out).run("swizzled_buffers");
+    int wrong = 0;
+    for (u32 l = 0; l < 64; ++l) {
+      for (u32 word = 0; word < 2; ++word) wrong += out[l / 8 * 16 + word * 8 + l % 8] != in[64 * word + l];
+      wrong += out[128 + l] != in[32 + l];
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("rows of lanes change places whatever inactive lanes would give") {
+  const std::vector<u32> in = random_words(128, 26);
+  std::vector<u32> out(256, 0);
+  Toy(Arch::gfx950, "memory").in(in).out(out).run("swapped_rows");
+  int wrong = 0;
+  for (u32 l = 0; l < 64; ++l)
+    for (const u32 rows : {16u, 32u}) {
+      const std::size_t at = rows == 16 ? 0 : 128;
+      wrong += out[at + l] != (l & rows ? in[64 + l - rows] : in[l]);
+      wrong += out[at + 64 + l] != (l & rows ? in[64 + l] : in[l + rows]);
+    }
+  CHECK(wrong == 0);
+}
+
 TEST_CASE("packed and scalar atomics and scalar stores") {
   for (const Arch arch : both) {
     std::vector<u32> bf16(4, 0x40004000u), f16(4, 0), counters{0, 5, 0, 0}, old(64, 1);

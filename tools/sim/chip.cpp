@@ -34,6 +34,7 @@ constexpr ArchClock clocks[] = {
 
 constexpr Chip chips[] = {
     {"MI300X", Arch::gfx942, 8, 38, 2100, 0.7, 5.4, 4.0, 1.83, 1.2, 2.0},
+    {"MI300A", Arch::gfx942, 6, 38, 2100, 0.7, 5.4, 4.0, 1.83, 1.2, 2.0},
     {"MI308X", Arch::gfx942, 8, 10, 1850, 1.3, 0, 4.0, 1.83, 1.2, 2.0},
     {"MI325X", Arch::gfx942, 8, 38, 2100, 0.7, 5.4, 4.6, 1.83, 1.2, 2.0},
     {"MI355X", Arch::gfx950, 8, 32, 2400, 2.1, 0.8, 6.0, 1.42, 1.2, 2.0},
@@ -49,7 +50,7 @@ const Chip& chip_named(std::string_view name, Arch arch) {
     return name.empty() ? chip.arch == arch : chip.name == name;
   });
   if (found == std::end(chips))
-    throw Error("no chip " + std::string(name) + ": MI300X, MI308X, MI325X, MI350X, MI355X");
+    throw Error("no chip " + std::string(name) + ": MI300X, MI300A, MI308X, MI325X, MI350X, MI355X");
   if (found->arch != arch) throw Error("the code is not for " + std::string(name));
   return *found;
 }

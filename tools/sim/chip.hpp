@@ -71,7 +71,7 @@ struct Chip {
 
 const ArchClock& arch_clock(Arch arch);
 inline constexpr CommonClock common_clock{};
-/// By name (MI300X, MI308X, MI325X, MI350X, MI355X), or with "" the first of the architecture.
+/// By name (MI300X, MI300A, MI308X, MI325X, MI350X, MI355X), or with "" the first of the architecture.
 const Chip& chip_named(std::string_view name, Arch arch);
 
 }  // namespace isa_sim

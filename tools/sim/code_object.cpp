@@ -11,10 +11,11 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "hazards.hpp"
+#include "json_values.hpp"
 #include "memory.hpp"
+#include "objdump.hpp"
 
 namespace isa_sim {
 namespace {
@@ -38,7 +39,7 @@ struct Elf {
 
 std::vector<std::uint8_t> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) throw Error("cannot read " + path);
+  if (!in || !std::filesystem::is_regular_file(path)) throw Error("cannot read " + path);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -72,29 +73,47 @@ KernelDescriptor read_descriptor(const std::uint8_t* kd, std::uint64_t address, 
   if (properties >> 10 & 1u) throw Error(name + ": wave32 kernels are not simulated");
   k.preload_words = preload & 127;
   k.preload_offset = preload >> 7;
+  if (k.kernarg_bytes > max_kernarg_bytes ||
+      (k.preload_words + k.preload_offset) * 4 > static_cast<int>(k.kernarg_bytes))
+    throw Error(name + ": the descriptor has " + std::to_string(k.kernarg_bytes) + " bytes of arguments");
+  constexpr std::uint32_t most_scratch = 1u << 20;  // of a lane
+  if (k.scratch_bytes > most_scratch) throw Error(name + ": the descriptor has more scratch than a lane may");
+  const int pointers = k.dispatch_ptr + k.queue_ptr + k.kernarg_ptr + k.dispatch_id;
+  if (2 * pointers + k.private_size + k.preload_words > k.user_sgprs)
+    throw Error(name + ": the descriptor enables more user SGPRs than it counts");
   return k;
+}
+
+/// A number of an argument, at most what a segment of arguments holds.
+std::size_t segment_bytes(const nlohmann::json& argument, const char* key) {
+  const std::string what = "the metadata of its kernels";
+  const auto bytes = integer_of<std::size_t>(member(argument, key, what), key + (" of " + what));
+  if (bytes > max_kernarg_bytes)
+    throw Error(what + " has an argument beyond " + std::to_string(max_kernarg_bytes) + " bytes");
+  return bytes;
 }
 
 /// NT_AMDGPU_METADATA is MessagePack.
 void read_metadata(const std::vector<std::uint8_t>& file, std::uint64_t at, std::uint64_t end, CodeObject& object) {
   constexpr std::uint32_t amdgpu_metadata = 32;
   const auto padded = [](std::uint64_t n) { return (n + 3) / 4 * 4; };
-  while (at + 12 <= end && end <= file.size()) {
+  while (at <= end && end - at >= 12 && end <= file.size()) {
     const std::uint64_t name = load_bytes<std::uint32_t>(&file[at]), size = load_bytes<std::uint32_t>(&file[at + 4]);
     const std::uint64_t content = at + 12 + padded(name);
-    if (content + size > end) break;
+    if (content > end || end - content < size) break;
     if (load_bytes<std::uint32_t>(&file[at + 8]) == amdgpu_metadata) {
       const auto first = file.begin() + static_cast<std::ptrdiff_t>(content);
+      const std::string what = "the metadata of its kernels";
       try {
-        const auto note = nlohmann::json::from_msgpack(first, first + static_cast<std::ptrdiff_t>(size));
-        for (const auto& kernel : note.at("amdhsa.kernels")) {
-          auto& arguments = object.arguments[kernel.at(".symbol")];
+        const nlohmann::json note = parse_msgpack({first, first + static_cast<std::ptrdiff_t>(size)}, what);
+        for (const auto& kernel : list_of(note, "amdhsa.kernels", what)) {
+          auto& arguments = object.arguments[text_of(member(kernel, ".symbol", what), what)];
           for (const auto& argument : kernel.value(".args", nlohmann::json::array()))
-            arguments.push_back({argument.value(".name", ""), argument.at(".value_kind"), argument.at(".offset"),
-                                 argument.at(".size")});
+            arguments.push_back({argument.value(".name", ""), text_of(member(argument, ".value_kind", what), what),
+                                 segment_bytes(argument, ".offset"), segment_bytes(argument, ".size")});
         }
       } catch (const nlohmann::json::exception&) {
-        throw Error("the metadata of its kernels is damaged");
+        throw Error(what + " is damaged");
       }
     }
     at = content + padded(size);
@@ -137,7 +156,8 @@ void read_elf(const std::string& path, CodeObject& object) {
     const auto offset = elf.at<std::uint64_t>(p + 8), address = elf.at<std::uint64_t>(p + 16);
     const auto in_file = elf.at<std::uint64_t>(p + 32), in_memory = elf.at<std::uint64_t>(p + 40);
     constexpr std::uint32_t pt_load = 1, pt_note = 4;
-    if (type == pt_note) read_metadata(file, offset, offset + in_file, object);
+    if (type == pt_note && offset <= file.size() && in_file <= file.size() - offset)
+      read_metadata(file, offset, offset + in_file, object);
     if (type != pt_load) continue;
     constexpr std::uint64_t most = std::uint64_t{1} << 30;  // of any program
     if (in_file > in_memory || offset > file.size() || file.size() - offset < in_file || in_memory > most ||
@@ -158,7 +178,8 @@ void read_elf(const std::string& path, CodeObject& object) {
       const std::string name = elf.text(names + elf.at<std::uint32_t>(y));
       const auto value = elf.at<std::uint64_t>(y + 8);
       if (!name.ends_with(".kd")) continue;
-      if (value + 64 > object.image.size()) throw Error(path + ": descriptor " + name + " outside the image");
+      if (value > object.image.size() || object.image.size() - value < 64)
+        throw Error(path + ": descriptor " + name + " outside the image");
       object.kernels[name] = read_descriptor(object.image.data() + value, value, name);
     }
   }
@@ -204,16 +225,8 @@ void decode_line(const char* line, const InstructionTable& table, Program& progr
 }
 
 void disassemble(const std::string& path, const std::string& objdump, CodeObject& object) {
-  if (path.find('\'') != std::string::npos) throw Error("a path may not contain a quote: " + path);
-  const std::string command = objdump + " -d '" + path + "' 2>/dev/null";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), [](FILE*) { return 0; });
-  if (!pipe) throw Error("cannot run " + command);
   const InstructionTable& table = instruction_table(object.arch);
-  char* line = nullptr;
-  std::size_t capacity = 0;
-  while (getline(&line, &capacity, pipe.get()) > 0) decode_line(line, table, object.program);
-  std::free(line);
-  if (pclose(pipe.get()) != 0) throw Error("failed: " + command);
+  run_objdump(objdump, path, [&](const char* line) { decode_line(line, table, object.program); });
   if (object.program.ops.empty()) throw Error(path + " holds no code");
   for (Op& op : object.program.ops) {
     if (op.cls != Class::branch) continue;

@@ -26,6 +26,8 @@ struct KernelDescriptor {
   int preload_words = 0, preload_offset = 0;  // kernel arguments copied to SGPRs, in dwords
 };
 
+constexpr std::size_t max_kernarg_bytes = 64 * 1024;
+
 /// One entry of the kernel argument segment, as the metadata note lists it.
 struct KernelArgument {
   std::string name{};  // empty if the note has none

@@ -253,6 +253,8 @@ bool apply_modifier(std::string_view word, Op& op, Sdwa& sdwa) {
   constexpr std::string_view dpp_words[] = {"quad_perm", "row_shl",      "row_shr",  "row_ror",    "wave_shl",
                                             "wave_rol",  "wave_shr",     "wave_ror", "row_mirror", "row_half_mirror",
                                             "row_bcast", "row_newbcast", "row_mask", "bank_mask",  "bound_ctrl"};
+  // Here bound_ctrl and fi are bits of op_sel; they are about inactive lanes, with which these are not simulated.
+  if ((key == "bound_ctrl" || key == "fi") && op.text.starts_with("v_permlane")) return true;
   return op.dpp && std::find(std::begin(dpp_words), std::end(dpp_words), key) != std::end(dpp_words);
 }
 
@@ -297,6 +299,7 @@ Op decode(std::string_view mnemonic, std::string_view operands, std::uint64_t ad
       }
     }
   }
+  if (op.lds) op.fills_first = false;  // its first operand is an address
   if (has_sdwa) op.sdwa = std::make_shared<const Sdwa>(sdwa);
   if (op.dpp && !known.accepts_dpp) throw Error("DPP form not simulated");
   if (op.sdwa && !known.accepts_sdwa) throw Error("SDWA form not simulated");

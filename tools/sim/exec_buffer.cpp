@@ -13,10 +13,12 @@ namespace {
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
-/// CDNA3 ISA guide, "Buffer resource descriptor": base 47:0, stride 61:48, swizzle 63, num_records in word 2.
+/// CDNA3 ISA guide, "Buffer resource descriptor": base 47:0, stride 61:48, swizzle 63, num_records in word 2, index
+/// stride (8, 16, 32, 64) in bits 22:21 of word 3, thread-id 23.
 struct Resource {
   u64 base;
-  u32 stride, records;
+  u32 stride, records, index_stride;
+  bool swizzled;
 
   Resource(const Wave& w, const Operand& a) {
     if (a.kind != Kind::scalar || a.words != 4) throw Error("a buffer resource must be four SGPRs");
@@ -24,7 +26,18 @@ struct Resource {
     base = w.s[a.reg] | u64{word1 & 0xffffu} << 32;
     stride = word1 >> 16 & 0x3fffu;
     records = w.s[a.reg + 2];
-    if (word1 >> 31 || word3 >> 23 & 1u) throw Error("swizzled or thread-id buffers are not simulated");
+    index_stride = 8u << (word3 >> 21 & 3u);
+    swizzled = word1 >> 31;
+    if (word3 >> 23 & 1u) throw Error("thread-id buffers are not simulated");
+  }
+
+  /// Bytes from the base, less the scalar offset. Swizzled: dwords of the same place in `index_stride` neighbouring records
+  /// lie side by side (the guide, "Swizzled buffer addressing"; GFX9 has no other element size).
+  u64 place(u32 index, u32 offset) const {
+    if (!swizzled) return offset + u64{index} * stride;
+    constexpr u32 element = 4;
+    return (u64{index / index_stride} * stride + offset / element * element) * index_stride +
+           index % index_stride * element + offset % element;
   }
 };
 
@@ -41,9 +54,11 @@ LaneAddress lane_address(const Wave& w, const Op& op, const Resource& r, int fir
   int reg = vaddr.reg;
   if (op.idxen) index = w.v[reg++][lane];
   if (op.offen) offset += w.v[reg][lane];
-  // Raw buffers compare bytes, with the scalar offset counted; structured ones compare records.
-  const bool in_range = r.stride == 0 || !op.idxen ? u64{offset} + soffset + bytes <= r.records : index < r.records;
-  return {r.base + soffset + offset + u64{index} * r.stride, in_range};
+  // Raw buffers compare bytes, with the scalar offset counted; structured ones compare records. Without an index a swizzled
+  // one is raw, too: HipKittens reads matrices as they lie through such descriptors.
+  const bool raw = r.stride == 0 || !op.idxen;
+  const bool in_range = raw ? u64{offset} + soffset + bytes <= r.records : index < r.records;
+  return {r.base + soffset + (raw ? u64{offset} + u64{index} * r.stride : r.place(index, offset)), in_range};
 }
 
 /// Words out of range read 0 and are not written, as the hardware does.

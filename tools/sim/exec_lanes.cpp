@@ -55,7 +55,8 @@ void run_swap(Wave& w, const Op& op) {
 }
 
 /// v_permlane32_swap: lanes 32..63 of vdst change places with lanes 0..31 of vsrc; v_permlane16_swap: the odd rows of
-/// 16 lanes of vdst with the even rows of vsrc (CDNA4 ISA guide). EXEC must be full: the guide leaves the rest open.
+/// 16 lanes of vdst with the even rows of vsrc (CDNA4 ISA guide). EXEC must be full: the guide leaves the rest open. Then
+/// bound_ctrl and fi, which say what an inactive lane gives, say nothing.
 template <int rows>
 void run_permlane_swap(Wave& w, const Op& op) {
   if (w.exec() != ~u64{0}) throw Error("permlane swap with inactive lanes is not simulated");

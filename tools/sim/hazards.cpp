@@ -194,8 +194,10 @@ Need need_between(const Facts& a, const Facts& b, const Op& first, const Op& op,
   if (a.valu) after_valu(a, b, op, first, need);
   if (b.valu && !a.stored.empty() && overlap(a.stored, b.written))
     need.at_least(2, "overwrites the data of a store that may not have read them");
-  if (first.cls == Class::salu && overlap(a.written, m_zero) && (op.lds || b.name.find("_lds_") != string_view::npos))
-    need.at_least(1, "a copy to LDS after M0 was written");
+  // ISA guides, "Manually inserted wait states": after SALU writes of M0 "scratch or global with LDS = 1", not buffer loads,
+  // which AMD's own hand-written kernels issue at once. (LLVM keeps one state for those as well, and so does arch/gfx9.)
+  if (first.cls == Class::salu && overlap(a.written, m_zero) && b.name.find("_load_lds_") != string_view::npos)
+    need.at_least(1, "a global copy to LDS after M0 was written");
   return need;
 }
 

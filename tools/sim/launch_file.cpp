@@ -9,9 +9,11 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <sstream>
 #include <utility>
 
 #include "../tilewave/common/write_file.hpp"
+#include "json_values.hpp"
 #include "lanes.hpp"
 
 namespace isa_sim {
@@ -40,47 +42,11 @@ T number_from(const std::string& text, const char* what) {
   return value;
 }
 
-/// A whole number of JSON that T holds.
-template <class T>
-T integer_of(const json& v, const std::string& what) {
-  const bool fits = v.is_number_unsigned() ? std::in_range<T>(v.get<std::uint64_t>())
-                                           : v.is_number_integer() && std::in_range<T>(v.get<std::int64_t>());
-  if (!fits) throw Error(what + " is no whole number in range: " + v.dump());
-  return v.is_number_unsigned() ? static_cast<T>(v.get<std::uint64_t>()) : static_cast<T>(v.get<std::int64_t>());
-}
-std::string text_of(const json& v, const std::string& what) {
-  if (!v.is_string()) throw Error(what + " is no text: " + v.dump());
-  return v.get<std::string>();
-}
-/// Also what JSON has no numbers for, as text: inf, -inf, nan.
-double real_of(const json& v, const std::string& what) {
-  if (v.is_number()) return v.get<double>();
-  if (v == "inf" || v == "-inf") return v == "inf" ? INFINITY : -INFINITY;
-  if (v == "nan") return NAN;
-  throw Error(what + " is no number: " + v.dump());
-}
-
 /// An object whose keys are among those known.
 void check_keys(const json& object, std::initializer_list<std::string_view> known, const std::string& what) {
-  if (!object.is_object()) throw Error(what + " is no JSON object: " + object.dump());
+  if (!object.is_object()) throw Error(what + " is no JSON object: " + shown(object));
   for (const auto& [key, value] : object.items())
     if (std::find(known.begin(), known.end(), key) == known.end()) throw Error(what + " has an unknown key " + key);
-}
-const json& member(const json& object, const char* key, const std::string& what) {
-  if (!object.is_object() || !object.contains(key)) throw Error(what + " has no " + key);
-  return object.at(key);
-}
-
-Bytes from_hex(const std::string& text) {
-  if (text.size() % 2) throw Error("hex with an odd number of digits: " + text);
-  Bytes bytes;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    unsigned value = 0;
-    const auto [end, error] = std::from_chars(text.data() + i, text.data() + i + 2, value, 16);
-    if (error != std::errc{} || end != text.data() + i + 2) throw Error("no hex digits: " + text);
-    bytes.push_back(static_cast<std::uint8_t>(value));
-  }
-  return bytes;
 }
 
 template <class T, class Make>
@@ -116,7 +82,8 @@ void fill(Pages& pages, const std::string& pattern, const fs::path& directory, u
     if (!in.read(reinterpret_cast<char*>(pages.data()), static_cast<std::streamsize>(pages.size())))
       throw Error("cannot read " + std::to_string(pages.size()) + " bytes of " + pattern.substr(5));
   } else {
-    throw Error("unknown fill " + pattern + ": zero, nan, iota, f32, f16, bf16, bits, byte:N, file:PATH");
+    throw Error("unknown fill " + pattern +
+                ": zero, nan, iota, f32, f16, bf16, bits, byte:N, file:PATH, pointers:NAMES");
   }
 }
 
@@ -139,17 +106,38 @@ class Values {
     check_keys(b, {"bytes", "fill", "write"}, what);
     auto pages = std::make_unique<Pages>(integer_of<std::uint64_t>(member(b, "bytes", what), "bytes of " + what));
     const std::string pattern = b.contains("fill") ? text_of(b["fill"], "fill of " + what) : "zero";
-    fill(*pages, pattern, directory_, static_cast<unsigned>(out_.buffers.size()));
+    constexpr std::string_view pointers = "pointers:";
+    if (pattern != "zero") check_memory(pages->size(), what);
+    if (pattern.starts_with(pointers))
+      tables_.push_back({out_.buffers.size(), pattern.substr(pointers.size())});
+    else
+      fill(*pages, pattern, directory_, static_cast<unsigned>(out_.buffers.size()));
     const json write = b.value("write", json(true));
     if (!write.is_boolean()) throw Error("write of " + what + " is neither true nor false");
     out_.memory.map(name, pages->data(), pages->size(), write.get<bool>());
     out_.buffers.emplace_back(name, std::move(pages));
   }
 
+  /// Fills buffers with the addresses of others, once all are there.
+  void place_pointers() {
+    for (const Table& table : tables_) {
+      const auto& [name, pages] = out_.buffers[table.buffer];
+      std::istringstream names(table.names);
+      std::size_t at = 0;
+      for (std::string to; std::getline(names, to, ','); at += sizeof(std::uint64_t)) {
+        if (pages->size() < at + sizeof(std::uint64_t))
+          throw Error("buffer " + name + " has " + std::to_string(pages->size()) + " bytes, too few for its pointers");
+        const std::uint64_t address = address_of(to);
+        std::memcpy(pages->data() + at, &address, sizeof address);
+      }
+      if (at == 0) throw Error("buffer " + name + " points to nothing: pointers:NAME,NAME+BYTES");
+    }
+  }
+
   Bytes bytes(const json& v, std::size_t size, const std::string& name) {
     if (v.is_number_float()) return size == 8 ? bytes_of(v.get<double>()) : bytes_of(v.get<float>());
     if (v.is_number()) return whole(v, std::min<std::size_t>(size, 8), name);
-    if (!v.is_object() || v.empty()) throw Error(name + ": a number or an object is expected, not " + v.dump());
+    if (!v.is_object() || v.empty()) throw Error(name + ": a number or an object is expected, not " + shown(v));
     if (v.contains("bytes")) {
       buffer(name, v);
       return bytes_of(out_.memory.address_of(name));
@@ -168,19 +156,36 @@ class Values {
     if (kind == "u32") return bytes_of(integer_of<std::uint32_t>(x, name));
     if (kind == "i64") return bytes_of(integer_of<std::int64_t>(x, name));
     if (kind == "u64") return bytes_of(integer_of<std::uint64_t>(x, name));
-    if (kind == "hex") return from_hex(text_of(x, name));
+    if (kind == "hex") return bytes_from_hex(text_of(x, name));
     throw Error(name + ": unknown kind " + kind + " (bytes, buffer, f32, f64, i32, u32, i64, u64, hex)");
   }
 
  private:
+  /// To buffer `buffer`, addresses of those named.
+  struct Table {
+    std::size_t buffer;
+    std::string names;
+  };
+
+  /// NAME, or NAME+BYTES.
+  std::uint64_t address_of(const std::string& to) const {
+    const auto plus = to.rfind('+');
+    const auto named = [&](const auto& buffer) { return buffer.first == to; };
+    if (plus == to.npos || std::any_of(out_.buffers.begin(), out_.buffers.end(), named))
+      return out_.memory.address_of(to);
+    return out_.memory.address_of(to.substr(0, plus)) +
+           number_from<std::uint64_t>(to.substr(plus + 1), "the offset of a pointer");
+  }
+
   /// A signed or an unsigned number of so many bytes.
   static Bytes whole(const json& v, std::size_t size, const std::string& name) {
+    if (size == 0) throw Error(name + " has no bytes");
     const std::uint64_t bits =
         v.is_number_unsigned() ? v.get<std::uint64_t>() : static_cast<std::uint64_t>(v.get<std::int64_t>());
     const std::uint64_t beyond = size < 8 ? bits >> (8 * size - 1) : 0, ones = ~std::uint64_t{0} >> (8 * size - 1);
     const bool negative = !v.is_number_unsigned() && v.get<std::int64_t>() < 0;
     if (size < 8 && (negative ? beyond != ones : beyond > 1))
-      throw Error(name + " has " + std::to_string(size) + " bytes, too few for " + v.dump());
+      throw Error(name + " has " + std::to_string(size) + " bytes, too few for " + shown(v));
     Bytes out = bytes_of(bits);
     out.resize(size);
     return out;
@@ -188,11 +193,12 @@ class Values {
 
   FileLaunch& out_;
   fs::path directory_;
+  std::vector<Table> tables_;
 };
 
 void put(Bytes& segment, std::size_t offset, const Bytes& value) {
-  constexpr std::size_t most = 64 * 1024;
-  if (offset > most || value.size() > most) throw Error("arguments end at " + std::to_string(most) + " bytes");
+  if (offset > max_kernarg_bytes || value.size() > max_kernarg_bytes - offset)
+    throw Error("arguments end at " + std::to_string(max_kernarg_bytes) + " bytes");
   if (segment.size() < offset + value.size()) segment.resize(offset + value.size());
   std::copy(value.begin(), value.end(), segment.begin() + static_cast<std::ptrdiff_t>(offset));
 }
@@ -227,7 +233,7 @@ void set_arguments(const json& args, const std::vector<KernelArgument>& known, V
     for (const auto& [name, value] : args.items()) set(name, value);
     return;
   }
-  if (!args.is_array()) throw Error("args is neither a list nor an object: " + args.dump());
+  if (!args.is_array()) throw Error("args is neither a list nor an object: " + shown(args));
   bool named = false;
   for (const json& value : args) {
     const bool has_name = value.is_object() && value.contains("name");
@@ -271,7 +277,7 @@ std::vector<std::uint8_t> hidden_arguments(const CodeObject& object, const Launc
   for (const KernelArgument& argument : known->second) {
     if (segment.size() < argument.offset + argument.bytes) segment.resize(argument.offset + argument.bytes);
     std::uint64_t value = 0;
-    const int axis = argument.kind.back() - 'x';
+    const std::size_t axis = argument.kind.ends_with("_x") ? 0 : argument.kind.ends_with("_y") ? 1 : 2;
     if (argument.kind.starts_with("hidden_block_count_"))
       value = launch.grid_blocks[axis];
     else if (argument.kind.starts_with("hidden_group_size_"))
@@ -326,9 +332,10 @@ FileLaunch read_launch(const json& description, const std::string& directory, co
   out.launch.kernarg = hidden_arguments(out.object, out.launch);
   Values values(out, directory);
   const json buffers = description.value("buffers", json::object());
-  if (!buffers.is_object()) throw Error("buffers is no JSON object: " + buffers.dump());
+  if (!buffers.is_object()) throw Error("buffers is no JSON object: " + shown(buffers));
   for (const auto& [buffer, how] : buffers.items()) values.buffer(buffer, how);
   set_arguments(description.value("args", json::array()), out.object.arguments[name], values, out.launch.kernarg);
+  values.place_pointers();
   return out;
 }
 

@@ -5,17 +5,20 @@
 // --hazards FILE: instructions in it that come too close, for want of s_nop.
 // Exit status: 0 all outputs inside the tolerance, 1 outside, 2 the bundle or the machine code is at fault.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <set>
 
 #include "../tilewave/common/write_file.hpp"
 #include "bundle.hpp"
 #include "clock.hpp"
 #include "hazards.hpp"
+#include "json_values.hpp"
 #include "launch_file.hpp"
 #include "wave_trace.hpp"
 
@@ -85,10 +88,10 @@ int run_any(const Command& c) {
   std::string directory = ".";
   if (!c.launch_file.empty()) {
     std::ifstream in(c.launch_file);
-    if (!in) throw isa_sim::Error("cannot read " + c.launch_file);
-    description = nlohmann::json::parse(in, nullptr, false);
-    if (description.is_discarded()) throw isa_sim::Error(c.launch_file + " is no JSON");
+    if (!in || std::filesystem::is_directory(c.launch_file)) throw isa_sim::Error("cannot read " + c.launch_file);
+    description = isa_sim::parse_json({std::istreambuf_iterator<char>(in), {}}, c.launch_file);
     directory = std::filesystem::path(c.launch_file).parent_path().string();
+    if (!description.is_object()) throw isa_sim::Error(c.launch_file + " is no JSON object");
     if (!c.path.empty()) description["file"] = std::filesystem::absolute(c.path).string();
   } else {
     description = {{"file", c.path},
@@ -134,6 +137,13 @@ int run_any(const Command& c) {
   return 0;
 }
 
+/// CLI::Range takes what is no number for one in range.
+std::string frequency(const std::string& text) {
+  double mhz = 0;
+  const bool is = CLI::detail::lexical_cast(text, mhz) && mhz >= 1 && mhz <= 1e5;
+  return is ? "" : "no clock in MHz between 1 and 100000: " + text;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -155,8 +165,8 @@ int main(int argc, char** argv) {
                  "in order: 7, 1.5, f32:1, buffer:BYTES[:FILL], hex:00ff; or NAME=..., @OFFSET=...")
       ->needs(kernel);
   auto* time = app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/reference/clock.md)");
-  app.add_option("--chip", c.clock.chip, "MI300X, MI308X, MI325X, MI350X or MI355X")->needs(time);
-  app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->check(CLI::Range(1.0, 1e5))->needs(time);
+  app.add_option("--chip", c.clock.chip, "MI300X, MI300A, MI308X, MI325X, MI350X or MI355X")->needs(time);
+  app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->check(frequency)->needs(time);
   app.add_flag("--warm", c.clock.warm, "inputs lie in the last-level cache")->needs(time);
   app.add_option("--timed-instructions", c.clock.instructions, "wave instructions to time before extrapolating")
       ->capture_default_str()
@@ -167,7 +177,10 @@ int main(int argc, char** argv) {
   app.add_option("--timeline", c.timeline, "file for a picture of the same waves, SVG")->needs(time);
   app.add_option("--annotate", c.annotate, "file for the kernel's disassembly with hits, issue and stall clk")
       ->needs(time);
-  app.add_option("--top", c.top, "instructions listed")->capture_default_str()->needs(time);
+  app.add_option("--top", c.top, "instructions listed")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1 << 30))
+      ->needs(time);
   app.add_flag("--json", c.as_json, "print one JSON object instead of text");
   app.add_option("--objdump", c.options.objdump, "llvm-objdump to disassemble with")->capture_default_str();
   app.add_option("--threads", machine.threads, "blocks simulated at a time")
@@ -177,7 +190,8 @@ int main(int argc, char** argv) {
   app.add_flag("!--no-lds-races", machine.races,
                "report no LDS races: for waves that locks or flags order, not barriers");
   app.add_option("--max-wave-instructions", machine.max_wave_instructions, "give a wave up after this many")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 60));
   app.add_option("--write-outputs", c.options.write_outputs, "directory for what the kernels wrote");
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return std::string("tilewave-sim: ") + error.what() + " (--help lists the options)\n";
@@ -205,7 +219,9 @@ int main(int argc, char** argv) {
       print(report);
     return report.pass() ? 0 : 1;
   } catch (const std::exception& error) {
-    std::cerr << "tilewave-sim: " << error.what() << "\n";
+    std::string text = error.what();
+    std::replace(text.begin(), text.end(), '\n', ' ');  // of a name in a document
+    std::cerr << "tilewave-sim: " << text << "\n";
     return 2;
   }
 }

@@ -2,6 +2,7 @@
 #include "wave.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 namespace isa_sim {
@@ -27,6 +28,9 @@ void Wave::wait(std::uint32_t vmcnt, std::uint32_t lgkmcnt) {
   } else if (scalar_loads == 0 && lgkm.outstanding() > lgkmcnt) {
     lgkm.done = lgkm.issued - lgkmcnt;  // LDS alone returns in order; mixed with scalar loads nothing is certain
   }
+  if (!reads.empty() && reads.front().ticket <= lgkm.done)
+    reads.erase(reads.begin(),
+                std::find_if(reads.begin(), reads.end(), [&](const auto& read) { return read.ticket > lgkm.done; }));
   if (!copies.empty() && copies.front().ticket <= vm.done) {
     const auto end =
         std::find_if(copies.begin(), copies.end(), [&](const auto& copy) { return copy.ticket > vm.done; });
@@ -89,7 +93,7 @@ namespace {
 
 }  // namespace
 
-std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint32_t bytes) {
+std::uint8_t* Block::lds_read(Wave& wave, std::uint32_t address, std::uint32_t bytes) {
   check_bounds(address, bytes);
   if (!checks) return lds.data() + address;
   for (std::uint32_t i = address / 4; i <= (address + bytes - 1) / 4; ++i) {
@@ -100,8 +104,31 @@ std::uint8_t* Block::lds_read(const Wave& wave, std::uint32_t address, std::uint
                   " and no s_barrier after that write's s_waitcnt orders this read");
     if (dword.read_epoch != epoch) dword.read_epoch = epoch, dword.readers = 0;
     dword.readers |= static_cast<std::uint16_t>(1u << wave.id);
+    dword.read_by |= static_cast<std::uint16_t>(1u << wave.id);
   }
+  wave.reads.push_back({wave.lgkm.issued, address, bytes});
   return lds.data() + address;
+}
+
+/// A read is done at its s_waitcnt, not when it was issued: what another wave writes behind a barrier is in no order to a
+/// read that was still on its way there, nor is a copy to a read of its own wave. (LLVM, AMDGPU memory model: requests of
+/// different waves to LDS may be reordered, and with vector memory operations.)
+void Block::check_reads(const Wave& wave, std::uint32_t dword, bool copied) const {
+  const auto holds = [dword](const PendingRead& read) {
+    return dword >= read.address / 4 && dword <= (read.address + read.bytes - 1) / 4;
+  };
+  for (unsigned readers = shadow[dword].read_by; readers; readers &= readers - 1) {
+    const Wave& reader = *waves[static_cast<std::size_t>(std::countr_zero(readers))];
+    if (reader.id == wave.id) {
+      if (copied && std::any_of(wave.reads.begin(), wave.reads.end(), holds))
+        race(dword, "is read by this wave, which has not waited for that (lgkmcnt) before its copy");
+      continue;
+    }
+    const auto& reads = reader.published.reads;
+    if (std::any_of(reads.begin(), reads.end(), holds))
+      race(dword, "was read by wave " + std::to_string(reader.id) +
+                      ", whose s_waitcnt for that (lgkmcnt) comes behind the barrier");
+  }
 }
 
 void Block::note_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool copied, bool atomic) {
@@ -115,6 +142,8 @@ void Block::note_write(const Wave& wave, std::uint32_t address, std::uint32_t by
       race(i, "was written by wave " + std::to_string(dword.writer) + " and no barrier orders this write after it");
     if (!exempt && dword.read_epoch == epoch && (dword.readers & ~(1u << wave.id)))
       race(i, "was read by another wave since the last barrier");
+    if (!exempt && dword.read_by) check_reads(wave, i, copied);
+    if (!exempt) dword.read_by = 0;
     dword.writer = static_cast<std::int8_t>(wave.id);
     dword.ticket = copied ? wave.vm.issued : wave.lgkm.issued;
     dword.copied = dword.in_flight = copied;

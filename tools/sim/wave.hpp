@@ -39,6 +39,13 @@ struct PendingCopy {
   std::uint32_t bytes;
 };
 
+/// A read of LDS that the wave has not waited for yet.
+struct PendingRead {
+  std::uint32_t ticket;  // of lgkmcnt
+  std::uint32_t address;
+  std::uint32_t bytes;
+};
+
 /// Tickets of one in-order counter: operation n is complete once `done >= n`.
 struct Counter {
   std::uint32_t issued = 0, done = 0;
@@ -50,6 +57,7 @@ struct LdsShadow {
   std::uint32_t ticket = 0;      // writer's lgkm (or vm) ticket
   std::uint32_t read_epoch = 0;  // barriers passed when `readers` read it
   std::uint16_t readers = 0;     // waves
+  std::uint16_t read_by = 0;     // waves that have read it since it was written
   std::int8_t writer = -1;
   bool copied = false;     // ticket counts vmcnt: the write was a global-to-LDS copy
   bool in_flight = false;  // ... which nobody has waited for yet
@@ -77,13 +85,15 @@ struct Wave {
 
   Counter vm, lgkm;
   std::uint32_t scalar_loads = 0;  // outstanding; they return out of order, so only lgkmcnt(0) waits for them
-  /// LDS writes that were complete when this wave arrived at a barrier; others may rely on them once all have arrived.
+  /// What of LDS was complete when this wave arrived at a barrier; others may rely on it once all have arrived.
   struct Completed {
     std::uint32_t writes = 0, copies = 0;  // tickets of lgkmcnt and vmcnt
+    std::vector<PendingRead> reads{};      // those that were not
   } arrived, published;
   std::array<std::uint32_t, vector_registers> v_vm{}, v_lgkm{};  // ticket of the load that fills the register
   std::array<std::uint32_t, scalar_registers> s_lgkm{};
   std::vector<PendingCopy> copies;
+  std::vector<PendingRead> reads;  // of LDS, in order
 
   const Region* hint = nullptr;
   Counts counts;
@@ -122,7 +132,7 @@ struct Block {
   std::vector<std::uint32_t>* lds_touched = nullptr;  // where addresses are noted for the clock, lane after lane
 
   /// Bounds-checked LDS accesses that also record who did what, for race detection.
-  std::uint8_t* lds_read(const Wave& wave, std::uint32_t address, std::uint32_t bytes);
+  std::uint8_t* lds_read(Wave& wave, std::uint32_t address, std::uint32_t bytes);
   std::uint8_t* lds_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool atomic = false);
   std::uint8_t* lds_copy(Wave& wave, std::uint32_t address, std::uint32_t bytes);
   void land(const PendingCopy& copy);
@@ -130,6 +140,7 @@ struct Block {
  private:
   void note_write(const Wave& wave, std::uint32_t address, std::uint32_t bytes, bool copied, bool atomic);
   void check_bounds(std::uint32_t address, std::uint32_t bytes) const;
+  void check_reads(const Wave& wave, std::uint32_t dword, bool copied) const;
   bool published(const LdsShadow& dword) const;
 };
 

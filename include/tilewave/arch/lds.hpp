@@ -78,8 +78,8 @@ constexpr int lds_turned_conflicts(const PlaceOf& place_of) {
 ///               at any time until copies_wait<n>() has returned, which leaves at most n of this wave's under way, the
 ///               last ones; other waves see them behind a barrier. A wave may not end with copies under way; at most 63
 ///               are
-///   sync        lds_barrier(): a barrier of the block for what lanes stored to and read from LDS; loads and copies
-///               stay under way
+///   sync        lds_barrier(): a barrier of the block for what lanes stored to and read from LDS: behind it all of
+///               that is done, so that a copy may overwrite what was read. Loads and copies stay under way
 ///   hints       pin(sums): the product that made them stays between the copies, fences and barriers around it;
 ///               priority<n>(): of this wave among those of its SIMD, 0 to 3
 template <class B>

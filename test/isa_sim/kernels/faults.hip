@@ -133,6 +133,54 @@ __device__ inline void direct_copy(const int* in, int* out) {
 __global__ void direct_copy_waited(const int* in, int* out) { direct_copy<true>(in, out); }
 __global__ void direct_copy_unwaited(const int* in, int* out) { direct_copy<false>(in, out); }
 
+// A room is read, and written again behind a barrier (or by the wave that read it): in order only where the read was waited
+// for before that. `own`: one wave; else two, of which the second writes.
+template <bool waits, bool copies, bool own>
+__device__ inline void write_over_read(const int* in, int* out) {
+  __shared__ int room[64];
+  using Shared = __attribute__((address_space(3))) int;
+  const int l = lane() % 64;
+  if (lane() < 64) room[l] = in[l];
+  const int* from = in + lane();
+  int x;
+  asm volatile("s_waitcnt vmcnt(0) lgkmcnt(0)\n s_barrier\n ds_read_b32 %0, %2"
+               : "=&v"(x), "+v"(from)
+               : "v"((Shared*)room + l)
+               : "memory");
+  if constexpr (waits) asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory");
+  if constexpr (!own) asm volatile("s_barrier" ::: "memory");
+  if (own || __builtin_amdgcn_readfirstlane(lane()) >= 64) {
+    if constexpr (copies)
+      asm volatile("s_mov_b32 m0, %1\n s_nop 0\n global_load_lds_dword %0, off" ::"v"(from), "s"((Shared*)room) : "memory");
+    else
+      asm volatile("ds_write_b32 %0, %0" ::"v"((Shared*)room + l) : "memory");
+  }
+  asm volatile("s_waitcnt vmcnt(0) lgkmcnt(0)" : "+v"(x)::"memory");
+  out[lane()] = x;
+}
+__global__ void copy_over_read(const int* in, int* out) { write_over_read<false, true, false>(in, out); }
+__global__ void copy_over_waited_read(const int* in, int* out) { write_over_read<true, true, false>(in, out); }
+__global__ void copy_over_own_read(const int* in, int* out) { write_over_read<false, true, true>(in, out); }
+__global__ void copy_over_own_waited_read(const int* in, int* out) { write_over_read<true, true, true>(in, out); }
+__global__ void write_over_read(const int* in, int* out) { write_over_read<false, false, false>(in, out); }
+__global__ void write_over_waited_read(const int* in, int* out) { write_over_read<true, false, false>(in, out); }
+
+// The address of a copy is still on its way.
+__global__ void copy_address_unwaited(const int* in, int* out) {
+  __shared__ int room[64];
+  using Words = unsigned __attribute__((ext_vector_type(4)));
+  using Shared = __attribute__((address_space(3))) int;
+  const auto base = reinterpret_cast<unsigned long>(in);
+  const Words resource = {static_cast<unsigned>(base), static_cast<unsigned>(base >> 32), 256, 0x20000};
+  int x;
+  asm volatile(
+      "global_load_dword %0, %1, off\n s_mov_b32 m0, %3\n buffer_load_dword %0, %2, 0 offen lds\n s_waitcnt vmcnt(0)"
+      : "=&v"(x)
+      : "v"(in + lane()), "s"(resource), "s"((Shared*)room)
+      : "memory");
+  out[lane()] = x;
+}
+
 // One element past the end in lane 63.
 __global__ void load_past_end(const int* in, int* out) { out[lane()] = in[lane() + 1]; }
 __global__ void load_across_end(const int* in, int* out) {

@@ -5,7 +5,7 @@
   extern "C" __attribute__((global)) void name() {                                                                    \
     asm volatile(text ::                                                                                              \
                      : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", \
-                       "v15", "s8", "s9", "vcc");                                                                     \
+                       "v15", "s8", "s9", "s10", "s11", "vcc");                                                       \
   }
 #if defined(__gfx950__)
 #define BY_CHIP(gfx942, gfx950) gfx950
@@ -42,6 +42,8 @@ KERNEL(address_by_value,
        "v_readfirstlane_b32 s8, v0\nv_readfirstlane_b32 s9, v1\n" NOP("4", "4") "global_load_dword v2, v3, s[8:9]")
 KERNEL(stored_overwritten, "global_store_dwordx4 v[8:9], v[0:3], off\n" NOP("1", "1") "v_mov_b32 v1, 0")
 KERNEL(copy_to_lds, "s_mov_b32 m0, 0\n" NOP("0", "0") "global_load_lds_dword v[0:1], off")
+// None: of copies the guides name those of global memory and scratch alone.
+KERNEL(copy_through_buffer, "s_mov_b32 m0, 0\n" NOP("0", "0") "buffer_load_dword v0, s[8:11], 0 offen lds")
 KERNEL(dot, "v_dot2_f32_f16 v0, v1, v2, v3\n" NOP("2", "2") "v_add_f32 v4, v0, v0")
 KERNEL(division, "v_div_scale_f32 v0, vcc, v1, v2, v1\n" NOP("3", "3") "v_div_fmas_f32 v3, v1, v2, v1")
 // Of two ways the shorter one counts: the branch leaves three states out.

@@ -74,6 +74,38 @@ __global__ void copy_buffer(const u32* in, u32* out) {
   out[lane()] = words[lane()];
 }
 
+// Records of two words, stored through a swizzled resource: eight neighbours lie side by side, word by word. Then rows as they
+// lie, through one that has the bit and a stride but is given no index.
+__global__ void swizzled_buffers(const u32* in, u32* out) {
+  const auto to = reinterpret_cast<unsigned long>(out), from = reinterpret_cast<unsigned long>(in);
+  const U4 records = {static_cast<u32>(to), static_cast<u32>(to >> 32) | 0x8008u << 16, 64, 0x00020000};
+  asm volatile(
+      "buffer_store_dword %0, %2, %3, 0 idxen\n buffer_store_dword %1, %2, %3, 0 idxen offset:4" ::"v"(in[lane()]),
+      "v"(in[64 + lane()]), "v"(lane()), "s"(records)
+      : "memory");
+  const U4 rows = {static_cast<u32>(from), static_cast<u32>(from >> 32) | 0xc040u << 16, 4 * 100, 0x00110000};
+  u32 x;
+  asm volatile("buffer_load_dword %0, %1, %2, 0 offen offset:128\n s_waitcnt vmcnt(0)"
+               : "=&v"(x)
+               : "v"(4 * lane()), "s"(rows)
+               : "memory");
+  out[128 + lane()] = x;
+}
+
+// What inactive lanes would give does not matter where all are active.
+__global__ void swapped_rows(const u32* in, u32* out) {
+#if defined(__gfx950__)
+  const auto half = __builtin_amdgcn_permlane16_swap(in[lane()], in[64 + lane()], false, true);
+  const auto wide = __builtin_amdgcn_permlane32_swap(in[lane()], in[64 + lane()], true, true);
+  for (u32 i = 0; i < 2; ++i) out[64 * i + lane()] = half[i], out[64 * (2 + i) + lane()] = wide[i];
+#endif
+}
+
+// A table of pointers, as grouped operations take it.
+__global__ void through_pointers(const int* const* table, int* out) {
+  out[lane()] = table[0][lane()] + table[1][lane()];
+}
+
 __global__ void packed_atomics(u32* bf16, u32* f16, u32* counters, u32* old) {
   const auto base = reinterpret_cast<unsigned long>(bf16);
   const U4 resource = {static_cast<u32>(base), static_cast<u32>(base >> 32), 16, 0x00020000};

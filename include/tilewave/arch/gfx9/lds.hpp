@@ -60,9 +60,12 @@ struct Lds {
     static_assert(pending >= 0 && pending < 64);
     asm volatile("s_waitcnt vmcnt(%0)" ::"n"(pending) : "memory");
   }
-  /// Fences of LDS alone: others would wait for loads, too.
+  /// Fences of LDS alone: others would wait for loads, too. LLVM waits for no access of LDS there, as they keep their
+  /// order among themselves; a copy from memory may overwrite what a read still on its way is to see.
   TILEWAVE_DEVICE static void lds_barrier() {
+    constexpr int lgkmcnt_0 = 0xc07f;  // all other counters at their most
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
+    __builtin_amdgcn_s_waitcnt(lgkmcnt_0);
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
   }

@@ -2,9 +2,9 @@
 // GEMM of CDNA through LDS. A step is 128 bytes of K, with mx scales 128 k: rows of A and of B lie in rings of slots,
 // and a wave reads them in pieces, one piece ahead of its products. Where the chip copies 16 bytes a lane (path
 // direct), rows come straight into LDS, several steps ahead; else (staged) through registers, one step ahead. A turn
-// begins behind one barrier, with the step's rows in LDS; reads, copies and products alternate as they are written
-// here, so that a single wave keeps the matrix unit busy. LDS plan: P.stages slots of A, as many of B or one more where
-// that fits. Bound: matrix rate.
+// begins behind one barrier, with the step's rows in LDS and all reads of the step before done, whose slot copies
+// overwrite; reads, copies and products alternate as they are written here, so that a single wave keeps the matrix unit
+// busy. LDS plan: P.stages slots of A, as many of B or one more where that fits. Bound: matrix rate.
 #pragma once
 
 #include "tilewave/ops/gemm/lds/strips.hpp"
