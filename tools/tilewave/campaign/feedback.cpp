@@ -64,7 +64,8 @@ void take_profile(const fs::path& folder, const Manifest& m, Round& round) {
   for (const ThreadTrace& trace : profile.traces) {
     for (const HotSpot& spot : by_instruction(trace, hot_spots)) {
       round.bottlenecks.push_back(fmt::format(
-          "{}: {:.1f} % of {}, {}", printable(spot.what, 120),
+          "{}{}: {:.1f} % of {}, {}", printable(spot.what, 120),
+          spot.line > 0 ? fmt::format(" (line {})", spot.line) : "",
           trace.latency > 0 ? 100 * static_cast<double>(spot.stall) / static_cast<double>(trace.latency) : 0,
           trace.unit, spot.kind));
     }
