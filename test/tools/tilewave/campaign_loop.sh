@@ -65,6 +65,7 @@ holds campaign/plans/v1_plan.md "- Outcome: keep"
 holds campaign/memory/v1.json "pitfall of 2"
 git -C worktree show HEAD:docs/notebook/campaigns/toy/performance.md >committed || failed "performance.md is not committed"
 holds committed "| this commit | keep |"
+lacks committed "$PWD"  # no path of this machine
 [[ -z $(git -C worktree status --porcelain) ]] || failed "the worktree is not clean after a kept round"
 expect 0 "rounds done" campaign run campaign --rounds 1 --propose "sh ../propose.sh"
 holds feedback-3 "profiles/round-2/REPORT.md"

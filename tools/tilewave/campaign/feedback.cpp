@@ -64,7 +64,8 @@ void take_profile(const fs::path& folder, const Manifest& m, Round& round) {
   for (const ThreadTrace& trace : profile.traces) {
     for (const HotSpot& spot : by_instruction(trace, hot_spots)) {
       round.bottlenecks.push_back(fmt::format(
-          "{}: {:.1f} % of {}, {}", printable(spot.what, 120),
+          "{}{}: {:.1f} % of {}, {}", printable(spot.what, 120),
+          spot.line > 0 ? fmt::format(" (line {})", spot.line) : "",
           trace.latency > 0 ? 100 * static_cast<double>(spot.stall) / static_cast<double>(trace.latency) : 0,
           trace.unit, spot.kind));
     }
@@ -95,7 +96,8 @@ std::string feedback_of(const State& s, const fs::path& campaign) {
   const fs::path report = campaign / "profiles" / fmt::format("round-{}", best.number) / "REPORT.md";
   out += fs::exists(report) ? fmt::format("profile of the best: {}\n{}", report.string(), bullets(best.bottlenecks))
                             : std::string("no profile: the campaign has no trace_command\n");
-  out += fmt::format("roof and Stop Conditions: {}\n", (campaign / "README.md").string());
+  if (fs::exists(campaign / "README.md"))
+    out += fmt::format("roof and Stop Conditions: {}\n", (campaign / "README.md").string());
   if (const auto pitfalls = pitfalls_of(campaign / "memory"); !pitfalls.empty())
     out += "pitfalls and fixes:\n" + bullets(pitfalls);
   return out;

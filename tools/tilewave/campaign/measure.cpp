@@ -105,11 +105,15 @@ void Campaign::take_trace(Round& round) {
   const std::string kernel = matching(times, manifest_.trace_kernel, trace.string()).front().name;
   const bool ncu = times.format.find("ncu") != std::string::npos,
              stats = times.format.find("stats") != std::string::npos;
-  fs::copy_file(trace,
-                folder / (ncu     ? "times_ncu.csv"
-                          : stats ? "times_kernel_stats.csv"
-                                  : "times_kernel_trace.csv"),
-                fs::copy_options::overwrite_existing);
+  bool there = false;  // the launches must not be read twice
+  for (const auto& file : fs::recursive_directory_iterator(folder)) {
+    const std::string name = file.path().filename().string();
+    for (const char* end : {"kernel_trace.csv", "kernel_stats.csv", "ncu.csv"}) there = there || name.ends_with(end);
+  }
+  if (!there)
+    fs::copy_file(trace, folder / (ncu     ? "times_ncu.csv"
+                                   : stats ? "times_kernel_stats.csv"
+                                           : "times_kernel_trace.csv"));
   try {
     take_profile(folder, manifest_, round);
   } catch (const Error& error) {  // the times are good; what else the profiler wrote is not

@@ -38,8 +38,10 @@ std::vector<std::string> routes_of(const Comparison& result) {
   std::vector<std::string> routes;
   for (const ClassResult& c : result.classes) {
     const bool moves = c.verdict == Verdict::keep;
+    const std::string entry = entries(c, moves);
     routes.push_back(
-        fmt::format("{}: {}{}", c.name, moves ? "candidate, " + entries(c, true) : "base, " + entries(c, false),
+        fmt::format("{}: {}{}{}", c.name, moves ? "candidate" : "base",
+                    entry.ends_with(".csv") ? "" : ", " + entry,  // rows that name no entry
                     c.verdict == Verdict::split ? "; gains but for single rows: --by more columns tells which" : ""));
   }
   return routes;

@@ -30,21 +30,19 @@ struct MoeReduce {
   using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
   using Place = typename Tile::Place;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
-  static constexpr int unit = Tile::unit, batch = moe_reduce_batch(P, S.x);
+  static constexpr int unit = Tile::unit, batch = moe_reduce_batch(P, S.x), few = moe_reduce_few(B::facts.id, P, S.x);
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const Place at = tile_place<B, Tile, P>(a.extent, a.tiles, shared);
     const std::uint32_t bytes = at.active ? Tile::template window_bytes<S.x>(a.extent.columns - at.first) : 0;
     Vec<float, unit> sums[P.chunks] = {};
-    for (int first = 0; first < a.topk; first += batch) {
-      const Slots slots(a, min_of(at.row, a.extent.rows - 1), first);
-      Tile x[batch];
-      TILEWAVE_UNROLL
-      for (int k = 0; k < batch; ++k) load(x[k], at, a.x, slots.offset[k], slots.counts[k] ? bytes : 0);
-      B::sched_fence();  // not a sum before the last load, nor a look at weights
-      TILEWAVE_UNROLL
-      for (int k = 0; k < batch; ++k) add(sums, x[k], slots.counts[k] ? slots.weight[k] : 0.0f);
+    // A batch asks for all its slots, those beyond topk with empty windows. Few slots take a smaller one, with fewer
+    // addresses in front of the first load.
+    if (few < batch && a.topk <= few) {
+      passes<few>(a, at, bytes, sums);
+    } else {
+      passes<batch>(a, at, bytes, sums);
     }
     if (a.residual != nullptr) {
       Tile x;
@@ -57,30 +55,46 @@ struct MoeReduce {
   }
 
  private:
+  /// All slots, n at a time.
+  template <int n>
+  TILEWAVE_DEVICE static void passes(const Args& a, const Place& at, std::uint32_t bytes,
+                                     Vec<float, unit> (&sums)[P.chunks]) {
+    for (int first = 0; first < a.topk; first += n) {
+      const Slots<n> slots(a, min_of(at.row, a.extent.rows - 1), first);
+      Tile x[n];
+      TILEWAVE_UNROLL
+      for (int k = 0; k < n; ++k) load(x[k], at, a.x, slots.offset[k], slots.counts[k] ? bytes : 0);
+      B::sched_fence();  // not a sum before the last load, nor a look at weights
+      TILEWAVE_UNROLL
+      for (int k = 0; k < n; ++k) add(sums, x[k], slots.counts[k] ? slots.weight[k] : 0.0f);
+    }
+  }
+
   /// Of the slots of a token from `first` on: whether they count, where their rows start, in elements, and their
   /// weights, which nothing waits for before the rows are asked for.
+  template <int n>
   struct Slots {
-    std::int64_t offset[batch];
-    float weight[batch];
-    bool counts[batch];
+    std::int64_t offset[n];
+    float weight[n];
+    bool counts[n];
 
     TILEWAVE_DEVICE Slots(const Args& a, std::int32_t row, int first) {
       const std::int64_t start = std::int64_t{row} * a.topk;
-      std::int32_t place[batch];  // in the tables: the last one again beyond the end
+      std::int32_t place[n];  // in the tables: the last one again beyond the end
       TILEWAVE_UNROLL
-      for (int k = 0; k < batch; ++k) {
+      for (int k = 0; k < n; ++k) {
         place[k] = min_of(first + k, a.topk - 1);
         counts[k] = first + k < a.topk;
         offset[k] = row * a.x_stride + place[k] * a.x_slot_stride;
         weight[k] = 1.0f;
       }
       if (a.slots != nullptr) {
-        std::int32_t of_x[batch];
+        std::int32_t of_x[n];
         TILEWAVE_UNROLL
-        for (int k = 0; k < batch; ++k) of_x[k] = B::load(a.slots + start + place[k]);
+        for (int k = 0; k < n; ++k) of_x[k] = B::load(a.slots + start + place[k]);
         load_weights(a, start, place);
         TILEWAVE_UNROLL
-        for (int k = 0; k < batch; ++k) {
+        for (int k = 0; k < n; ++k) {
           counts[k] = counts[k] & inside(of_x[k], a.x_rows);
           offset[k] = of_x[k] * a.x_stride;
         }
@@ -88,22 +102,22 @@ struct MoeReduce {
         load_weights(a, start, place);
       }
       if (a.expert_mask != nullptr) {
-        std::int32_t expert[batch];
+        std::int32_t expert[n];
         TILEWAVE_UNROLL
-        for (int k = 0; k < batch; ++k) expert[k] = B::load(a.topk_ids + start + place[k]);
+        for (int k = 0; k < n; ++k) expert[k] = B::load(a.topk_ids + start + place[k]);
         TILEWAVE_UNROLL
-        for (int k = 0; k < batch; ++k) {
+        for (int k = 0; k < n; ++k) {
           counts[k] = counts[k] & inside(expert[k], a.experts);
           expert[k] = B::load(a.expert_mask + (counts[k] ? expert[k] : 0));
         }
         TILEWAVE_UNROLL
-        for (int k = 0; k < batch; ++k) counts[k] = counts[k] & (expert[k] != 0);
+        for (int k = 0; k < n; ++k) counts[k] = counts[k] & (expert[k] != 0);
       }
     }
-    TILEWAVE_DEVICE void load_weights(const Args& a, std::int64_t start, const std::int32_t (&place)[batch]) {
+    TILEWAVE_DEVICE void load_weights(const Args& a, std::int64_t start, const std::int32_t (&place)[n]) {
       if (a.weights == nullptr) return;
       TILEWAVE_UNROLL
-      for (int k = 0; k < batch; ++k) weight[k] = B::load(a.weights + start + place[k]);
+      for (int k = 0; k < n; ++k) weight[k] = B::load(a.weights + start + place[k]);
     }
     TILEWAVE_DEVICE static bool inside(std::int32_t i, std::int32_t count) {
       return static_cast<std::uint32_t>(i) < static_cast<std::uint32_t>(count);

@@ -12,6 +12,12 @@ using MoeReducePolicy = RowPolicy;
 /// Slots whose rows a lane has in flight together: eight accesses in all.
 constexpr int moe_reduce_batch(const MoeReducePolicy& p, DType x) { return p.wide(x) ? 8 / p.chunks : 2; }
 
+/// The same where topk is no more than that. sm90's 80 registers a lane do not hold both loops without a spill.
+constexpr int moe_reduce_few(ArchId arch, const MoeReducePolicy& p, DType x) {
+  const int batch = moe_reduce_batch(p, x);
+  return batch < 4 || arch == ArchId::sm90 ? batch : 4;
+}
+
 /// The policies that entries of a spec are built for: tiles of one access a lane and slot, or, on sm90, of more where
 /// slots are few; and one for any alignment.
 constexpr RowPolicies moe_reduce_policies(ArchId arch, const MoeReduceSpec& s) {
