@@ -32,6 +32,13 @@ struct Words {
   }
 };
 
+/// The largest number that a config takes: twice an extent, or the sum of two, fits its type. Seeds take any.
+template <class T>
+inline constexpr std::uint64_t most_of = std::is_same_v<T, bool>            ? 1
+                                         : std::is_same_v<T, std::uint64_t> ? std::numeric_limits<T>::max()
+                                         : sizeof(T) == 8                   ? (std::uint64_t{1} << 40) - 1
+                                                                            : (std::uint64_t{1} << 30) - 1;
+
 /// Sets the fields of a config from words, as each_column() of the config declares them.
 class ColumnReader {
  public:
@@ -55,9 +62,7 @@ class ColumnReader {
         known += (i > 0 ? ", " : "") + candidate;
       }
     } else {
-      const bool truth = std::is_same_v<T, bool>;
-      const std::uint64_t most = truth ? 1 : static_cast<std::uint64_t>(std::numeric_limits<T>::max());
-      field = static_cast<T>(number(name, *word, most));
+      field = static_cast<T>(number(name, *word, most_of<T>));
     }
   }
   /// What follows from other fields may be said, if it is right: a second pass, when all fields are read, can tell.
