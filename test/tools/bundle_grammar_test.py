@@ -178,7 +178,7 @@ class Grammar(unittest.TestCase):
                         harmless = path in free or (path[-1:] and path[-1] in ("config", "policy", "description", "name")
                                                     and isinstance(wrong, str) and wrong.isprintable() and wrong)
                         likely = {"softmax_scale", "soft_cap", "split_tokens", "num_splits", "sliding_window", "atol", "rtol", "row_rtol",
-                                  "scale_strides", "offset"}  # values that are possible, if not this bundle's
+                                  "q_strides", "k_strides", "v_strides", "scale_strides", "offset"}  # values that are possible, if not this bundle's
                         if not harmless and not likely & set(path) and wrong_tree != tree:
                             self.assertNotEqual(said, "", (path, wrong))
 
