@@ -18,7 +18,9 @@ import unittest
 MEASURED = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
 flops roof_us roof_pct model_us model_error_pct model_bound model_chip""".split()
 ORIGIN = ["entry", "config_id", "emulated", "schema_version", "policy_columns"]  # tells where a row comes from, but not what it is
-NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
+GOOGLE = """family_index per_family_instance_index run_name run_type repetitions repetition_index threads iterations real_time cpu_time
+time_unit""".split()  # Google Benchmark's own
+NOT_A_NUMBER = {"real_time", "cpu_time", "us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
                 "model_us", "model_error_pct"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
 WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
@@ -64,7 +66,9 @@ class Contract(unittest.TestCase):
     def check_layout(self, done, name, identity):
         """Rows with a name of the pattern, the columns `identity` and the common ones; pairs of a row and its name's match."""
         header, rows, lines = rows_of(done)
-        self.assertEqual(header, ["name"] + identity + MEASURED + ORIGIN)
+        own = ["name"] + identity + MEASURED + ORIGIN
+        self.assertEqual(header, own + [column for column in GOOGLE if column not in own])
+        self.assertNotIn("DEBUG", done.stderr)
         for line in lines:
             self.assertEqual(len(line), len(header))
         matched = []
@@ -76,6 +80,10 @@ class Contract(unittest.TestCase):
                     self.assertLess(set(row[column].split()), set(identity))
                     self.assertIn("waves_per_simd", row[column].split())
                     self.assertFalse({"kind", "arch", "seed"} & set(row[column].split()))
+                elif column == "run_name":
+                    self.assertEqual(row[column], row["name"])
+                elif column in ("run_type", "time_unit"):
+                    self.assertEqual(row[column], {"run_type": "iteration", "time_unit": "us"}[column])
                 elif column in WORDS or column == "entry":
                     self.assertRegex(row[column], r"\A[a-z][a-z0-9_./]*\Z", column)
                 elif column in FRACTIONS:

@@ -73,8 +73,9 @@ int of_op(const Options& o, const Roof& roof) {
 
 int of_csv(const Options& o, const Roof& roof) {
   std::size_t untimed = 0;
-  const auto points =
-      points_of(read_csv(o.csv, o.time), o.by.empty() ? std::vector<std::string>{} : split(o.by, ','), untimed, o.time);
+  const Csv csv = read_csv(o.csv, o.time);
+  expect_chip(csv, roof, o.time);
+  const auto points = points_of(csv, o.by.empty() ? std::vector<std::string>{} : split(o.by, ','), untimed, o.time);
   std::vector<std::vector<std::string>> table{{"row", "FLOP/B", "bound", o.time, "floor us", "of roof"}};
   Json list = Json::array();
   std::size_t reached = 0;
@@ -111,7 +112,8 @@ void add_roofline(Command& tilewave) {
   auto o = std::make_shared<Options>();
   Command sub = tilewave.add(
       "roofline", "FLOPs, bytes, intensity, bound, floor and the 90 % target of an op, or of the rows of a CSV");
-  sub.option("--arch", o->arch, "gfx942, gfx950, sm90, or a chip: MI300X, MI325X, MI350X, MI355X, H100, H200")
+  sub.option("--arch", o->arch,
+             "gfx942, gfx950, sm90, or a chip: MI300X, MI300A, MI308X, MI325X, MI350X, MI355X, H20, H100, H200")
       .required();
   sub.option("--op", o->op, known_ops(false));
   sub.option("--shape", o->shape, "of the op, key=value,...: the keys are below");
