@@ -20,12 +20,18 @@
 
 namespace tilewave::bench {
 
+/// What a message quotes, as one line and not a long one.
+std::string one_line(const std::string& text);
+
 /// A config as words by column, and where they stand.
 struct Words {
   std::string where;
   std::map<std::string, std::string> values;
+  std::string header = {};  // of a CSV: where its columns are named
 
-  [[noreturn]] void refuse(const std::string& why) const { throw std::invalid_argument(where + ": " + why); }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw std::invalid_argument(one_line(where) + ": " + one_line(why));
+  }
   /// A column that is not given takes the word of another that is.
   void imply(const std::string& column, const std::string& other) {
     if (const auto found = values.find(other); found != values.end()) values.emplace(column, found->second);

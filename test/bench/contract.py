@@ -202,7 +202,7 @@ class Contract(unittest.TestCase):
             for name, identity in list(rows.items())[::every] if by_name else []:
                 self.assertEqual(identities(f"--config={name}"), (columns, {name: identity}))
             head, first, *_ = listed.splitlines()
-            self.assertIn("no column is named 'colour'", self.refuses(write(f"{head},colour\n{first},red\n")))
+            self.assertIn(f"{path}:1: no column is named 'colour'", self.refuses(write(f"{head},colour\n{first},red\n")))
             self.assertIn(f"{path}:2: kind", self.refuses(write(f"kind\nmagic\n")))
             self.assertIn("arch is sm90, this run's is gfx950", self.refuses(write("arch\nsm90\n")))
             self.assertIn("'-1' is not a number", self.refuses(write("seed\n-1\n")))
@@ -213,6 +213,14 @@ class Contract(unittest.TestCase):
                                     ("{", "not JSON"), ("{}", "neither"), ('[{"seed": [1]}]', "neither a number"),
                                     ("seed,seed\n1,1\n", "two columns"), ("\xff\x00\n\x01", "no column")):
                 self.assertIn(complaint, self.refuses(write(text)), text)
+            self.assertIn(f"{path}:2: two columns are named seed", self.refuses(write("\nseed,seed\n1,1\n")))
+            self.assertIn(f"{path}:1: a column has no name", self.refuses(write("seed,\n1,1\n")))
+            self.assertIn(f"{path}:3: not JSON", self.refuses(write('[{"seed": 1},\n{"seed":\n x}]\n')))
+            for encoding, complaint in (("utf-16", "UTF-16"), ("utf-8-sig", "byte order mark")):
+                with open(path, "w", encoding=encoding) as file:
+                    file.write(listed)
+                self.assertIn(complaint, self.refuses(f"--shapes={path}"))
+            self.assertIn("a folder", self.refuses(f"--shapes={scratch}"))
         self.assertIn("cannot read", self.refuses("--shapes=/nonexistent/shapes"))
         for name in ("", "nonsense", first.split(",")[0] + "/bf16/bf16/bf16", "seed=1/seed=2", "seed"):
             self.refuses(f"--config={name}", "--benchmark_list_tests")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Google Benchmark's tools/compare.py, and what CI trackers take, of the files that benchmarks write.
 
-usage: google_tools_test.py TIMED_ROWS BENCH COMPARE_PY
+usage: google_tools_test.py TIMED_ROWS BENCH COMPARE_PY [CLASS]
 
 TIMED_ROWS writes made-up times as a benchmark does; BENCH is one, on the emulated device, where nothing is timed. Without
 COMPARE_PY, or numpy and scipy, which it needs, that part is skipped.
@@ -28,7 +28,7 @@ def rows(form, *command):
     return json.loads(done.stdout) if form == "json" else list(csv.DictReader(io.StringIO(done.stdout)))
 
 
-class GoogleTools(unittest.TestCase):
+class Fields(unittest.TestCase):
     def test_rows_have_the_fields_of_google_benchmark(self):
         told = rows("json", TIMED, "2")
         self.assertIn("library_build_type", told["context"])
@@ -57,6 +57,13 @@ class GoogleTools(unittest.TestCase):
             value = f"{row['real_time']} {row['time_unit']}/iter, iterations: {row['iterations']}, cpu: {row['cpu_time']}"
             self.assertRegex(value, r"\A[\d.]+ us/iter, iterations: 1, cpu: [\d.e-]+\Z")
 
+    def test_a_debug_build_of_the_library_frightens_nobody(self):
+        done = subprocess.run([BENCH, "--benchmark_filter=^nothing/"], capture_output=True, text=True, check=True)
+        self.assertIn("CPU Caches", done.stderr)
+        self.assertNotIn("DEBUG", done.stderr)
+
+
+class Compare(unittest.TestCase):
     def test_compare(self):
         if not os.path.exists(COMPARE):
             self.skipTest(f"no compare.py ({COMPARE}); Debian's libbenchmark-tools has it")
@@ -74,14 +81,9 @@ class GoogleTools(unittest.TestCase):
             for i in (1, 2, 3):
                 self.assertRegex(done.stdout, rf"(?m)^made_up/{i} +\+0\.5000 ")
 
-    def test_a_debug_build_of_the_library_frightens_nobody(self):
-        done = subprocess.run([BENCH, "--benchmark_filter=^nothing/"], capture_output=True, text=True, check=True)
-        self.assertIn("CPU Caches", done.stderr)
-        self.assertNotIn("DEBUG", done.stderr)
-
 
 if __name__ == "__main__":
-    result = unittest.main(argv=[sys.argv[0], "-v"], exit=False).result
+    result = unittest.main(argv=[sys.argv[0], "-v", *sys.argv[4:]], exit=False).result
     if result.wasSuccessful() and result.skipped:
         print("skipped: " + "; ".join(reason for _, reason in result.skipped))
     sys.exit(not result.wasSuccessful())
