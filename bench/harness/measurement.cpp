@@ -73,15 +73,22 @@ Columns Measurement::columns() const {
   return visit.columns;
 }
 
-Meter::Meter(const MeasureOptions& options, Log log) : options_(options), log_(std::move(log)) {
-  check_hip(hipStreamCreate(&stream_), "creating a stream");
+Meter::Meter(const MeasureOptions& options, Log log) : options_(options), log_(std::move(log)) {}
+
+Meter::~Meter() {
+  if (has_stream_) (void)hipStreamDestroy(stream_);
 }
 
-Meter::~Meter() { (void)hipStreamDestroy(stream_); }
+void Meter::make_stream() {
+  if (has_stream_) return;
+  check_hip(hipStreamCreate(&stream_), "creating a stream");
+  has_stream_ = true;
+}
 
 Measurement Meter::fill(ArchId arch, const std::function<void(Measurement&)>& body) {
   Measurement row;
   try {
+    make_stream();
     row.ceilings = ceilings(arch);
     body(row);
   } catch (const std::exception& error) {
@@ -93,6 +100,7 @@ Measurement Meter::fill(ArchId arch, const std::function<void(Measurement&)>& bo
 
 bool Meter::run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing,
                 std::span<const TwinBuffer* const> outputs) {
+  make_stream();
   const auto on_stream = [&]() -> Status { return launch(stream_); };
   if (model_time.on) {
     if (!clock_) clock_ = model_clock(arch);
