@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 EM_AMDGPU = 224
 PT_NOTE = 4
+SHT_NOBITS = 8
 NT_AMDGPU_METADATA = 32
 
 
@@ -88,12 +89,45 @@ def unpack_msgpack(data, at=0):
     raise CodeObjectError(f"metadata: MessagePack tag 0x{tag:02x} is not used by code objects")
 
 
+def check_whole(image, path):
+    """The file has all that its header, its segments and its sections say."""
+    program, sections = struct.unpack_from("<QQ", image, 32)
+    program_size, programs, section_size, count = struct.unpack_from("<HHHH", image, 54)
+
+    def expect(end):
+        if end > len(image):
+            raise CodeObjectError(f"{path}: cut short, it has {len(image)} of {end} bytes")
+
+    expect(max(program + program_size * programs, sections + section_size * count))
+    for i in range(programs):
+        at, held = struct.unpack_from("<Q16xQ", image, program + i * program_size + 8)
+        expect(at + held)
+    for i in range(count):
+        kind, at, held = struct.unpack_from("<I16xQQ", image, sections + i * section_size + 4)
+        expect(0 if kind == SHT_NOBITS else at + held)
+
+
+def check_kernel(kernel):
+    """The keys that `tools/bundle` reads, each of its type."""
+    for key in (".name", ".symbol"):
+        if not isinstance(kernel[key], str):
+            raise TypeError(key)
+    numbers = [kernel[f".{key}"] for key in ("group_segment_fixed_size", "kernarg_segment_size", "max_flat_workgroup_size")]
+    for arg in kernel[".args"]:
+        numbers += [arg[".offset"], arg[".size"]]
+        if not isinstance(arg[".value_kind"], str):
+            raise TypeError(".value_kind")
+    if kernel[".wavefront_size"] not in (32, 64) or not all(type(n) is int and 0 <= n < 2**32 for n in numbers):
+        raise TypeError("a number")
+
+
 def metadata(image, path):
     if image[:4] != b"\x7fELF" or len(image) < 64 or image[4] != 2 or image[5] != 1:
         raise CodeObjectError(f"{path}: not a little-endian ELF64 file")
     machine = struct.unpack_from("<H", image, 18)[0]
     if machine != EM_AMDGPU:
         raise CodeObjectError(f"{path}: ELF machine {machine}, an AMD GPU code object has {EM_AMDGPU}")
+    check_whole(image, path)
     segments = struct.unpack_from("<Q", image, 32)[0]
     size, count = struct.unpack_from("<HH", image, 54)
     for i in range(count):
@@ -113,6 +147,9 @@ def read(path):
     try:
         note = metadata(image, path)
         arch = note["amdhsa.target"].split("--")[-1].split(":")[0]
-        return CodeObject(arch, {kernel[".symbol"]: kernel for kernel in note.get("amdhsa.kernels", [])})
-    except (struct.error, IndexError, KeyError, TypeError, UnicodeDecodeError, AttributeError):
+        kernels = note.get("amdhsa.kernels", [])
+        for kernel in kernels:
+            check_kernel(kernel)
+        return CodeObject(arch, {kernel[".symbol"]: kernel for kernel in kernels})
+    except (struct.error, IndexError, KeyError, TypeError, UnicodeDecodeError, AttributeError, RecursionError):
         raise CodeObjectError(f"{path}: its metadata is damaged") from None

@@ -33,6 +33,14 @@ struct Ceilings {
   }
 };
 
+/// The device that rows are of, as its data sheet has it: the GPU at hand, the chip whose times are modelled, or on the
+/// emulated device what it impersonates.
+struct Device {
+  std::string name;
+  ArchFacts facts;
+};
+const Device& device_of(ArchId arch);
+
 /// The entry of a kind and policy. Throws if the architecture is not one of this build's.
 inline const TrafficEntry& traffic_entry(ArchId arch, TrafficKind kind, const TrafficPolicy& policy) {
   for (const TrafficEntry* e : all_traffic_entries()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/config_parser.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -41,7 +43,8 @@ std::vector<CsvRecord> csv_records(const std::string& text, const std::string& f
         record.fields.back() += c;
       }
     }
-    if (quoted) throw std::invalid_argument(file + ":" + std::to_string(record.line) + ": a quote does not end");
+    if (quoted)
+      throw std::invalid_argument(one_line(file) + ":" + std::to_string(record.line) + ": a quote does not end");
     if (record.fields.size() > 1 || !record.fields[0].empty()) records.push_back(std::move(record));
   }
   return records;
@@ -60,7 +63,9 @@ void ColumnReader::words(const char* name, bool& field, const char* no, const ch
 
 void ColumnReader::expect_no_more(const std::set<std::string>& others) const {
   for (const auto& [name, word] : words_.values) {
-    if (!used_.contains(name) && !others.contains(name)) words_.refuse("no column is named '" + name + "'");
+    if (used_.contains(name) || others.contains(name)) continue;
+    const Words header{words_.header, {}};
+    (header.where.empty() ? words_ : header).refuse("no column is named '" + name + "'");
   }
 }
 
@@ -79,17 +84,43 @@ std::uint64_t ColumnReader::number(const char* name, const std::string& word, st
   return value;
 }
 
+std::string one_line(const std::string& text) {
+  constexpr std::size_t most = 400;
+  std::string line = text.size() <= most ? text : text.substr(0, most) + "...";
+  for (char& c : line)
+    if (static_cast<unsigned char>(c) < 32 || c == 127) c = '?';
+  return line;
+}
+
 std::vector<Words> read_words(const std::string& file) {
+  const auto refuse = [&](const std::string& why, const std::string& line = "") {
+    throw std::invalid_argument(one_line(file) + line + ": " + why);
+  };
+  if (std::filesystem::is_directory(file)) refuse("a folder, not a file of configs");
   std::ifstream in(file, std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(in), {});
-  if (!in.good() && !in.eof()) throw std::invalid_argument(file + ": cannot read");
+  if (!in.good() && !in.eof()) refuse("cannot read");
+  if (text.starts_with("\xff\xfe") || text.starts_with("\xfe\xff")) refuse("UTF-16; configs are in UTF-8");
+  if (text.starts_with("\xef\xbb\xbf")) refuse("starts with a byte order mark; configs are in UTF-8 without one");
   std::vector<Words> all;
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != text.npos && (text[first] == '[' || text[first] == '{')) {
-    nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    if (json.is_discarded()) throw std::invalid_argument(file + ": not JSON");
-    if (json.is_object()) json = json.value("benchmarks", nlohmann::json());
-    if (!json.is_array()) throw std::invalid_argument(file + ": neither an array of configs nor one named benchmarks");
+    nlohmann::json json;
+    try {
+      json = nlohmann::json::parse(text);
+    } catch (const nlohmann::json::parse_error& error) {
+      const std::size_t end = std::min(error.byte, text.size());
+      const auto lines = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+      refuse("not JSON", ":" + std::to_string(lines));
+    } catch (const nlohmann::json::exception&) {
+      refuse("not JSON: a number that is too large");
+    }
+    if (json.is_object()) {
+      const auto found = json.find("benchmarks");
+      nlohmann::json configs = found == json.end() ? nlohmann::json() : std::move(*found);
+      json = std::move(configs);
+    }
+    if (!json.is_array()) refuse("neither an array of configs nor one named benchmarks");
     for (const nlohmann::json& object : json) {
       Words words{file + ": config " + std::to_string(all.size() + 1), {}};
       if (!object.is_object()) words.refuse("not an object");
@@ -105,19 +136,25 @@ std::vector<Words> read_words(const std::string& file) {
     }
   } else {
     const std::vector<CsvRecord> records = csv_records(text, file);
+    const Words header{records.empty() ? file : file + ":" + std::to_string(records[0].line), {}};
+    if (!records.empty()) {
+      std::set<std::string> names;
+      for (const std::string& name : records[0].fields) {
+        if (name.empty()) header.refuse("a column has no name");
+        if (!names.insert(name).second) header.refuse("two columns are named " + name);
+      }
+    }
     for (std::size_t i = 1; i < records.size(); ++i) {
-      Words words{file + ":" + std::to_string(records[i].line), {}};
+      Words words{file + ":" + std::to_string(records[i].line), {}, header.where};
       const std::vector<std::string>&names = records[0].fields, &fields = records[i].fields;
       if (fields.size() != names.size()) {
         words.refuse(std::to_string(fields.size()) + " fields below " + std::to_string(names.size()) + " columns");
       }
-      for (std::size_t f = 0; f < names.size(); ++f) {
-        if (!words.values.emplace(names[f], fields[f]).second) words.refuse("two columns are named " + names[f]);
-      }
+      for (std::size_t f = 0; f < names.size(); ++f) words.values.emplace(names[f], fields[f]);
       all.push_back(std::move(words));
     }
   }
-  if (all.empty()) throw std::invalid_argument(file + ": no configs");
+  if (all.empty()) refuse("no configs");
   return all;
 }
 

@@ -20,17 +20,30 @@
 
 namespace tilewave::bench {
 
+/// What a message quotes, as one line and not a long one.
+std::string one_line(const std::string& text);
+
 /// A config as words by column, and where they stand.
 struct Words {
   std::string where;
   std::map<std::string, std::string> values;
+  std::string header = {};  // of a CSV: where its columns are named
 
-  [[noreturn]] void refuse(const std::string& why) const { throw std::invalid_argument(where + ": " + why); }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw std::invalid_argument(one_line(where) + ": " + one_line(why));
+  }
   /// A column that is not given takes the word of another that is.
   void imply(const std::string& column, const std::string& other) {
     if (const auto found = values.find(other); found != values.end()) values.emplace(column, found->second);
   }
 };
+
+/// The largest number that a config takes: twice an extent, or the sum of two, fits its type. Seeds take any.
+template <class T>
+inline constexpr std::uint64_t most_of = std::is_same_v<T, bool>            ? 1
+                                         : std::is_same_v<T, std::uint64_t> ? std::numeric_limits<T>::max()
+                                         : sizeof(T) == 8                   ? (std::uint64_t{1} << 40) - 1
+                                                                            : (std::uint64_t{1} << 30) - 1;
 
 /// Sets the fields of a config from words, as each_column() of the config declares them.
 class ColumnReader {
@@ -55,9 +68,7 @@ class ColumnReader {
         known += (i > 0 ? ", " : "") + candidate;
       }
     } else {
-      const bool truth = std::is_same_v<T, bool>;
-      const std::uint64_t most = truth ? 1 : static_cast<std::uint64_t>(std::numeric_limits<T>::max());
-      field = static_cast<T>(number(name, *word, most));
+      field = static_cast<T>(number(name, *word, most_of<T>));
     }
   }
   /// What follows from other fields may be said, if it is right: a second pass, when all fields are read, can tell.

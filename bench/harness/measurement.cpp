@@ -1,9 +1,40 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/measurement.hpp"
 
+#include <cmath>
 #include <exception>
+#include <map>
+
+#include "bench/harness/device_sheet.hpp"
+#include "bench/harness/model_time.hpp"
 
 namespace tilewave::bench {
+
+namespace {
+
+Device found_device(ArchId arch) {
+  if (model_time.on) {
+    const std::string chip = chip_modelled(arch);
+    return {chip, facts_with(arch, sheet_named(chip))};
+  }
+#if TILEWAVE_ON_GPU_COMPILER
+  int device = 0;
+  char name[256] = "";
+  check_hip(hipGetDevice(&device), "asking for the device");
+  check_hip(hipDeviceGetName(name, sizeof(name), device), "asking for the device's name");
+  return {name, facts_with(arch, sheet_of(name))};
+#else
+  return {arch == ArchId::gfx942 ? "MI300X" : arch == ArchId::gfx950 ? "MI350X" : "H200", facts_of(arch)};
+#endif
+}
+
+}  // namespace
+
+const Device& device_of(ArchId arch) {
+  static std::map<ArchId, Device> devices;
+  const auto found = devices.find(arch);
+  return found != devices.end() ? found->second : devices.emplace(arch, found_device(arch)).first->second;
+}
 
 std::vector<std::pair<const char*, double>> Measurement::console() const {
   const double us = timing.cold.median;
@@ -48,15 +79,22 @@ Columns Measurement::columns() const {
   return visit.columns;
 }
 
-Meter::Meter(const MeasureOptions& options, Log log) : options_(options), log_(std::move(log)) {
-  check_hip(hipStreamCreate(&stream_), "creating a stream");
+Meter::Meter(const MeasureOptions& options, Log log) : options_(options), log_(std::move(log)) {}
+
+Meter::~Meter() {
+  if (has_stream_) (void)hipStreamDestroy(stream_);
 }
 
-Meter::~Meter() { (void)hipStreamDestroy(stream_); }
+void Meter::make_stream() {
+  if (has_stream_) return;
+  check_hip(hipStreamCreate(&stream_), "creating a stream");
+  has_stream_ = true;
+}
 
 Measurement Meter::fill(ArchId arch, const std::function<void(Measurement&)>& body) {
   Measurement row;
   try {
+    make_stream();
     row.ceilings = ceilings(arch);
     body(row);
   } catch (const std::exception& error) {
@@ -68,6 +106,7 @@ Measurement Meter::fill(ArchId arch, const std::function<void(Measurement&)>& bo
 
 bool Meter::run(ArchId arch, const std::function<Status(hipStream_t)>& launch, Timing& timing,
                 std::span<const TwinBuffer* const> outputs) {
+  make_stream();
   const auto on_stream = [&]() -> Status { return launch(stream_); };
   if (model_time.on) {
     if (!clock_) clock_ = model_clock(arch);
@@ -90,15 +129,18 @@ bool Meter::run(ArchId arch, const std::function<Status(hipStream_t)>& launch, T
 const Ceilings& Meter::ceilings(ArchId arch) {
   if (!ceilings_) {
     const bool measure = !emulated_device && options_.measure_ceilings && !options_.ceiling_gbps;
+    const Device& device = device_of(arch);
     ceilings_ = measure ? measured_ceilings(arch, stream_)
                         : Ceilings::all(options_.ceiling_gbps ? *options_.ceiling_gbps * 1e9
-                                                              : facts_of(arch).hbm_bytes_per_second);
+                                                              : device.facts.hbm_bytes_per_second);
+    if (std::isnan(ceilings_->read))
+      log_("no data sheet of " + device.name + " is known: --ceiling-gbps says its ceiling");
     const auto gbps = [](double bytes_per_second) { return std::to_string(bytes_per_second * 1e-9); };
     log_("ceilings in GB/s: read " + gbps(ceilings_->read) + ", copy " + gbps(ceilings_->copy) + ", write " +
          gbps(ceilings_->write) +
-         (measure                 ? " (measured)"
-          : options_.ceiling_gbps ? " (given)"
-                                  : " (data sheet)"));
+         (measure                 ? std::string(" (measured)")
+          : options_.ceiling_gbps ? std::string(" (given)")
+                                  : " (data sheet of " + device.name + ")"));
   }
   return *ceilings_;
 }

@@ -66,12 +66,14 @@ class Meter {
            std::span<const TwinBuffer* const> outputs);
 
  private:
+  void make_stream();  // with the first row: a list of rows needs no device
   const Ceilings& ceilings(ArchId arch);
   Sampler& sampler(ArchId arch);
 
   MeasureOptions options_;
   Log log_;
   hipStream_t stream_{};
+  bool has_stream_ = false;
   std::optional<Sampler> sampler_;
   std::unique_ptr<ModelClock> clock_;
   std::optional<Ceilings> ceilings_;

@@ -33,11 +33,17 @@ class ModelClock {
 /// Of this process. Launches are timed, not run: configs are whole, and large tensors hold zeros.
 struct ModelOptions {
   bool on = false;
-  std::string chip;  // "": the first of the architecture
+  std::string chip;  // "": chip_modelled() of the architecture
   std::uint64_t instructions = 4'000'000;
   std::string trace;  // folder for what rocprofv3 would have written of each launch; "": none
 };
 inline ModelOptions model_time;
+
+/// The chip whose times and whose ceilings a modelled row has.
+inline std::string chip_modelled(ArchId arch) {
+  if (!model_time.chip.empty()) return model_time.chip;
+  return arch == ArchId::gfx950 ? "MI355X" : "MI300X";
+}
 
 /// A clock for an architecture; throws std::invalid_argument. Programs linked with model_time.cpp have it.
 inline std::unique_ptr<ModelClock> (*make_model_clock)(ArchId arch, const std::string& chip) = nullptr;
@@ -48,7 +54,7 @@ inline std::unique_ptr<ModelClock> model_clock(ArchId arch) {
         "--model-time needs a build of the host preset, configured with clang-22, llvm-22, libamdhip64-dev, libcli11-dev and "
         "nlohmann-json3-dev at hand; tools/quickstart bench_X --model-time installs them");
   }
-  return make_model_clock(arch, model_time.chip);
+  return make_model_clock(arch, chip_modelled(arch));
 }
 
 /// Whether configs are cut to what the emulated device runs in a moment.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Dimensions of served models, as their configurations on the Hugging Face hub give them; `experts` 0 where feed-forward
-// layers are dense, else as many, `intermediate` wide each, of which a token goes to `experts_per_token`.
+// Dimensions of served models, as config.json of the repository beside each gives them (https://huggingface.co/NAME); `experts`
+// 0 where feed-forward layers are dense, else as many, `intermediate` wide each, of which a token goes to `experts_per_token`.
+// Of models whose first or every other layer is dense the layers with experts are meant.
 #pragma once
 
 #include <array>
@@ -10,24 +11,52 @@
 
 namespace tilewave::bench {
 
+/// Attention whose cache holds one latent vector a token, of `kv` and the `rope` that turn, and whose queries come of `q`;
+/// a head's query has `nope` and `rope` dimensions. All 0 where heads have keys and values.
+struct Latent {
+  int q = 0, kv = 0, nope = 0, rope = 0;
+  constexpr bool any() const { return kv > 0; }
+};
+
+/// How a router chooses beyond the largest softmax.
+struct Router {
+  bool sigmoid = false, bias = false;
+  int groups = 1, kept_groups = 1;
+};
+
 struct Model {
   std::string_view name;
   int hidden, q_heads, kv_heads, head_size, intermediate, vocabulary;
   int experts = 0, experts_per_token = 0;
+  int shared = 0;  // width of the expert that all tokens go to
+  Latent latent{};
+  Router router{};
   int gpus = 1;  // that share it
 
   /// Columns of the projection to the vocabulary.
   int vocabulary_share() const { return (vocabulary + gpus - 1) / gpus; }
 };
 
-inline constexpr std::array models{Model{"llama3-8b", 4096, 32, 8, 128, 14336, 128256},
-                                   Model{"llama3-70b", 8192, 64, 8, 128, 28672, 128256},
-                                   Model{"llama3-405b", 16384, 128, 8, 128, 53248, 128256},
-                                   Model{"mistral-7b", 4096, 32, 8, 128, 14336, 32768},
-                                   Model{"qwen3-8b", 4096, 32, 8, 128, 12288, 151936},
-                                   Model{"qwen3-32b", 5120, 64, 8, 128, 25600, 151936},
-                                   Model{"gpt-oss-20b", 2880, 64, 8, 64, 2880, 201088, 32, 4},
-                                   Model{"gpt-oss-120b", 2880, 64, 8, 64, 2880, 201088, 128, 4}};
+inline constexpr Latent deepseek_latent{1536, 512, 128, 64};
+
+inline constexpr std::array models{
+    Model{"llama3-8b", 4096, 32, 8, 128, 14336, 128256},               // meta-llama/Meta-Llama-3-8B
+    Model{"llama3-70b", 8192, 64, 8, 128, 28672, 128256},              // meta-llama/Meta-Llama-3-70B
+    Model{"llama3-405b", 16384, 128, 8, 128, 53248, 128256},           // meta-llama/Llama-3.1-405B
+    Model{"mistral-7b", 4096, 32, 8, 128, 14336, 32768},               // mistralai/Mistral-7B-v0.3
+    Model{"qwen3-8b", 4096, 32, 8, 128, 12288, 151936},                // Qwen/Qwen3-8B
+    Model{"qwen3-32b", 5120, 64, 8, 128, 25600, 151936},               // Qwen/Qwen3-32B
+    Model{"gpt-oss-20b", 2880, 64, 8, 64, 2880, 201088, 32, 4},        // openai/gpt-oss-20b
+    Model{"gpt-oss-120b", 2880, 64, 8, 64, 2880, 201088, 128, 4},      // openai/gpt-oss-120b
+    Model{"mixtral-8x7b", 4096, 32, 8, 128, 14336, 32000, 8, 2},       // mistralai/Mixtral-8x7B-v0.1
+    Model{"qwen3-30b-a3b", 2048, 32, 4, 128, 768, 151936, 128, 8},     // Qwen/Qwen3-30B-A3B
+    Model{"qwen3-235b-a22b", 4096, 64, 4, 128, 1536, 151936, 128, 8},  // Qwen/Qwen3-235B-A22B
+    // meta-llama/Llama-4-Scout-17B-16E-Instruct, meta-llama/Llama-4-Maverick-17B-128E-Instruct
+    Model{"llama4-scout", 5120, 40, 8, 128, 8192, 202048, 16, 1, 8192, {}, {.sigmoid = true}},
+    Model{"llama4-maverick", 5120, 40, 8, 128, 8192, 202048, 128, 1, 8192, {}, {.sigmoid = true}},
+    // deepseek-ai/DeepSeek-V3, moonshotai/Kimi-K2-Instruct
+    Model{"deepseek-v3", 7168, 128, 1, 128, 2048, 129280, 256, 8, 2048, deepseek_latent, {true, true, 8, 4}},
+    Model{"kimi-k2", 7168, 64, 1, 128, 2048, 163840, 384, 8, 2048, deepseek_latent, {true, true}}};
 
 /// What one of `tp` GPUs holds of a model: whole heads, kv heads repeated where there are fewer than GPUs, columns of the
 /// feed-forward layers. Throws if they cannot be shared out.
@@ -35,7 +64,7 @@ inline Model share_of(std::string_view name, int tp) {
   for (Model m : models) {
     if (m.name != name) continue;
     const bool heads = m.kv_heads % tp == 0 || tp % m.kv_heads == 0;
-    if (m.q_heads % tp != 0 || m.intermediate % tp != 0 || !heads) {
+    if (m.q_heads % tp != 0 || m.intermediate % tp != 0 || m.shared % tp != 0 || !heads) {
       throw std::invalid_argument("--tp=" + std::to_string(tp) + ": " + std::string(name) + " has " +
                                   std::to_string(m.q_heads) + " heads on " + std::to_string(m.kv_heads) + " and " +
                                   std::to_string(m.intermediate) + " columns, which do not share out");
@@ -43,6 +72,7 @@ inline Model share_of(std::string_view name, int tp) {
     m.q_heads /= tp;
     m.kv_heads = m.kv_heads >= tp ? m.kv_heads / tp : 1;
     m.intermediate /= tp;
+    m.shared /= tp;
     m.gpus = tp;
     return m;
   }

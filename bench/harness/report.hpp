@@ -6,12 +6,16 @@
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/harness/column.hpp"
@@ -23,6 +27,35 @@ struct Report {
   Columns header;  // every row has these names
   Columns row;     // the last that ran; empty: it was left out
 };
+
+/// Google Benchmark's own fields of a run, as its reporters write them: tools that read its files find them. real_time is
+/// `us`; cpu_time is that of its loop, in which the host does nothing; where nothing was timed both are nan.
+inline Columns google_columns(const benchmark::BenchmarkReporter::Run& run, const std::string& name, double us) {
+  const double cpu = std::isnan(us) ? us : run.GetAdjustedCPUTime();
+  return {{"family_index", std::int64_t{run.family_index}},
+          {"per_family_instance_index", std::int64_t{run.per_family_instance_index}},
+          {"run_name", name},
+          {"run_type", std::string("iteration")},
+          {"repetitions", std::int64_t{run.repetitions}},
+          {"repetition_index", std::int64_t{run.repetition_index}},
+          {"threads", std::int64_t{run.threads}},
+          {"iterations", std::int64_t{run.iterations}},
+          {"real_time", us},
+          {"cpu_time", cpu},
+          {"time_unit", std::string(benchmark::GetTimeUnitString(run.time_unit))}};
+}
+
+/// A row with Google Benchmark's fields behind its own, of which none gives way: `threads` are some policies'.
+inline Columns with_google(Columns row, const benchmark::BenchmarkReporter::Run& run) {
+  const auto find = [&](std::string_view name) {
+    return std::find_if(row.begin(), row.end(), [&](const Column& column) { return column.name == name; });
+  };
+  const Columns own =
+      google_columns(run, std::get<std::string>(find("name")->value), std::get<double>(find("us")->value));
+  for (const Column& column : own)
+    if (find(column.name) == row.end()) row.push_back(column);
+  return row;
+}
 
 /// What is not finite becomes null, which is all that JSON has for it.
 inline nlohmann::ordered_json json_of(const Columns& row) {
@@ -43,11 +76,11 @@ class CsvReporter : public benchmark::BenchmarkReporter {
   CsvReporter(const Report& report, std::string file) : report_(report), file_(std::move(file)) {}
 
   bool ReportContext(const Context&) override {
-    write_whole(GetOutputStream(), csv_header(report_.header), file_);
+    write_whole(GetOutputStream(), csv_header(with_google(report_.header, {})), file_);
     return true;
   }
-  void ReportRuns(const std::vector<Run>&) override {
-    if (!report_.row.empty()) write_whole(GetOutputStream(), csv_line(report_.row), file_);
+  void ReportRuns(const std::vector<Run>& runs) override {
+    if (!report_.row.empty()) write_whole(GetOutputStream(), csv_line(with_google(report_.row, runs.front())), file_);
   }
 
  private:
@@ -65,9 +98,10 @@ class JsonReporter : public benchmark::JSONReporter {
     write_whole(GetOutputStream(), "", file_);
     return true;
   }
-  void ReportRuns(const std::vector<Run>&) override {
+  void ReportRuns(const std::vector<Run>& runs) override {
     if (report_.row.empty()) return;
-    write_whole(GetOutputStream(), (first_ ? "    " : ",\n    ") + json_of(report_.row).dump(), file_);
+    const Columns row = with_google(report_.row, runs.front());
+    write_whole(GetOutputStream(), (first_ ? "    " : ",\n    ") + json_of(row).dump(), file_);
     first_ = false;
   }
   void Finalize() override {
@@ -84,8 +118,13 @@ class JsonReporter : public benchmark::JSONReporter {
 /// For people: time, rate and verdict of each row.
 class ConsoleReporter : public benchmark::ConsoleReporter {
  public:
-  /// What Google Benchmark tells of a machine, on stderr.
-  static void print_context() { PrintBasicContext(&std::cerr, Context()); }
+  /// What Google Benchmark tells of a machine, on stderr, but for how it was itself built: its clock times nothing here.
+  static void print_context() {
+    std::stringstream told;
+    PrintBasicContext(&told, Context());
+    for (std::string line; std::getline(told, line);)
+      if (line.find("Library was built as DEBUG") == line.npos) std::cerr << line << "\n";
+  }
 
   ConsoleReporter(const Report& report, std::string file)
       : benchmark::ConsoleReporter(isatty(STDOUT_FILENO) != 0 ? OO_ColorTabular : OO_Tabular),

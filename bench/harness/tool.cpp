@@ -121,10 +121,10 @@ std::optional<int> parse(const char* about, int argc, char** argv, CommandLine& 
   return status;
 }
 
-static ArchId architecture_of(const std::string& wanted, ArchId built_for) {
+static ArchId architecture_of(const std::string& wanted, ArchId built_for, bool only_lists) {
   check_device_options();
   int devices = 0;
-  if (hipGetDeviceCount(&devices) != hipSuccess || devices == 0) {
+  if (!only_lists && (hipGetDeviceCount(&devices) != hipSuccess || devices == 0)) {
     throw std::invalid_argument("no GPU of the kind this build is for");
   }
   if (wanted.empty() || wanted == name_of(built_for)) return built_for;
@@ -134,8 +134,8 @@ static ArchId architecture_of(const std::string& wanted, ArchId built_for) {
   throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));
 }
 
-ArchId choose_arch(const std::string& wanted, ArchId built_for) {
-  const ArchId arch = architecture_of(wanted, built_for);
+ArchId choose_arch(const std::string& wanted, ArchId built_for, const GoogleOptions& google) {
+  const ArchId arch = architecture_of(wanted, built_for, google.list);
   if (model_time.on) (void)model_clock(arch);
   if (bundle_request.on() && !bundle_refusal(arch).empty())
     throw std::invalid_argument(std::string(bundle_refusal(arch)));
@@ -198,7 +198,7 @@ bool writable(const std::string& path) {
 
 std::set<std::string> column_names(const RowFacts& row) {
   std::set<std::string> names;
-  for (const Column& column : columns_of(row, {})) names.insert(column.name);
+  for (const Column& column : with_google(columns_of(row, {}), {})) names.insert(column.name);
   return names;
 }
 

@@ -61,13 +61,13 @@ struct CommandLine {
 };
 std::optional<int> parse(const char* about, int argc, char** argv, CommandLine& o);
 
-/// The architecture to run, of which a build for a GPU has one, `built_for`. Throws if there is no such device, and if
-/// times are to be modelled and there is no model.
-ArchId choose_arch(const std::string& wanted, ArchId built_for);
+/// The architecture to run, of which a build for a GPU has one, `built_for`. Throws if there is no such device and rows are
+/// not only listed, and if times are to be modelled and there is no model.
+ArchId choose_arch(const std::string& wanted, ArchId built_for, const GoogleOptions& google);
 /// `entries`: of this build.
 template <class Entries>
-ArchId choose_arch(const std::string& wanted, const Entries& entries) {
-  return choose_arch(wanted, emulated_device ? ArchId::gfx950 : entries.front()->arch);
+ArchId choose_arch(const std::string& wanted, const Entries& entries, const GoogleOptions& google) {
+  return choose_arch(wanted, emulated_device ? ArchId::gfx950 : entries.front()->arch, google);
 }
 
 class Progress;

@@ -18,7 +18,9 @@ import unittest
 MEASURED = """ok err max_abs_err max_rel_err us us_min us_q1 us_q3 us_cold us_hot cv_pct samples gbps tflops bytes_ideal
 flops roof_us roof_pct model_us model_clk model_mhz model_error_pct model_bound model_chip""".split()
 ORIGIN = ["entry", "config_id", "emulated", "schema_version", "policy_columns"]  # tells where a row comes from, but not what it is
-NOT_A_NUMBER = {"us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
+GOOGLE = """family_index per_family_instance_index run_name run_type repetitions repetition_index threads iterations real_time cpu_time
+time_unit""".split()  # Google Benchmark's own
+NOT_A_NUMBER = {"real_time", "cpu_time", "us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
                 "model_us", "model_clk", "model_mhz", "model_error_pct"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
 WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
@@ -64,7 +66,9 @@ class Contract(unittest.TestCase):
     def check_layout(self, done, name, identity):
         """Rows with a name of the pattern, the columns `identity` and the common ones; pairs of a row and its name's match."""
         header, rows, lines = rows_of(done)
-        self.assertEqual(header, ["name"] + identity + MEASURED + ORIGIN)
+        own = ["name"] + identity + MEASURED + ORIGIN
+        self.assertEqual(header, own + [column for column in GOOGLE if column not in own])
+        self.assertNotIn("DEBUG", done.stderr)
         for line in lines:
             self.assertEqual(len(line), len(header))
         matched = []
@@ -76,6 +80,10 @@ class Contract(unittest.TestCase):
                     self.assertLess(set(row[column].split()), set(identity))
                     self.assertIn("waves_per_simd", row[column].split())
                     self.assertFalse({"kind", "arch", "seed"} & set(row[column].split()))
+                elif column == "run_name":
+                    self.assertEqual(row[column], row["name"])
+                elif column in ("run_type", "time_unit"):
+                    self.assertEqual(row[column], {"run_type": "iteration", "time_unit": "us"}[column])
                 elif column in WORDS or column == "entry":
                     self.assertRegex(row[column], r"\A[a-z][a-z0-9_./]*\Z", column)
                 elif column in FRACTIONS:
@@ -194,7 +202,7 @@ class Contract(unittest.TestCase):
             for name, identity in list(rows.items())[::every] if by_name else []:
                 self.assertEqual(identities(f"--config={name}"), (columns, {name: identity}))
             head, first, *_ = listed.splitlines()
-            self.assertIn("no column is named 'colour'", self.refuses(write(f"{head},colour\n{first},red\n")))
+            self.assertIn(f"{path}:1: no column is named 'colour'", self.refuses(write(f"{head},colour\n{first},red\n")))
             self.assertIn(f"{path}:2: kind", self.refuses(write(f"kind\nmagic\n")))
             self.assertIn("arch is sm90, this run's is gfx950", self.refuses(write("arch\nsm90\n")))
             self.assertIn("'-1' is not a number", self.refuses(write("seed\n-1\n")))
@@ -205,6 +213,14 @@ class Contract(unittest.TestCase):
                                     ("{", "not JSON"), ("{}", "neither"), ('[{"seed": [1]}]', "neither a number"),
                                     ("seed,seed\n1,1\n", "two columns"), ("\xff\x00\n\x01", "no column")):
                 self.assertIn(complaint, self.refuses(write(text)), text)
+            self.assertIn(f"{path}:2: two columns are named seed", self.refuses(write("\nseed,seed\n1,1\n")))
+            self.assertIn(f"{path}:1: a column has no name", self.refuses(write("seed,\n1,1\n")))
+            self.assertIn(f"{path}:3: not JSON", self.refuses(write('[{"seed": 1},\n{"seed":\n x}]\n')))
+            for encoding, complaint in (("utf-16", "UTF-16"), ("utf-8-sig", "byte order mark")):
+                with open(path, "w", encoding=encoding) as file:
+                    file.write(listed)
+                self.assertIn(complaint, self.refuses(f"--shapes={path}"))
+            self.assertIn("a folder", self.refuses(f"--shapes={scratch}"))
         self.assertIn("cannot read", self.refuses("--shapes=/nonexistent/shapes"))
         for name in ("", "nonsense", first.split(",")[0] + "/bf16/bf16/bf16", "seed=1/seed=2", "seed"):
             self.refuses(f"--config={name}", "--benchmark_list_tests")

@@ -125,7 +125,7 @@ class Csv(contract.Contract):
         for arch in ARCHS:
             done = run("--benchmark_format=csv", "--config=gemm/fp8.tensor.preshuffled/f16/m16/n64/k128", f"--arch={arch}")
             header, rows, _ = rows_of(done)
-            self.assertEqual(header, ["name"] + IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN)
+            self.assertEqual(header, ["name"] + IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN + contract.GOOGLE)
             unserved = [row for row in rows if row["entry"] == "none"]
             self.assertEqual(done.returncode, int(len(unserved) > 0))
             for row in rows:
@@ -176,7 +176,7 @@ class Csv(contract.Contract):
             with open(path, encoding="utf-8") as file:
                 report = json.load(file)
         row, = report["benchmarks"]
-        self.assertLessEqual(set(IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN), set(row))
+        self.assertLessEqual(set(IDENTITY + POLICY + contract.MEASURED + contract.ORIGIN + contract.GOOGLE), set(row))
         self.assertEqual(report["context"]["tilewave_arch"], "gfx950 (emulated)")
         self.assertAlmostEqual(row["roof_us"], row["bytes_ideal"] / 4e5, places=6)
 

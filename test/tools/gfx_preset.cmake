@@ -30,6 +30,7 @@ if(EXISTS /dev/kfd)
   message(STATUS "an AMD GPU may be here: not checking what happens without one")
 else()
   says(2 "GPU|device" ${SCRATCH}/bench/${benchmark} --benchmark_format=csv)
+  run(${SCRATCH}/bench/${benchmark} --benchmark_list_tests)  # needs none
   if("tilewave_tests" IN_LIST TARGETS)
     says(77 "GPU|device" ${SCRATCH}/test/test_arch_room)
   endif()

@@ -63,7 +63,7 @@ template <class Op>
 int row_op_main(const char* about, int argc, char** argv) {
   CommandLine o;
   if (const std::optional<int> status = parse(about, argc, argv, o)) return *status;
-  const ArchId arch = choose_arch(o.tool.arch, Op::entries());
+  const ArchId arch = choose_arch(o.tool.arch, Op::entries(), o.google);
   const auto wanted = row_filter(o.google.filter);
   std::vector<RowOpPlan<Op>> rows = plans_of<Op>(arch, o.tool, o.shapes);
   keep(rows, wanted, o.tool.every);

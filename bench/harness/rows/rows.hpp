@@ -35,6 +35,11 @@ inline std::int32_t launched_rows(std::int32_t rows, std::int64_t columns) {
   return static_cast<std::int32_t>(
       std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
 }
+/// An extent that follows from others, at most what fits: a config with more is refused, but after its columns were read.
+inline std::int32_t saturated(std::int64_t extent) {
+  return static_cast<std::int32_t>(std::min<std::int64_t>(extent, std::numeric_limits<std::int32_t>::max()));
+}
+
 /// What a row of a config counts for there: its columns, or what the config says.
 template <class Case>
 std::int64_t row_elements(const Case& c) {

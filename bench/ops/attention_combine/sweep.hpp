@@ -32,7 +32,8 @@ inline std::vector<AttentionCombineCase> AttentionCombineOp::model_cases(ArchId 
   std::vector<AttentionCombineCase> cases;
   for (const int batch : step.batch) {
     const int rows = batch * step.share.q_heads;
-    cases.push_back({arch, {}, step.share.head_size, rows, rows, 8});
+    const Latent& latent = step.share.latent;
+    cases.push_back({arch, {}, latent.any() ? latent.kv : step.share.head_size, rows, rows, 8});
   }
   return cases;
 }

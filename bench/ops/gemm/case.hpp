@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/harness/ceiling.hpp"
 #include "bench/harness/random.hpp"
 #include "bench/harness/rows/rows.hpp"
 #include "bench/harness/shapes.hpp"
@@ -270,7 +271,7 @@ inline Work work_of(const GemmCase& c) {
                    (c.bias ? columns * size_of(c.spec.extra()) : 0) + written,
           .written = written,
           .flops = 2 * rows * c.n * c.k,
-          .flops_per_second = matrix_flops(facts_of(c.arch), c.spec.a)};
+          .flops_per_second = matrix_flops(device_of(c.arch).facts, c.spec.a)};
 }
 
 }  // namespace tilewave::bench

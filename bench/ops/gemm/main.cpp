@@ -138,7 +138,7 @@ int run(int argc, char** argv) {
     return fail("--sweep names a sweep twice");
   }
   const GoogleOptions google = initialize_google(app.remaining());
-  const ArchId arch = choose_arch(o.arch, every_entry());
+  const ArchId arch = choose_arch(o.arch, every_entry(), google);
   const std::vector<GemmRow> rows = chosen_rows(arch, o, google.filter);
   if (rows.empty()) return fail("--benchmark_filter=" + google.filter + ": matches no row");
   RowLog log;

@@ -203,8 +203,9 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
 }
 
 /// Of a decode step: the projections of attention, of the feed-forward layer and to the vocabulary, of which each GPU has its
-/// columns; router and experts, as many as the tokens can ask for, where there are any. Products of weights are in bf16, dense
-/// ones in fp8 with scales of rows, too.
+/// columns; router and experts, as many as the tokens can ask for, where there are any, and the one that all go to. Products of
+/// weights are in bf16, dense ones in fp8 with scales of rows, too. Of latent attention those between hidden and heads: what
+/// goes into a head's product with the cache is a batch of small ones.
 inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step) {
   const Model& m = step.share;
   const std::int32_t heads = m.q_heads * m.head_size, qkv = heads + 2 * m.kv_heads * m.head_size;
@@ -213,8 +214,17 @@ inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step
     const auto dense = [&](std::int32_t n, std::int32_t k) {
       for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)}) all.add(spec, batch, n, k);
     };
-    dense(qkv, m.hidden);
+    if (m.latent.any()) {
+      dense(m.latent.q + m.latent.kv + m.latent.rope, m.hidden);
+      dense(m.q_heads * (m.latent.nope + m.latent.rope), m.latent.q);
+    } else {
+      dense(qkv, m.hidden);
+    }
     dense(m.hidden, heads);
+    if (m.shared > 0) {
+      dense(2 * m.shared, m.hidden);
+      dense(m.hidden, m.shared);
+    }
     if (m.experts == 0) {
       dense(2 * m.intermediate, m.hidden);
       dense(m.hidden, m.intermediate);

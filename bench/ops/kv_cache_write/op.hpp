@@ -31,7 +31,7 @@ struct KvCacheWriteCase {
   DType out() const { return spec.kv; }
   std::int32_t queries() const { return spec.fused ? q_heads : 0; }
   std::int32_t cached() const { return (latent > 0 ? 1 : 2) * kv_heads; }  // heads
-  std::int32_t fused_columns() const { return (queries() + cached()) * head_size; }
+  std::int32_t fused_columns() const { return saturated((std::int64_t{queries()} + cached()) * head_size); }
   std::int32_t rotary() const { return latent > 0 ? latent : head_size; }
   /// Scales of a head, where they are found.
   std::int32_t groups() const { return spec.group > 0 ? head_size / spec.group : 1; }

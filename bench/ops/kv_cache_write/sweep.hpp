@@ -63,6 +63,7 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::model_cases(ArchId arch, const ModelStep& step) {
   std::vector<KvCacheWriteCase> cases;
   const Model& m = step.share;
+  if (m.latent.any()) return cases;  // heads have 512 dimensions at most
   for (const int batch : step.batch) {
     const int columns = (m.q_heads + 2 * m.kv_heads) * m.head_size;
     cases.push_back({arch, {.fused = true}, false, m.q_heads, m.kv_heads, m.head_size, 16, batch, batch, columns});

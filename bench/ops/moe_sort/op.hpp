@@ -40,6 +40,7 @@ struct MoeSortCase {
     p.topk = columns;
     p.experts = experts;
     p.unit = unit;
+    if (unit < 1) return "unit is below 1";  // the capacity is a multiple of it
     p.capacity =
         static_cast<std::int32_t>(std::min<std::int64_t>(1 << 30, std::max<std::int64_t>(0, moe_sort_capacity(p))));
     const Status status = detail::check_sort_extents(p);

@@ -54,6 +54,8 @@ struct MqaLogitsCase {
     if (!paged() && config_rows > columns) return "more queries than keys";
     if (queries < 1 || queries > columns) return "queries is not 1 to columns";
     if (spec.heads != 32 && spec.heads != 64) return "heads must be 32 or 64";
+    if (paged() && std::int64_t{rows} * table_columns() > std::numeric_limits<std::int32_t>::max())
+      return "2^31 pages or more";
     return extent_fault(*this);
   }
 

@@ -112,6 +112,9 @@ struct PagedAttentionCase {
       if (count < 1) return std::string(name) + " is below 1 or missing";
     }
     if (context_length < mtp) return "context_length is below mtp";
+    if (num_q_heads > 1 << 16 || num_kv_heads > 1 << 16) return "more than 65536 heads";
+    if (std::int64_t{batch} * mtp * num_q_heads > std::numeric_limits<std::int32_t>::max())
+      return "2^31 query heads or more";
     const double slots = static_cast<double>(num_pages()) * block_size * num_kv_heads * head_size;
     if (slots > 0x1p38 || num_pages() > std::numeric_limits<std::int32_t>::max())
       return "a cache of more than 2^38 elements";

@@ -156,7 +156,7 @@ int run(int argc, char** argv) {
   if (exporting && !emulated_device) {
     return fail("--export-bundle needs the build of the host preset, build/host/bench/bench_pa, and no GPU");
   }
-  const ArchId arch = choose_arch(o.arch, every_entry());
+  const ArchId arch = choose_arch(o.arch, every_entry(), google);
   const std::vector<Row> rows = chosen_rows(arch, o, google.filter);
   if (rows.empty()) return fail("--benchmark_filter=" + google.filter + ": matches no row");
   if (exporting && rows.size() > 1) {

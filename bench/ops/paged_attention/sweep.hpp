@@ -269,10 +269,11 @@ inline std::vector<PagedAttentionCase> native_sweep(ArchId arch) {
   return cases;
 }
 
-/// A decode step with KV bf16 and fp8 (per tensor), pages of 64 tokens.
+/// A decode step with KV bf16 and fp8 (per tensor), pages of 64 tokens; none of latent attention, whose heads have 576.
 inline std::vector<PagedAttentionCase> model_cases(ArchId arch, const ModelStep& step) {
   std::vector<PagedAttentionCase> cases;
   const Model& m = step.share;
+  if (m.latent.any()) return cases;
   for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor})
     for (const int batch : step.batch)
       for (const int context : step.context) {

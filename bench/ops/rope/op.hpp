@@ -25,8 +25,8 @@ struct RopeCase {
   static constexpr std::int32_t table_rows = 8192;
 
   DType out() const { return spec.x; }
-  std::int32_t turned_columns() const { return (q_heads + k_heads) * head_size; }
-  std::int32_t fused_columns() const { return (q_heads + 2 * k_heads) * head_size; }
+  std::int32_t turned_columns() const { return saturated((std::int64_t{q_heads} + k_heads) * head_size); }
+  std::int32_t fused_columns() const { return saturated((std::int64_t{q_heads} + 2LL * k_heads) * head_size); }
   std::int32_t table_columns() const { return spec.full_table ? rotary : rotary / 2; }
   /// No row of the tables serves two of up to table_rows tokens.
   std::int32_t position(std::int64_t token) const {

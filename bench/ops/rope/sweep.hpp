@@ -37,8 +37,8 @@ inline std::vector<RopeCase> RopeOp::model_cases(ArchId arch, const ModelStep& s
   const Model& m = step.share;
   for (const int batch : step.batch) {
     const RopeSpec spec{DType::bf16, DType::f32};
-    const int columns = (m.q_heads + m.kv_heads) * m.head_size;
-    cases.push_back({arch, spec, m.q_heads, m.kv_heads, m.head_size, m.head_size, batch, batch, columns});
+    const int size = m.latent.any() ? m.latent.rope : m.head_size;
+    cases.push_back({arch, spec, m.q_heads, m.kv_heads, size, size, batch, batch, (m.q_heads + m.kv_heads) * size});
   }
   return cases;
 }

@@ -45,6 +45,12 @@ inline std::vector<TopkGatingCase> TopkGatingOp::model_cases(ArchId arch, const 
   for (const int batch : step.batch) {
     TopkGatingCase c{.arch = arch, .columns = step.share.experts, .rows = batch, .config_rows = batch};
     c.topk = step.share.experts_per_token;
+    const Router& router = step.share.router;
+    if (router.sigmoid) c.score = GatingScore::sigmoid;
+    c.bias = router.bias;
+    c.groups = router.groups;
+    c.kept_groups = router.kept_groups;
+    if (router.groups > 1) c.group_score = GroupScore::two_best;
     cases.push_back(c);
   }
   return cases;

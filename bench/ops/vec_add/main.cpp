@@ -53,7 +53,7 @@ int run(int argc, char** argv) {
   const char* about = "The speed of memory and of a launch: what other benchmarks divide by.";
   if (const std::optional<int> status = parse(about, argc, argv, o)) return *status;
   o.measure.measure_ceilings = false;  // the rows are the measurement
-  const ArchId arch = choose_arch(o.tool.arch, all_traffic_entries());
+  const ArchId arch = choose_arch(o.tool.arch, all_traffic_entries(), o.google);
   const auto wanted = row_filter(o.google.filter);
   std::vector<CeilingPlan> rows = plans_of(arch, o.tool, o.shapes);
   keep(rows, wanted, o.tool.every);

@@ -47,6 +47,12 @@ inline hipError_t hipSetDevice(int d) { return cudaSetDevice(d); }
 inline hipError_t hipDeviceGetAttribute(int* value, hipDeviceAttribute_t a, int device) {
   return cudaDeviceGetAttribute(value, a, device);
 }
+inline hipError_t hipDeviceGetName(char* name, int bytes, int device) {
+  cudaDeviceProp properties;
+  const hipError_t error = cudaGetDeviceProperties(&properties, device);
+  for (int i = 0; error == hipSuccess && i < bytes; ++i) name[i] = i + 1 < bytes ? properties.name[i] : '\0';
+  return error;
+}
 inline hipError_t hipDeviceSynchronize() { return cudaDeviceSynchronize(); }
 inline hipError_t hipMalloc(void** p, std::size_t bytes) { return cudaMalloc(p, bytes); }
 inline hipError_t hipFree(void* p) { return cudaFree(p); }

@@ -60,6 +60,45 @@ TEST_CASE("a campaign shows its history by class") {
   CHECK_FALSE(has(html, "<script>"));
 }
 
+TEST_CASE("speedups stand beside the names, the slowest first, in colours") {
+  const std::string head = "kind,mtp,us,err,cv_pct\n";
+  const Csv base = parse_csv(head + "pa,1,10,0,0\npa,2,10,0,0\npa,4,10,0,0\n", "b.csv"),
+            cand = parse_csv(head + "pa,1,10,0,0\npa,2,5,0,0\npa,4,20,0,0\n", "c.csv");
+  CompareOptions options;
+  options.by = {"kind", "mtp"};
+  const std::string html = comparison_html("b.csv", "c.csv", compare(base, cand, options));
+  CHECK(has(html, "<th>class</th><th>speedup</th>"));
+  CHECK(has(html, "<p>All: kind=pa</p>"));
+  const std::size_t slow = html.find("<td>mtp=4</td><td class=n><span class=down>0.500</span>"),
+                    same = html.find("<td>mtp=1</td><td class=n><span class=same>1.000</span>"),
+                    fast = html.find("<td>mtp=2</td><td class=n><span class=up>2.000</span>");
+  CHECK(slow < same);
+  CHECK(same < fast);
+  CHECK(fast != std::string::npos);
+  const std::string ledger =
+      ledger_html(parse_csv("kernel,model,shape,speedup\nnorm,C,r8,2\nnorm,C,r9,0.5\ngemm,C,r7,1\n", "l.csv"));
+  CHECK(has(ledger, "<th>kernel</th><th>speedup</th><th>C</th>"));
+  CHECK(has(ledger,
+            "<td>norm</td><td class=n><span class=same>1.00</span></td><td class=n><span class=same>1.00 (2)</span>"));
+  CHECK(ledger.find("<td>r7</td>") < ledger.find("<td>r9</td>"));
+  CHECK(ledger.find("<td>r9</td>") < ledger.find("<td>r8</td>"));
+}
+
+TEST_CASE("a campaign's picture says which line is which class") {
+  State s;
+  Round r;
+  r.number = 1, r.status = "baseline", r.commit = "c", r.us = 10, r.proposal.hypothesis = "first";
+  for (int i = 0; i < 10; ++i) r.classes["op=pa mtp=" + std::to_string(i)] = 10 + i;
+  conclude_round(s, r);
+  r.number = 2, r.status = "keep", r.us = 8;
+  conclude_round(s, r);
+  const std::string html = campaign_html("c", s);
+  CHECK(has(html, "<ul class=legend>"));
+  CHECK(has(html, "<p>All: op=pa</p>"));
+  for (int i = 0; i < 10; ++i) CHECK(has(html, "</svg>mtp=" + std::to_string(i) + "</li>"));
+  CHECK(has(html, "stroke-dasharray"));  // of the ninth line, which has the first one's colour
+}
+
 TEST_CASE("tables of compiled kernels are on the page") {
   const std::string html = isa_html({"clang <22>", true, {{"Hot", {"arch", "kernel"}, {{"gfx950", "a<b>"}}}}});
   CHECK(has(html, "<h3>Hot</h3>"));

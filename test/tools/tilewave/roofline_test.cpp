@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tools/tilewave/roofline/roofline.hpp"
 
+#include <cmath>
+
+#include "bench/harness/device_sheet.hpp"
 #include "test/catch_compat.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tilewave/arch/facts.hpp"
+#include "tools/tilewave/report/page.hpp"
 
 namespace {
 using namespace tilewave::tool;
@@ -20,7 +24,7 @@ const std::string sample =
 
 TEST_CASE("ArchFacts are the numbers of docs/reference/hardware") {
   const auto chips = all_chips();
-  REQUIRE(chips.size() == 8);
+  REQUIRE(chips.size() == 9);
   for (const tilewave::ArchId id : {tilewave::ArchId::gfx942, tilewave::ArchId::gfx950, tilewave::ArchId::sm90}) {
     const tilewave::ArchFacts& f = tilewave::facts_of(id);
     const Chip& chip = chip_of(chips, tilewave::name_of(id));
@@ -64,6 +68,40 @@ TEST_CASE("a roof is that of the rows' own chip, and no other's") {
     CHECK(chip_of(chips, chip).need("compute_units", "count") > 0);
     CHECK(chip_of(chips, chip).need("hbm_bandwidth", "TB/s") > 0);
   }
+}
+
+TEST_CASE("sheets of devices are the numbers of docs/reference/hardware, found by what drivers call them") {
+  using namespace tilewave::bench;
+  const auto chips = all_chips();
+  CHECK(device_sheets.size() == chips.size());
+  for (const DeviceSheet& sheet : device_sheets) {
+    const Chip& chip = chip_of(chips, sheet.name);
+    CAPTURE(chip.name);
+    CHECK(chip.arch == tilewave::name_of(sheet.arch));
+    CHECK(sheet.hbm_bytes_per_second == Approx(chip.need("hbm_bandwidth", "TB/s") * 1e12).epsilon(1e-12));
+    CHECK(sheet.bf16_flops == Approx(chip.need("bf16_flops", "TFLOP/s") * 1e12).epsilon(1e-12));
+    CHECK(sheet.fp8_flops == Approx(chip.need("fp8_flops", "TFLOP/s") * 1e12).epsilon(1e-12));
+    CHECK(sheet_named(sheet.name) == &sheet);
+    const std::string driver = (sheet.arch == tilewave::ArchId::sm90 ? "NVIDIA " : "AMD Instinct ") + chip.name;
+    CHECK(sheet_of(driver) == &sheet);
+  }
+  CHECK(sheet_of("NVIDIA H100 80GB HBM3") == sheet_named("H100"));
+  CHECK(sheet_of("AMD Instinct MI300X VF") == sheet_named("MI300X"));
+  for (const char* other :
+       {"NVIDIA H100 PCIe", "NVIDIA H200 NVL", "NVIDIA H20-3e", "AMD Instinct MI3000X", "AMD Radeon PRO", ""})
+    CHECK(sheet_of(other) == nullptr);
+  CHECK(std::isnan(facts_with(tilewave::ArchId::sm90, nullptr).hbm_bytes_per_second));
+  CHECK(facts_with(tilewave::ArchId::sm90, sheet_named("H100")).hbm_bytes_per_second == 3.35e12);
+}
+
+TEST_CASE("an MI355X never stands in for an MI350X") {
+  const auto chips = all_chips();
+  const Csv csv = parse_csv("name,us,model_us,model_chip,flops,bytes_ideal,err\na,nan,2,MI355X,1,1000,0\n", "m.csv");
+  expect_chip(csv, roof_of(chip_of(chips, "MI355X"), "bf16"), "model_us");
+  expect_chip(csv, roof_of(chip_of(chips, "MI350X"), "bf16"), "us");
+  CHECK(status_of([&] { expect_chip(csv, roof_of(chip_of(chips, "gfx950"), "bf16"), "model_us"); }) == Exit::usage);
+  const Roof roof = roof_of(chip_of(chips, "MI350X"), "bf16");
+  CHECK(status_of([&] { summary_html(csv, {}, &roof, "model_us"); }) == Exit::usage);
 }
 
 TEST_CASE("a number without a source is UNKNOWN, and refuses to be used") {

@@ -30,6 +30,13 @@ Role role_of(std::string_view column, const std::vector<std::string>& marked) {
   static const std::vector<std::string> policy{"policy", "entry", "splitK", "kernelId", "kernelName", "label"};
   static const std::vector<std::string> measured{"name",
                                                  "iterations",
+                                                 "family_index",
+                                                 "per_family_instance_index",
+                                                 "run_name",
+                                                 "run_type",
+                                                 "repetitions",
+                                                 "repetition_index",
+                                                 "threads",
                                                  "real_time",
                                                  "cpu_time",
                                                  "time_unit",

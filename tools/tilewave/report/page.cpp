@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/svg.hpp"
@@ -39,9 +40,9 @@ std::string table(const Cells& head, const std::vector<Cells>& rows) {
   for (const Cells& row : rows) {
     out += "<tr>";
     for (const std::string& cell : row) {
-      const bool figure = !cell.empty() && number(split(cell, ' ').front()).has_value();
+      const bool figure = cell.starts_with("<span") || (!cell.empty() && number(split(cell, ' ').front()).has_value());
       // What is long gets room, or a phone makes a column of single words of it.
-      out += (figure ? "<td class=n>" : cell.size() > 60 ? "<td class=t>" : "<td>") + cell + "</td>";
+      out += (figure ? "<td class=n>" : cell.size() > 30 ? "<td class=t>" : "<td>") + cell + "</td>";
     }
     out += "</tr>\n";
   }
@@ -50,6 +51,46 @@ std::string table(const Cells& head, const std::vector<Cells>& rows) {
 
 /// At its full size: a phone scrolls it, too.
 std::string picture(const std::string& svg) { return "<div class=scroll>" + svg + "</div>\n"; }
+
+/// Green where it gains, red where it loses more than the noise.
+std::string speedup_cell(double speedup, double noise, int digits, const std::string& behind = "") {
+  const char* colour = speedup > 1 + noise ? "up" : speedup < 1 / (1 + noise) ? "down" : "same";
+  return fmt::format("<span class={}>{:.{}f}{}</span>", colour, speedup, digits, behind);
+}
+
+/// The words that all names share, said once; `names` keep the others, or the last word where that is none.
+std::string take_common(std::vector<std::string>& names) {
+  std::vector<std::string> common;
+  if (names.size() < 2) return "";
+  for (const std::string& word : split(names[0], ' '))
+    if (std::all_of(names.begin(), names.end(),
+                    [&](const std::string& name) { return contains(split(name, ' '), word); }))
+      common.push_back(word);
+  for (std::string& name : names) {
+    std::vector<std::string> own;
+    for (const std::string& word : split(name, ' '))
+      if (!contains(common, word)) own.push_back(word);
+    if (!own.empty()) name = join(own, " ");
+  }
+  return common.empty() ? "" : fmt::format("<p>All: {}</p>\n", escaped(join(common, " ")));
+}
+
+/// Which colour is which line; lines beyond the colours are dashed.
+constexpr std::size_t colours_before_dashes = 8;
+std::string dashes(std::size_t line) { return line < colours_before_dashes ? "" : " stroke-dasharray='6 3'"; }
+std::string legend(const std::map<std::string, std::size_t>& lines) {
+  std::vector<std::string> names;
+  std::vector<std::size_t> at;
+  for (const auto& [name, line] : lines) names.push_back(name), at.push_back(line);
+  const std::string common = take_common(names);
+  std::string out = common + "<ul class=legend>";
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += fmt::format(
+        "<li><svg class=key viewBox='0 0 28 10'><line x1='0' x2='28' y1='5' y2='5' stroke='{0}' stroke-width='3'{1}/>"
+        "<circle cx='14' cy='5' r='4' fill='{0}'/></svg>{2}</li>",
+        colour_of(at[i]), dashes(at[i]), escaped(names[i]));
+  return out + "</ul>\n<p>Filled: kept, joined by lines; hollow: tried and not kept.</p>\n";
+}
 
 std::string shown(const std::optional<double>& value, int digits) {
   return value ? fmt::format("{:.{}f}", *value, digits) : "-";
@@ -61,8 +102,8 @@ std::string class_of(const Csv& csv, std::size_t row, const std::vector<std::siz
   return words.empty() ? "all" : join(words, " ");
 }
 
-/// Time of each class over the rounds that measured it; kept rounds are filled.
-std::string history_svg(const State& state) {
+/// Time of each class over the rounds that measured it, and which line is which; kept rounds are filled.
+std::string history(const State& state) {
   constexpr double width = 860, height = 320, left = 70, right = 20, top = 20, bottom = 40;
   double least = 1e300, most = 0;
   std::map<std::string, std::string> lines;
@@ -100,10 +141,15 @@ std::string history_svg(const State& state) {
     }
   }
   for (const auto& [name, path] : lines)
-    out += fmt::format("<polyline points='{}' fill='none' stroke='{}'/>\n", path, colour_of(colours.at(name)));
-  return out + points +
-         fmt::format("<text x='{}' y='{}' text-anchor='middle'>round</text></svg>\n", (left + width - right) / 2,
-                     height - 10);
+    out += fmt::format("<polyline points='{}' fill='none' stroke='{}' stroke-width='2'{}/>\n", path,
+                       colour_of(colours.at(name)), dashes(colours.at(name)));
+  out += points;
+  for (std::size_t i = 0; i < state.rounds.size(); i += 1 + state.rounds.size() / 20)
+    out += fmt::format("<text x='{:.1f}' y='{}' text-anchor='middle'>{}</text>\n", x(state.rounds[i].number),
+                       height - 24, state.rounds[i].number);
+  out += fmt::format("<text x='{}' y='{}' text-anchor='middle'>round</text></svg>\n", (left + width - right) / 2,
+                     height - 8);
+  return picture(out) + legend(colours);
 }
 
 }  // namespace
@@ -155,18 +201,23 @@ std::string summary_html(const Csv& csv, const std::vector<std::string>& by, con
                          const std::string& metric) {
   std::vector<Cells> rows;
   std::size_t timed = 0;
-  for (const ClassSummary& c : summarise(csv, by, metric)) {
+  const std::vector<ClassSummary> classes = summarise(csv, by, metric);
+  std::vector<std::string> names;
+  for (const ClassSummary& c : classes) names.push_back(c.name);
+  const std::string common = take_common(names);
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    const ClassSummary& c = classes[i];
     timed += c.rows - c.untimed;
-    rows.push_back({escaped(c.name), std::to_string(c.rows),
-                    c.wrong > 0 ? fmt::format("<b class=bad>{}</b>", c.wrong) : "0", shown(c.us, 3), shown(c.gbps, 1),
-                    shown(c.tflops, 2), shown(c.roof_pct, 1)});
+    rows.push_back({escaped(names[i]), shown(c.us, 3), shown(c.roof_pct, 1), shown(c.gbps, 1), shown(c.tflops, 2),
+                    c.wrong > 0 ? fmt::format("<b class=bad>{}</b>", c.wrong) : "0", std::to_string(c.rows)});
   }
   std::string out =
       fmt::format("<h2>{}</h2>\n<p>{} rows, {} of them {}; geometric means by class.</p>\n", escaped(csv.source),
                   csv.rows.size(), timed, is_modelled(metric) ? "with modelled times, not measured" : "timed");
-  out += table({"class", "rows", "wrong", escaped(metric), "GB/s", "TFLOP/s", "% of roof"}, rows);
+  out += common + table({"class", escaped(metric), "% of roof", "GB/s", "TFLOP/s", "wrong", "rows"}, rows);
   if (roof != nullptr && timed > 0) {
     std::size_t untimed = 0;
+    expect_chip(csv, *roof, metric);
     out += picture(roofline_svg(*roof, points_of(csv, by, untimed, metric)));
   }
   return out;
@@ -175,14 +226,22 @@ std::string summary_html(const Csv& csv, const std::vector<std::string>& by, con
 std::string comparison_html(const std::string& base, const std::string& cand, const Comparison& c) {
   std::string out = fmt::format("<h2>{} over {}</h2>\n<p><b>{}</b>: {}</p>\n", escaped(cand), escaped(base),
                                 word_of(c.verdict), escaped(c.reason));
+  std::vector<const ClassResult*> slowest;  // first
+  for (const ClassResult& r : c.classes) slowest.push_back(&r);
+  std::stable_sort(slowest.begin(), slowest.end(), [](const auto* a, const auto* b) { return a->ratio > b->ratio; });
+  std::vector<std::string> names;
+  for (const ClassResult* r : slowest) names.push_back(r->name);
+  const std::string common = take_common(names);
   std::vector<Cells> rows;
-  for (const ClassResult& r : c.classes) {
-    rows.push_back({escaped(r.name), std::to_string(r.rows.size()), fmt::format("{:.3f}", r.base_us),
-                    fmt::format("{:.3f}", r.cand_us), fmt::format("{:.3f}", 1 / r.ratio),
-                    fmt::format("{:.2f} %", r.noise * 100), fmt::format("{:.3f}", 1 / r.worst)});
+  for (std::size_t i = 0; i < slowest.size(); ++i) {
+    const ClassResult& r = *slowest[i];
+    rows.push_back({escaped(names[i]), speedup_cell(1 / r.ratio, r.noise, 3), speedup_cell(1 / r.worst, r.noise, 3),
+                    fmt::format("{:.3f}", r.base_us), fmt::format("{:.3f}", r.cand_us),
+                    fmt::format("{:.2f} %", r.noise * 100), std::to_string(r.rows.size())});
   }
-  return rows.empty() ? out
-                      : out + table({"class", "rows", "base", "candidate", "speedup", "noise", "worst row"}, rows);
+  return rows.empty()
+             ? out
+             : out + common + table({"class", "speedup", "worst row", "base", "candidate", "noise", "rows"}, rows);
 }
 
 std::string campaign_html(const std::string& name, const State& s) {
@@ -194,8 +253,7 @@ std::string campaign_html(const std::string& name, const State& s) {
                     r.us > 0 ? fmt::format("{:.3f}", r.us) : "-", fmt::format("{:.4f}", r.total),
                     escaped(r.proposal.hypothesis), escaped(r.reason)});
   }
-  return out + picture(history_svg(s)) +
-         table({"round", "date", "status", "us", "over the baseline", "hypothesis", "why"}, rows);
+  return out + history(s) + table({"round", "date", "status", "us", "over the baseline", "hypothesis", "why"}, rows);
 }
 
 std::string table_html(const Csv& csv) {
@@ -227,10 +285,12 @@ std::string isa_html(const IsaTables& tables) {
 }
 
 std::string ledger_html(const Csv& csv) {
+  constexpr double ledger_noise = 0.02;  // a ledger does not say its own
   const std::size_t kernel = csv.need("kernel"), model = csv.need("model");
   const auto speedup = csv.find("speedup");
   const std::size_t us = speedup ? 0 : csv.need("us"), base = speedup ? 0 : csv.need("baseline_us");
   std::map<std::string, std::map<std::string, Mean>> cells;
+  std::map<std::string, Mean> all;  // of a kernel
   std::map<std::string, int> models;
   const auto speedup_of = [&](std::size_t r) {
     return speedup ? csv.need_number(r, *speedup) : csv.need_number(r, base) / csv.need_number(r, us);
@@ -239,17 +299,19 @@ std::string ledger_html(const Csv& csv) {
     const double value = speedup_of(r);
     if (!std::isfinite(value) || value <= 0) refuse(csv.where(r) + ": a speedup that is not above 0");
     cells[csv.rows[r][kernel]][csv.rows[r][model]].add(value);
+    all[csv.rows[r][kernel]].add(value);
     ++models[csv.rows[r][model]];
   }
-  Cells head{"kernel"};
+  Cells head{"kernel", "speedup"};
   for (const auto& [name, count] : models) head.push_back(escaped(name));
   std::vector<Cells> rows;
   for (const auto& [name, by_model] : cells) {
-    Cells row{escaped(name)};
+    Cells row{escaped(name), speedup_cell(*all[name].get(), ledger_noise, 2)};
     for (const auto& [m, count] : models) {
       const auto found = by_model.find(m);
       row.push_back(found == by_model.end() ? ""
-                                            : fmt::format("{:.2f} ({})", *found->second.get(), found->second.count()));
+                                            : speedup_cell(*found->second.get(), ledger_noise, 2,
+                                                           fmt::format(" ({})", found->second.count())));
     }
     rows.push_back(row);
   }
@@ -257,13 +319,19 @@ std::string ledger_html(const Csv& csv) {
       "<h2>Kernel x model</h2>\n<p>Speedup over the baseline, geometric mean, and the number of shapes.</p>\n" +
       table(head, rows);
   if (const auto shape = csv.find("shape")) {
+    std::vector<std::size_t> order(csv.rows.size());  // by kernel, the slowest first
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+      const auto &x = csv.rows[a][kernel], &y = csv.rows[b][kernel];
+      return x != y ? x < y : speedup_of(a) < speedup_of(b);
+    });
     std::vector<Cells> shapes;
-    for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+    for (const std::size_t r : order) {
       const auto& row = csv.rows[r];
-      shapes.push_back(
-          {escaped(row[kernel]), escaped(row[model]), escaped(row[*shape]), fmt::format("{:.2f}", speedup_of(r))});
+      shapes.push_back({escaped(row[kernel]), speedup_cell(speedup_of(r), ledger_noise, 2), escaped(row[model]),
+                        escaped(row[*shape])});
     }
-    out += table({"kernel", "model", "shape", "speedup"}, shapes);
+    out += table({"kernel", "speedup", "model", "shape"}, shapes);
   }
   return out;
 }
@@ -272,9 +340,13 @@ std::string page_html(const std::string& title, const std::vector<std::string>& 
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=en><head><meta charset=utf-8><meta name=viewport content='width=device-width,initial-scale=1'><title>{0}</title>\n<style>\n"
       "body{{font:16px/1.5 system-ui,sans-serif;margin:0 auto;max-width:1100px;padding:0 1rem;color:#222;background:#fff}}\n"
-      ".scroll{{overflow-x:auto}}table{{border-collapse:collapse;font-size:.85rem;margin:.5rem 0 1.5rem}}\n"
+      ".scroll{{overflow-x:auto}}.scroll th:first-child,.scroll td:first-child{{position:sticky;left:0;background:#fff}}.scroll th:first-child{{background:#f4f4f4}}\n"
+      "td:first-child{{max-width:26rem}}.up,.down{{padding:0 .3rem;border-radius:3px}}.up{{color:#0a5c2b;background:#dff3e4}}.down{{color:#a01010;background:#fde4e4}}\n"
+      ".legend{{list-style:none;padding:0;font-size:.85rem}}.legend li{{display:inline-block;margin:0 1.2rem .3rem 0;overflow-wrap:anywhere}}svg.key{{width:28px;min-width:0;height:10px;margin-right:.4rem}}\n"
+      "table{{border-collapse:collapse;font-size:.85rem;margin:.5rem 0 1.5rem}}\n"
       "th,td{{border-bottom:1px solid #ddd;padding:.25rem .6rem;text-align:left;vertical-align:top}}th{{background:#f4f4f4;white-space:nowrap}}td.n{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}\n"
-      "td.t{{min-width:16rem}}svg{{width:100%;min-width:720px;height:auto;font:12px sans-serif}}.bad{{color:#b00}}\n</style></head><body>\n<h1>{0}</h1>\n{1}</body></html>\n",
+      "td.t{{min-width:12rem;overflow-wrap:anywhere}}svg{{width:100%;min-width:720px;height:auto;font:12px sans-serif}}.bad{{color:#b00}}\n"
+      "@media(max-width:600px){{table{{font-size:.78rem}}th,td{{padding:.2rem .35rem}}td.t{{min-width:9rem}}td.t:first-child{{min-width:8rem;max-width:10rem}}h1{{font-size:1.5rem}}}}\n</style></head><body>\n<h1>{0}</h1>\n{1}</body></html>\n",
       escaped(title), fmt::join(sections, "\n"));
 }
 

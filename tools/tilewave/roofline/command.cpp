@@ -113,7 +113,7 @@ void add_roofline(Command& tilewave) {
   Command sub = tilewave.add(
       "roofline", "FLOPs, bytes, intensity, bound, floor and the 90 % target of an op, or of the rows of a CSV");
   sub.option("--arch", o->arch,
-             "gfx942, gfx950, sm90, or a chip: MI300X, MI308X, MI325X, MI350X, MI355X, H20, H100, H200")
+             "gfx942, gfx950, sm90, or a chip: MI300X, MI300A, MI308X, MI325X, MI350X, MI355X, H20, H100, H200")
       .required();
   sub.option("--op", o->op, known_ops(false));
   sub.option("--shape", o->shape, "of the op, key=value,...: the keys are below");

@@ -52,6 +52,9 @@ struct Point {
 std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by, std::size_t& untimed,
                              const std::string& metric = "us");
 
+/// Refuses rows that were modelled on another chip than the roof's: an MI355X is no MI350X.
+void expect_chip(const Csv& csv, const Roof& roof, const std::string& metric);
+
 /// A log-log picture of the roofs and the points, each with its name on hovering; copies, of no operation, have no place.
 std::string roofline_svg(const Roof& roof, const std::vector<Point>& points);
 

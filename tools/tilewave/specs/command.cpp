@@ -74,8 +74,9 @@ void add_specs(Command& tilewave) {
   auto o = std::make_shared<Options>();
   Command sub =
       tilewave.add("specs", "the numbers of a chip, each with unit and source; UNKNOWN where there is no source");
-  sub.option("CHIP", o->chip,
-             "MI300X, MI308X, MI325X, MI350X, MI355X, H20, H100, H200, or gfx942, gfx950, sm90 (default: list them)");
+  sub.option(
+      "CHIP", o->chip,
+      "MI300X, MI300A, MI308X, MI325X, MI350X, MI355X, H20, H100, H200, or gfx942, gfx950, sm90 (default: list them)");
   sub.option("--key", o->key, "this number alone; exit status 3 if it is UNKNOWN");
   sub.option("--hardware", o->folder, "folder to read instead of the docs/reference/hardware this was built with");
   sub.flag("--json", o->json, "the report as JSON");
