@@ -86,8 +86,8 @@ TEST_CASE("bad sampling problems get a named status and a reason, and nothing is
     CHECK(e->launch(none, {}).ok());
     s.tokens.download();
     s.logprobs.download();
-    CHECK(s.tokens.host == std::vector<std::int32_t>(4, -77));
-    CHECK(s.logprobs.host == std::vector<float>(4, 77.0f));
+    CHECK(s.tokens.host == std::vector<std::int32_t>(4, unwritten_word));
+    CHECK(s.logprobs.host == std::vector<float>(4, __builtin_bit_cast(float, unwritten_word)));
     P single = s.problem;  // the stride of one row does not matter
     single.rows = 1;
     single.row_stride = std::int64_t{1} << 62;
