@@ -28,6 +28,7 @@ const Wrong<P> wrongs[] = {
     {"partials in one place", C::bad_stride, [](P& p) { p.x_strides.partial = 0; }},
     {"rows in one place", C::bad_stride, [](P& p) { p.x_strides.row = 0; }},
     {"heads in one place", C::bad_stride, [](P& p) { p.x_strides.head = 0; }},
+    {"strides of an lse that is not there", C::bad_value, [](P& p) { p.lse = nullptr; }, "stride of lse "},
     {"lse of partials in one place", C::bad_stride, [](P& p) { p.x_lse_strides.partial = 0; }},
     {"lse of rows in one place", C::bad_stride, [](P& p) { p.x_lse_strides.row = 0; }},
     {"lse of heads in one place", C::bad_stride, [](P& p) { p.x_lse_strides.head = 0; }},

@@ -70,6 +70,17 @@ const Wrong<P> wrongs[] = {
        p.workspace = moved(const_cast<void*>(p.x), 16);
        p.workspace_bytes = 16;
      }},
+    {"workspace is x, of 2^56 bytes", C::bad_value,
+     [](P& p) {
+       p.workspace = const_cast<void*>(p.x);
+       p.workspace_bytes = std::int64_t{1} << 56;
+     }},
+    {"workspace is x, of 2^63 - 1 bytes", C::bad_value,
+     [](P& p) {
+       p.workspace = const_cast<void*>(p.x);
+       p.workspace_bytes = std::numeric_limits<std::int64_t>::max();
+     },
+     "workspace_bytes"},
     {"offsets are tokens", C::bad_value, [](P& p) { p.offset = at<std::uint64_t>(p.tokens, 0); }},
 };
 
