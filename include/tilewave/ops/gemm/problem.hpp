@@ -33,7 +33,8 @@ struct GemmProblem {
   float* out_scale =
       nullptr;  // of a quantised out; per_tensor: [1], read; per_group: [..][M, ceil(columns / 128)], written
 
-  // On the device, so not checked: what says more than M counts as M, what says less than nothing as nothing.
+  // On the device, so not checked: what says more than M counts as M, what says less than nothing as nothing, and an
+  // offset below the one before it as that one.
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
 
