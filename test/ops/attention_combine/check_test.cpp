@@ -71,6 +71,7 @@ TEST_CASE("combine: bad problems get a named status and a reason, and nothing is
     many.x_lse = reinterpret_cast<const float*>(std::uintptr_t{1} << 49);
     many.out = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
     many.lse = nullptr;
+    many.lse_strides = {};
     many.rows = 1 << 30;
     many.heads = 1;
     many.x_strides = {std::int64_t{64} << 30, 64, 0};
