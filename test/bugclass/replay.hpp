@@ -22,8 +22,8 @@ void replay(const PagedAttentionEntry& e, Call& call, int wanted_splits,
   const Graph graph([&](hipStream_t stream) { return e.launch(d.p, splits, stream); });
   for (const std::vector<std::int32_t>& now : at) {
     copy_to_device(d.lengths.data(), now.data(), d.lengths.bytes());
-    d.out.fill(0xff);
-    d.lse.fill(0xff);
+    d.out.fill(unwritten_byte);
+    d.lse.fill(unwritten_byte);
     graph.replay();
     call.lengths = now;
     f(call.collect(d));

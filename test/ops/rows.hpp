@@ -14,10 +14,12 @@
 #include "bench/harness/random.hpp"
 #include "test/catch_compat.hpp"
 #include "test/device_memory.hpp"
+#include "test/poison.hpp"
 #if !TILEWAVE_ON_GPU_COMPILER
 #include "test/arch/host/host_room.hpp"
 #endif
 #include "tilewave/reference/rows.hpp"
+#include "tilewave/tile/index_list.hpp"
 #include "tilewave/tile/row_check.hpp"
 
 namespace tilewave::test {
@@ -32,9 +34,10 @@ inline std::uint32_t encode(DType type, float value) {
   }
 }
 
-/// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. What is not
-/// set is 0xff bytes: NaN in every float type. Of a tensor that spans more than a GiB the host holds the rows only,
-/// packed, and its gaps are not looked at.
+/// Rows of elements with the same bytes on host and device; it ends exactly where its last element does. A tensor that
+/// is never set is one that a kernel writes, and all of it holds unwritten_byte; of one that is set, what is not holds
+/// unread_byte. Of a tensor that spans more than a GiB the host holds the rows only, packed, and its gaps are not looked
+/// at.
 class Tensor {
  public:
   Tensor(DType type, std::int32_t rows, std::int32_t columns, std::int32_t inner_rows, const RowStrides& strides)
@@ -51,7 +54,7 @@ class Tensor {
       row_bytes_ = columns * size_of(type);
       last = std::int64_t{rows} * row_bytes_;
     }
-    bytes_.assign(static_cast<std::size_t>(last), 0xff);
+    bytes_.assign(static_cast<std::size_t>(last), poison_);
     upload();
   }
   /// One row without gaps.
@@ -60,6 +63,7 @@ class Tensor {
   /// Not of values that share an element.
   template <class F>
   void set(std::int32_t rows, std::int32_t columns, const F& f) {
+    if (poison_ == unwritten_byte) std::fill(bytes_.begin(), bytes_.end(), poison_ = unread_byte);
     for (std::int32_t r = 0; r < rows; ++r)
       for (std::int32_t c = 0; c < columns; ++c) {
         const std::uint32_t bits = encode(type_, f(r, c));
@@ -70,6 +74,7 @@ class Tensor {
   void download() { download(*this); }
   /// What the device has in a tensor that was written in place of this one.
   void download(const Tensor& from) {
+    poison_ = from.poison_;
     each_part([&](std::int64_t at, std::int64_t device_at, std::size_t bytes) {
       bench::check_hip(hipMemcpy(&bytes_[at], from.far(device_at), bytes, hipMemcpyDeviceToHost), "copying back");
     });
@@ -77,10 +82,10 @@ class Tensor {
   double at(std::int32_t row, std::int32_t column) const {
     return reference::element(type_, host(), index(row, 0) * packing_of(type_) + column);
   }
-  /// The element holds what it held before any was set; not every 0xff is a NaN (fp8_e4m3fnuz).
+  /// The element holds what it held before any was set.
   bool untouched(std::int32_t row, std::int32_t column) const {
     const auto* const first = &bytes_[index(row, column) * size_of(type_)];
-    return std::all_of(first, first + size_of(type_), [](auto byte) { return byte == 0xff; });
+    return std::all_of(first, first + size_of(type_), [&](auto byte) { return byte == poison_; });
   }
   /// Bytes that belong to no element of the rows still hold what they held.
   bool gaps_kept(std::int32_t rows, std::int32_t columns) const {
@@ -89,7 +94,7 @@ class Tensor {
     for (std::int32_t r = 0; r < rows; ++r)
       std::fill_n(used.begin() + index(r, 0) * size_of(type_), bytes_of(type_, columns), true);
     for (std::size_t i = 0; i < bytes_.size(); ++i)
-      if (!used[i] && bytes_[i] != 0xff) return false;
+      if (!used[i] && bytes_[i] != poison_) return false;
     return true;
   }
   const void* host() const { return bytes_.data(); }
@@ -122,6 +127,7 @@ class Tensor {
   RowStrides strides_;  // on the host, and on the device where far_ does not say otherwise
   RowStrides far_{};
   std::int64_t row_bytes_ = 0;  // of a far tensor
+  std::uint8_t poison_ = unwritten_byte;
   std::vector<std::uint8_t> bytes_;
   bench::DeviceBuffer device_;
 };
@@ -137,6 +143,17 @@ void each_schedule(const F& f) {
     f();
   }
 #endif
+}
+
+/// The n-th of the indices that are none of a table of so many rows: right behind it, before it, as far away as can be.
+/// Of i64 first one whose low word alone would be in the table.
+inline std::int64_t outside_table(IndexType type, std::int64_t rows, int n) {
+  using Wide = std::numeric_limits<std::int64_t>;
+  using Narrow = std::numeric_limits<std::int32_t>;
+  const std::int64_t wide[] = {
+      (std::int64_t{1} << 32) + rows / 2, rows, -1, Wide::min() + rows / 2, Wide::max(), -(std::int64_t{1} << 32)};
+  const std::int64_t narrow[] = {rows, -1, Narrow::min(), Narrow::max()};
+  return type == IndexType::i64 ? wide[n % std::size(wide)] : narrow[n % std::size(narrow)];
 }
 
 /// Strides of rows of which the second starts beyond 2^31 elements and the third beyond 2^32, by either stride.
@@ -163,6 +180,7 @@ struct Wrong {
   const char* what;
   StatusCode code;
   void (*make)(Problem&);
+  const char* reason = "";  // a part of it
 };
 
 /// The good problem passes the check. Each wrong one is refused: by the check with its status and a reason, by the
@@ -182,6 +200,7 @@ void check_refused(const Entry& e, const Problem& good, std::span<const Wrong<Pr
     const Status status = check(p, facts);
     CHECK(name_of(status.code) == name_of(wrong.code));
     CHECK(std::string(status.reason) != "");
+    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
     CHECK_FALSE(e.launch(p, {}).ok());
     const Entry* chosen = &e;
     CHECK_FALSE(select(p, entries, facts, chosen).ok());

@@ -136,7 +136,13 @@ inline TwinBuffer poisoned(DType type, std::int64_t elements, std::string_view e
 inline TwinBuffer poisoned(DType type, std::int64_t elements) {
   return poisoned(type, elements, is_fp6(type) ? "bytes" : name_of(type));
 }
-inline TwinBuffer poisoned_words(std::int64_t elements) { return poisoned(DType::f32, elements, "i32"); }
+/// Of words: not -1, which is an answer.
+inline TwinBuffer poisoned_words(std::int64_t elements) {
+  TwinBuffer buffer(static_cast<std::size_t>(4 * elements), "i32");
+  if (buffer.bytes() > 0 && fills(buffer.bytes())) std::memset(buffer.host(), 0xcd, buffer.bytes());
+  buffer.upload();
+  return buffer;
+}
 
 /// Uniform in (-1, 1): element (r, c) of the tensor `name`.
 inline float drawn(std::uint64_t seed, char name, std::int64_t r, std::int64_t c) {

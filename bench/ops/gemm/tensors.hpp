@@ -204,7 +204,7 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   }
   if (c.spec.out_scale != ScaleMode::none) p.out_scale = static_cast<float*>(address(t.out_scale));
   if (c.out_scales() > 0) p.out_scale_stride = c.out_scales(), p.out_scale_batch_stride = c.out_scales() * c.m;
-  if (c.bias) p.bias = address(t.bias);
+  if (c.bias) p.bias = address(t.bias), p.bias_batch_stride = n;
   const auto* const table = static_cast<const std::int32_t*>(address(t.table));
   if (c.grouped()) (c.contiguous() ? p.group_offsets : p.group_rows) = table;
   p.m = c.m, p.n = c.n, p.k = c.k;
@@ -216,7 +216,6 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.a_batch_stride = c.rows_of_a() * p.a_stride;
   p.b_batch_stride = c.weight_bytes() / size_of(c.spec.b);
   p.out_batch_stride = m * p.out_stride;
-  p.bias_batch_stride = n;
   if (c.row_scales_of_a()) p.a_scale_batch_stride = m;
   if (c.has(GemmScale::row)) {
     p.b_scale_batch_stride = n;

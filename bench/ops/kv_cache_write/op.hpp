@@ -149,7 +149,8 @@ struct KvCacheWriteOp {
     const std::int64_t head = std::int64_t{c.head_size} * size_of(c.spec.x);
     p.k = qkv + p.q_heads * head;
     if (c.latent == 0) p.v = qkv + (p.q_heads + p.kv_heads) * head;
-    p.k_strides = p.v_strides = {c.columns, c.head_size};
+    p.k_strides = {c.columns, c.head_size};
+    if (c.latent == 0) p.v_strides = p.k_strides;
     p.k_cache = address(t.out);
     if (c.latent == 0) p.v_cache = address(t.v_cache);
     p.slots = address(t.slots);
@@ -157,8 +158,10 @@ struct KvCacheWriteOp {
     p.values = c.dim_major ? ValueLayout::dim_major : ValueLayout::token_major;
     p.k_cache_strides = c.dim_major ? packed_key_strides(cache, c.kv_heads, c.block_size)
                                     : nhd_key_strides(cache, c.kv_heads, c.block_size);
-    p.v_cache_strides = c.dim_major ? packed_value_strides(cache, c.kv_heads, c.block_size, false)
-                                    : nhd_value_strides(cache, c.kv_heads, c.block_size);
+    if (c.latent == 0) {
+      p.v_cache_strides = c.dim_major ? packed_value_strides(cache, c.kv_heads, c.block_size, false)
+                                      : nhd_value_strides(cache, c.kv_heads, c.block_size);
+    }
     if (c.spec.quant != QuantMode::none) {
       const bool per_token = c.spec.quant == QuantMode::per_token;
       p.k_scale = address(t.k_scale);

@@ -109,7 +109,8 @@ struct MoeReduceOp {
     p.x_stride = c.table ? c.columns : std::int64_t{c.topk} * c.columns;
     p.x_rows = c.table ? static_cast<std::int32_t>(c.slots()) : 0;
     p.x_slot_stride = c.table ? 0 : c.columns;
-    p.residual_stride = p.out_stride = c.columns;
+    p.out_stride = c.columns;
+    if (c.residual) p.residual_stride = c.columns;
     return p;
   }
 

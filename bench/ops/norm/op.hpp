@@ -93,12 +93,13 @@ struct NormOp {
     if (c.residual) {
       p.residual = address(t.residual);
       p.residual_out = address(t.residual_out);
+      p.residual_strides = p.residual_out_strides = {c.columns, 0};
     }
     p.out = address(t.out);
     if (c.spec.scale != ScaleMode::none) p.scale = address(t.scale);
     p.rows = c.rows;
     p.columns = c.columns;
-    p.x_strides = p.residual_strides = p.residual_out_strides = {c.columns, 0};
+    p.x_strides = {c.columns, 0};
     p.out_strides = {c.columns / packing_of(c.spec.out), 0};
     p.scale_stride = scale_groups(c.spec.scale, c.columns);
     p.mx_rounding = c.mx_rounding;

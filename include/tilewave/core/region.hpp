@@ -49,7 +49,7 @@ class Region {
   friend bool operator==(const Region&, const Region&) = default;
 
   bool empty() const { return bytes_[0] == 0; }
-  /// Whether all offsets fit; nothing else can be said of one where they do not.
+  /// Whether all offsets fit; nothing else can be said of one where they do not. It overlaps whatever there is.
   bool addressable() const { return addressable_; }
   /// Whether a stride is 0, which reads one piece for many.
   bool repeats() const { return dimensions_ > 0 && outer_[dimensions_ - 1].stride == 0; }
@@ -65,6 +65,8 @@ class Region {
   /// Whether two tensors may share a byte: false only where they surely do not. Those that interleave, as the parts of
   /// a fused tensor do, are told apart if each has its pieces between the other's steps.
   friend bool overlap(const Region& a, const Region& b) {
+    if (!a.addressable_) return !b.addressable_ || !b.empty();
+    if (!b.addressable_) return !a.empty();
     return !a.empty() && !b.empty() && meet(a, 0, b, 0, static_cast<std::int64_t>(b.first_ - a.first_));
   }
 

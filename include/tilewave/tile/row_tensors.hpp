@@ -2,6 +2,9 @@
 // The tensors of a row operation as regions of memory, and the rules that every operation has for them.
 #pragma once
 
+#include <array>
+#include <string_view>
+
 #include "tilewave/core/math.hpp"
 #include "tilewave/core/region.hpp"
 #include "tilewave/core/status.hpp"
@@ -40,27 +43,71 @@ Region scale_region(const Problem& p) {
   return vector_region(p.scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : p.rows);
 }
 
+/// Text as a template argument, as the name of a tensor in a reason, which is a static string.
+template <std::size_t n>
+struct StaticText {
+  char text[n];
+  constexpr StaticText(const char (&from)[n]) : text{} {
+    for (std::size_t i = 0; i < n; ++i) text[i] = from[i];
+  }
+};
+namespace detail {
+template <StaticText... parts>
+constexpr auto join() {
+  std::array<char, 1 + (... + (sizeof(parts.text) - 1))> all{};
+  std::size_t at = 0;
+  const auto append = [&](std::string_view part) {
+    for (const char c : part) all[at++] = c;
+  };
+  (append(parts.text), ...);  // nvcc 13 takes no pack in a list that a loop goes through
+  return all;
+}
+template <StaticText... parts>
+inline constexpr auto joined = join<parts...>();
+}  // namespace detail
+
 /// A tensor that is read; `repeats` says that a stride of it is 0, which is one that was forgotten.
-inline Status check_read(const Region& tensor, const char* repeats) {
-  if (!tensor.addressable()) return {StatusCode::bad_stride, "multiples of a stride reach beyond 2^56 bytes"};
+template <StaticText name>
+Status check_read(const Region& tensor, const char* repeats) {
+  if (!tensor.addressable()) {
+    return {StatusCode::bad_stride,
+            detail::joined<"multiples of a stride of ", name, " reach beyond 2^56 bytes">.data()};
+  }
   if (tensor.repeats()) return {StatusCode::bad_stride, repeats};
   return {};
 }
 /// A tensor that is written; `overlaps` says that its rows overlap.
-inline Status check_written(const Region& tensor, const char* overlaps) {
-  if (Status s = check_read(tensor, overlaps); !s.ok()) return s;
+template <StaticText name>
+Status check_written(const Region& tensor, const char* overlaps) {
+  if (Status s = check_read<name>(tensor, overlaps); !s.ok()) return s;
   if (tensor.overlaps_itself()) return {StatusCode::bad_stride, overlaps};
   return {};
 }
 /// Scales that are read or written: one set of rules, since groups that overlap are a stride gone wrong in either case.
 inline Status check_scales(const Region& scales) {
-  return check_written(scales, "scales of two rows or groups overlap: see scale_stride and scale_group_stride");
+  return check_written<"scale">(scales,
+                                "scales of two rows or groups overlap: see scale_stride and scale_group_stride");
 }
 /// Whether a tensor that is written shares no byte with any of the others.
 inline bool clear_of(const Region& written, std::initializer_list<Region> others) {
   for (const Region& other : others)
     if (overlap(written, other)) return false;
   return true;
+}
+/// Strides of a tensor that is not there: one that is given was meant for a tensor that was forgotten.
+template <StaticText name>
+Status check_absent(const void* tensor, std::initializer_list<std::int64_t> strides) {
+  if (tensor != nullptr) return {};
+  for (const std::int64_t stride : strides)
+    if (stride != 0)
+      return {StatusCode::bad_value, detail::joined<"a stride of ", name, " is given, but ", name, " is null">.data()};
+  return {};
+}
+/// A workspace: more bytes than there can be would overlap everything, which is not what is wrong with them.
+inline Status check_workspace_bytes(std::int64_t bytes) {
+  if (bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
+  if (bytes > Region::most_bytes) return {StatusCode::bad_value, "workspace_bytes is more than 2^56"};
+  return {};
 }
 /// The same, or is the other one, element for element: each lane reads what it holds before it writes there.
 inline bool in_place_or_clear(const Region& written, const Region& other) {

@@ -99,14 +99,13 @@ class Call {
     ActivationProblem p;
     p.spec = spec_;
     p.x = x_.device();
-    if (own_) p.up = up_.device();
+    if (own_) p.up = up_.device(), p.up_strides = strides(s_.columns + up_gap);
     p.out = s_.out == Place::on_gates ? x_.device() : s_.out == Place::on_ups ? up_.device() : out_.device();
     if (spec_.scale != ScaleMode::none) p.scale = static_cast<float*>(scale_.device());
     p.rows = s_.rows;
     p.columns = s_.columns;
     p.inner_rows = s_.inner_rows;
     p.x_strides = strides(width_);
-    p.up_strides = strides(s_.columns + up_gap);
     p.out_strides = s_.out == Place::on_gates ? p.x_strides
                     : s_.out == Place::on_ups ? p.up_strides
                                               : strides(s_.columns);
@@ -117,9 +116,8 @@ class Call {
   ActivationProblem on_host() const {
     ActivationProblem p = problem();
     p.x = x_.host();
-    if (own_) p.up = up_.host();
+    if (own_) p.up = up_.host(), p.up_strides = up_.host_strides();
     p.x_strides = x_.host_strides();
-    p.up_strides = up_.host_strides();
     return p;
   }
 

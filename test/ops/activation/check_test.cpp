@@ -56,6 +56,11 @@ const Wrong<P> found_scales[] = {
 const Wrong<P> halves[] = {
     {"up off by a byte", C::misaligned, [](P& p) { p.up = moved(p.x, 1); }},
     {"rows of up in one place", C::bad_stride, [](P& p) { p.up = p.x; }},
+    {"up forgotten, its strides are given", C::bad_value, [](P& p) { p.up_strides = p.x_strides; }, "up is null"},
+    {"up forgotten, rows of x are gates alone", C::bad_stride, [](P& p) { p.x_strides.outer = p.columns; },
+     "without up"},
+    {"up forgotten, rows of x have no room for ups", C::bad_stride, [](P& p) { p.x_strides.outer = 2 * p.columns - 1; },
+     "without up"},
     {"a stride of up of -2^62", C::bad_stride,
      [](P& p) {
        p.up = p.x;
@@ -69,6 +74,7 @@ const Wrong<P> halves[] = {
 };
 const Wrong<P> not_halves[] = {
     {"up without halves", C::bad_value, [](P& p) { p.up = p.x; }},
+    {"strides of up without halves", C::bad_value, [](P& p) { p.up_strides.inner = 8; }, "stride of up"},
 };
 const Wrong<P> interleaved[] = {
     {"out is x, interleaved", C::bad_value,

@@ -53,7 +53,7 @@ class Combine {
                                       : PartialStrides{std::int64_t{s.rows} * s.heads, s.heads, 1};
     p.lse_strides = s.heads_outside ? CombinedStrides{1, s.rows} : CombinedStrides{s.heads, 1};
     lse.assign(extent(p.x_lse_strides.partial, p.x_lse_strides.row, p.x_lse_strides.head, 1), nan);
-    x_.assign(size_of(spec.x) * (shift_ + extent(p.x_strides.partial, row, head, s.head_size)), 0xff);
+    x_.assign(size_of(spec.x) * (shift_ + extent(p.x_strides.partial, row, head, s.head_size)), unread_byte);
   }
 
   void set(int i, int r, int h, float value_lse, auto value) {
@@ -89,8 +89,8 @@ class Combine {
     const std::int64_t out_elements = shift_ + extent(0, p.out_strides.row, p.out_strides.head, p.head_size);
     bench::DeviceBuffer out(out_elements * size_of(p.spec.out));
     bench::DeviceBuffer out_lse(extent(0, p.lse_strides.row, p.lse_strides.head, 1) * 4);
-    out.fill(0xff);
-    out_lse.fill(0xff);
+    out.fill(unwritten_byte);
+    out_lse.fill(unwritten_byte);
     Problem device = p;
     device.x = static_cast<const std::byte*>(x.data()) + shift_ * size_of(p.spec.x);
     device.x_lse = static_cast<const float*>(x_lse.data());
@@ -138,7 +138,7 @@ class Combine {
         const std::int64_t at = shift_ + r * p.out_strides.row + h * p.out_strides.head;
         std::fill_n(used.begin() + at * size_of(p.spec.out), p.head_size * size_of(p.spec.out), true);
       }
-    for (std::size_t i = 0; i < used.size(); ++i) wrong += !used[i] && a.out[i] != 0xff;
+    for (std::size_t i = 0; i < used.size(); ++i) wrong += !used[i] && a.out[i] != unwritten_byte;
     return wrong;
   }
 

@@ -28,6 +28,7 @@ const Wrong<P> wrongs[] = {
     {"partials in one place", C::bad_stride, [](P& p) { p.x_strides.partial = 0; }},
     {"rows in one place", C::bad_stride, [](P& p) { p.x_strides.row = 0; }},
     {"heads in one place", C::bad_stride, [](P& p) { p.x_strides.head = 0; }},
+    {"strides of an lse that is not there", C::bad_value, [](P& p) { p.lse = nullptr; }, "stride of lse "},
     {"lse of partials in one place", C::bad_stride, [](P& p) { p.x_lse_strides.partial = 0; }},
     {"lse of rows in one place", C::bad_stride, [](P& p) { p.x_lse_strides.row = 0; }},
     {"lse of heads in one place", C::bad_stride, [](P& p) { p.x_lse_strides.head = 0; }},
@@ -70,6 +71,7 @@ TEST_CASE("combine: bad problems get a named status and a reason, and nothing is
     many.x_lse = reinterpret_cast<const float*>(std::uintptr_t{1} << 49);
     many.out = reinterpret_cast<void*>(std::uintptr_t{1} << 50);
     many.lse = nullptr;
+    many.lse_strides = {};
     many.rows = 1 << 30;
     many.heads = 1;
     many.x_strides = {std::int64_t{64} << 30, 64, 0};

@@ -29,7 +29,8 @@ std::int64_t id_of(const Shape& s, int row) {
   const std::int64_t far = s.id_type == IndexType::i64 ? std::int64_t{1} << 32 : std::int64_t{1} << 30;
   const std::int64_t ids[] = {
       0, vocab - 1, -1, vocab, 2, far, 1, -far, 3, far + 1, std::numeric_limits<std::int32_t>::min()};
-  const std::int64_t id = ids[row % std::size(ids)];
+  if (row % 12 == 11) return outside_table(s.id_type, std::numeric_limits<std::int32_t>::max(), 3 + row / 12);
+  const std::int64_t id = ids[row % 12];
   return id == ids[10] ? id : id + s.vocab_start;
 }
 
@@ -134,6 +135,7 @@ TEST_CASE("every embedding entry copies boundary columns, of ids in and out of t
                         .scale = turn % 3 == 1 ? 3.0f : 1.0f});
     }
     shapes.push_back({.rows = 11, .id_type = IndexType::i64, .vocab_start = (std::int64_t{1} << 32) - 2});
+    shapes.push_back({.rows = 36, .id_type = IndexType::i64, .vocab_start = std::int64_t{1} << 62});
     return shapes;
   });
 }
@@ -160,6 +162,9 @@ TEST_CASE("bad embedding problems get a named status and a reason, and nothing i
       {"columns 2^31 - 1", C::bad_extent, [](P& p) { p.columns = 0x7fffffff; }},
       {"vocab_rows -1", C::bad_extent, [](P& p) { p.vocab_rows = -1; }},
       {"vocab_start -1", C::bad_extent, [](P& p) { p.vocab_start = -1; }},
+      {"vocab_start 2^62 + 1", C::bad_extent, [](P& p) { p.vocab_start = (std::int64_t{1} << 62) + 1; }},
+      {"vocab_start 2^63 - 1, of which id -2^63 was row 1", C::bad_extent,
+       [](P& p) { p.vocab_start = std::numeric_limits<std::int64_t>::max(); }},
       {"scale NaN", C::bad_value, [](P& p) { p.scale = nan; }},
       {"scale infinite", C::bad_value, [](P& p) { p.scale = inf; }},
       {"table null", C::null_pointer, [](P& p) { p.table = nullptr; }},

@@ -95,10 +95,11 @@ class GemmCall {
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
         output_(strides(columns_, s.m, DType::f32)),
+        added_(strides(columns_ + (s.gap > 0 ? 8 : 0), s.m, DType::f32)),
         a_(stored(spec.a), a_layers_ * a_rows_, whole(a_columns_, spec.a), a_rows_, operand_),
         b_(stored(spec.b), layers_ * b_rows_, whole(b_columns_, spec.b), b_rows_, weights_),
         out_(spec.out, a_layers_ * s.m, columns_, s.m, output_),
-        residual_(spec.extra(), a_layers_ * s.m, columns_, s.m, output_),
+        residual_(spec.extra(), a_layers_ * s.m, columns_, s.m, added_),
         bias_(spec.extra(), layers_, s.n, 1, {s.n + s.gap, 0}),
         a_scale_(DType::f32, a_layers_, a_scales(), 1, {a_scales(), 0}),
         b_scale_(DType::f32, layers_, b_scales(), 1, {b_scales(), 0}),
@@ -168,12 +169,13 @@ class GemmCall {
     return p;
   }
 
-  /// Runs the entry; what is wrong with what it wrote.
-  std::string run(const GemmEntry& entry) {
+  /// Runs the entry; what is wrong with what it wrote. `change`: of the problem, in what does not change the answer.
+  std::string run(const GemmEntry& entry, void (*change)(GemmProblem&) = nullptr) {
     GemmProblem p = on_device();
+    if (change != nullptr) change(p);
     const std::int64_t bytes = gemm_workspace_size(p, entry.policy, s_.splits);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes));
-    workspace.fill(0xff);
+    workspace.fill(unread_byte);
     p.workspace = workspace.data();
     p.workspace_bytes = bytes;
     const Status status = entry.launch(p, s_.splits, {});
@@ -271,8 +273,11 @@ class GemmCall {
       p.out_scale_stride = out_scales() + s_.gap;
       p.out_scale_batch_stride = s_.m * p.out_scale_stride;
     }
-    if (s_.bias) p.bias = data(bias_);
-    if (s_.residual) p.residual = data(residual_);
+    if (s_.bias) p.bias = data(bias_), p.bias_batch_stride = s_.n + s_.gap;
+    if (s_.residual) {
+      p.residual = data(residual_);
+      p.residual_stride = added_.inner, p.residual_batch_stride = added_.outer;
+    }
     p.alpha = s_.alpha;
     p.interleaved = s_.interleaved;
     p.m = s_.m, p.n = s_.n, p.k = s_.k;
@@ -281,9 +286,7 @@ class GemmCall {
     const int of_a = stored_size(spec_.a), of_b = stored_size(spec_.b);
     p.a_stride = operand_.inner / of_a, p.a_batch_stride = operand_.outer / of_a;
     p.b_stride = weights_.inner / of_b, p.b_batch_stride = weights_.outer / of_b;
-    p.out_stride = p.residual_stride = output_.inner;
-    p.out_batch_stride = p.residual_batch_stride = output_.outer;
-    p.bias_batch_stride = s_.n + s_.gap;
+    p.out_stride = output_.inner, p.out_batch_stride = output_.outer;
     if (block()) {
       p.a_scale_stride = s_.transposed_scales ? 1 : k_blocks();
       p.a_scale_k_stride = s_.transposed_scales ? s_.m : 1;
@@ -324,7 +327,7 @@ class GemmCall {
     };
     place(a_, spec_.a, p.a_stride, p.a_batch_stride);
     place(b_, spec_.b, p.b_stride, p.b_batch_stride);
-    place(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
+    if (s_.residual) place(residual_, spec_.out, p.residual_stride, p.residual_batch_stride);
     p.group_offsets = p.group_rows = table_.data();
     return p;
   }
@@ -373,7 +376,7 @@ class GemmCall {
   std::int32_t columns_;  // of out
   std::int32_t layers_, a_layers_;
   std::int32_t a_rows_, a_columns_, b_rows_, b_columns_;  // of a matrix as it lies in memory
-  RowStrides operand_, weights_, output_;
+  RowStrides operand_, weights_, output_, added_;         // added_: of residual, other than out's where there are gaps
   Tensor a_, b_, out_, residual_, bias_, a_scale_, b_scale_, a_mx_, b_mx_, group_scale_, out_scale_;
   std::vector<std::int32_t> table_;
   bench::DeviceBuffer table_on_device_;

@@ -57,13 +57,16 @@ const Wrong<P> any[] = {
     {"rows of a in one place", C::bad_stride, [](P& p) { p.a_stride = 0; }},
     {"rows of a that overlap", C::bad_stride, [](P& p) { p.a_batch_stride = p.a_stride = 16; }},
     {"rows of a backwards", C::bad_stride, [](P& p) { p.a_stride = -p.a_stride; }},
-    {"a stride of a that nothing addresses", C::bad_stride, [](P& p) { p.a_stride = beyond; }},
+    {"a stride of a that nothing addresses", C::bad_stride, [](P& p) { p.a_stride = beyond; }, "stride of a "},
     {"rows of out in one place", C::bad_stride, [](P& p) { p.out_stride = 0; }},
     {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_stride = gemm_out_columns(p) - 1; }},
     {"rows of out backwards", C::bad_stride, [](P& p) { p.out_stride = -p.out_stride; }},
-    {"a stride of out that nothing addresses", C::bad_stride, [](P& p) { p.out_stride = beyond; }},
+    {"a stride of out that nothing addresses", C::bad_stride, [](P& p) { p.out_stride = beyond; }, "stride of out "},
     {"rows of residual in one place", C::bad_stride, [](P& p) { p.residual_stride = 0; }},
-    {"a stride of residual that nothing addresses", C::bad_stride, [](P& p) { p.residual_stride = beyond; }},
+    {"a stride of residual that nothing addresses", C::bad_stride, [](P& p) { p.residual_stride = beyond; },
+     "stride of residual "},
+    {"strides of a residual that is not there", C::bad_value, [](P& p) { p.residual = nullptr; }, "residual is null"},
+    {"a stride of a bias that is not there", C::bad_value, [](P& p) { p.bias = nullptr; }, "bias is null"},
     {"out is a", C::bad_value, [](P& p) { p.out = writable(p.a); }},
     {"out starts inside b", C::bad_value, [](P& p) { p.out = moved(writable(p.b), 16); }},
     {"out is bias", C::bad_value, [](P& p) { p.bias = p.out; }},
@@ -76,6 +79,8 @@ const Wrong<P> any[] = {
      }},
     {"workspace_bytes -1", C::bad_value, [](P& p) { p.workspace_bytes = -1; }},
     {"workspace is out", C::bad_value, [](P& p) { p.workspace = p.out; }},
+    {"workspace is out, of 2^62 bytes", C::bad_value,
+     [](P& p) { p.workspace = p.out, p.workspace_bytes = std::int64_t{1} << 62; }, "workspace_bytes"},
     {"workspace ends inside a", C::bad_value,
      [](P& p) { p.workspace = moved(writable(p.a), 16 - static_cast<int>(p.workspace_bytes)); }},
     {"workspace is residual", C::bad_value, [](P& p) { p.workspace = writable(p.residual); }},
@@ -154,6 +159,8 @@ const Wrong<P> scaled[] = {
 };
 const Wrong<P> not_of_blocks[] = {
     {"a_scale_stride", C::bad_value, [](P& p) { p.a_scale_stride = 1; }},
+    {"a batch stride of scales that each product has not", C::bad_value,
+     [](P& p) { (p.spec.scale == GemmScale::row ? p.a_scale_stride : p.b_scale_batch_stride) = 128; }},
     {"b_scale_k_stride", C::bad_value, [](P& p) { p.b_scale_k_stride = 1; }},
 };
 const Wrong<P> of_rows[] = {
@@ -253,6 +260,7 @@ void check_refused(const GemmEntry& e, const P& good, std::span<const Wrong<P>> 
     const Status status = gemm_check(p, facts);
     CHECK(name_of(status.code) == name_of(wrong.code));
     CHECK(std::string(status.reason) != "");
+    CHECK(std::string(status.reason).find(wrong.reason) != std::string::npos);
     CHECK_FALSE(e.launch(p, 1, {}).ok());
     const GemmEntry* const entries[] = {&e};
     GemmPlan plan{&e, 1};

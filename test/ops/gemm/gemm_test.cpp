@@ -205,6 +205,28 @@ TEST_CASE("sums of i8 are exact, whoever shares K") {
   });
 }
 
+TEST_CASE("strides of what counts one may be anything") {
+  each_entry([](const GemmEntry& e) {
+    GemmShape s = taken(e, {.m = 1, .n = 40, .k = 32});
+    if (e.spec.groups != GemmGroups::one) s.rows = {1};
+    INFO(name_of(s));
+    GemmCall call(e.spec, s);
+    const auto far = [](GemmProblem& p) {
+      constexpr std::int64_t any = std::int64_t{1} << 40;
+      if (!turned_a(p.spec.layout)) p.a_stride = any;
+      p.out_stride = any;
+      p.a_batch_stride = p.b_batch_stride = p.out_batch_stride = any;
+      if (p.spec.packed()) p.b_scale_k_stride = any;
+      if (p.spec.scale == GemmScale::block)
+        p.a_scale_stride = p.a_scale_k_stride = p.b_scale_stride = p.b_scale_k_stride = any;
+      if (p.a_scale_batch_stride != 0) p.a_scale_batch_stride = any;
+      if (p.b_scale_batch_stride != 0) p.b_scale_batch_stride = any;
+      if (p.out_scale_stride != 0) p.out_scale_stride = p.out_scale_batch_stride = any;
+    };
+    CHECK(call.run(e, far) == "");
+  });
+}
+
 #if !TILEWAVE_ON_GPU_COMPILER  // out spans 80 GiB, of which there are only the pages in use
 TEST_CASE("what lies beyond a K of one is 0, however far its rows are apart") {
   each_entry([](const GemmEntry& e) {

@@ -41,6 +41,9 @@ TEST_CASE("the check takes a packed problem of every spec, and its plan says why
     const Status status = gemm_check(p, facts_of(e->arch));
     INFO(status.reason);
     CHECK(status.ok());
+    if (!e->spec.gated || e->spec.layout == GemmLayout::nt) {
+      CHECK(gemm_check(p.with_bias(address(8)).with_residual(address(9)), facts_of(e->arch)).ok());
+    }
     GemmPlan plan;
     const std::array candidates{e};
     REQUIRE(gemm_select(p, candidates, facts_of(e->arch), plan).ok());

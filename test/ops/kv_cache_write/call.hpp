@@ -19,10 +19,12 @@ struct CacheShape {
   int tokens, q_heads, kv_heads, head_size, rotary, block_size, pages;
 };
 
-/// Bytes with the same contents on host and device, 0xff at first.
+/// Bytes with the same contents on host and device, unwritten_byte at first.
 class Bytes {
  public:
-  explicit Bytes(std::int64_t bytes) : host(static_cast<std::size_t>(bytes), 0xff), device_(host.size()) { upload(); }
+  explicit Bytes(std::int64_t bytes) : host(static_cast<std::size_t>(bytes), unwritten_byte), device_(host.size()) {
+    upload();
+  }
   void upload() const { copy(device_.data(), host.data(), hipMemcpyHostToDevice); }
   void download() { copy(host.data(), device_.data(), hipMemcpyDeviceToHost); }
   void* device() const { return device_.data(); }
@@ -36,7 +38,8 @@ class Bytes {
   bench::DeviceBuffer device_;
 };
 
-/// Tensors on host and device, and the problem of both. Every fifth token has no slot, in one of three ways.
+/// Tensors on host and device, and the problem of both. Every fifth token has no slot, and every fourth a position that
+/// the tables have not.
 class CacheCall {
  public:
   static constexpr int table_rows = 37;
@@ -102,7 +105,7 @@ class CacheCall {
   void clear() {
     for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) {
       if ((b == &k_scale || b == &v_scale) && host.spec.quant != QuantMode::per_token) continue;
-      std::fill(b->host.begin(), b->host.end(), 0xff);
+      std::fill(b->host.begin(), b->host.end(), unwritten_byte);
       b->upload();
     }
   }
@@ -136,19 +139,18 @@ class CacheCall {
   }
   void set_indices(const CacheShape& s, IndexType index) {
     const std::int64_t all = std::int64_t{s.pages} * s.block_size;
-    const std::int64_t outside[] = {-1, all, index == IndexType::i64 ? (std::int64_t{1} << 32) + 3 : -(1 << 30)};
     for (int t = 0; t < s.tokens; ++t) {
       // A stride that no number of slots here has a divisor of; the first tokens are neighbours, as in a prefill.
       const std::int64_t slot = t < s.tokens / 2 ? all - 1 - t : t * 7919 % (all - s.tokens / 2);
-      put_index(slots_, index, t, t % 5 == 4 ? outside[t / 5 % 3] : slot);
-      put_index(positions_, index, t, t % 7 == 6 ? table_rows + t : t * 5 % table_rows);
+      put_index(slots_, index, t, t % 5 == 4 ? outside_table(index, all, t / 5) : slot);
+      put_index(positions_, index, t, t % 4 == 3 ? outside_table(index, table_rows, t / 4) : t * 5 % table_rows);
     }
   }
 
   void describe(const KvCacheWriteSpec& spec, const CacheShape& s, CacheLayout layout, IndexType index) {
     KvCacheWriteProblem p;
     p.spec = spec;
-    p.slot_type = p.position_type = index;
+    p.slot_type = index;
     p.tokens = s.tokens;
     p.q_heads = spec.fused ? s.q_heads : 0;
     p.kv_heads = s.kv_heads;
@@ -173,12 +175,13 @@ class CacheCall {
     if (spec.quant == QuantMode::per_token) p.scale_head_stride = s.block_size;
     if (spec.quant == QuantMode::per_head) p.scale_head_stride = 1;
     if (spec.fused) {
+      p.position_type = index;
       p.rotary = s.rotary;
       p.table_rows = table_rows;
       p.table_stride = s.rotary;
       p.q_strides = p.k_strides;
       p.q_out_strides = {out_strides_.outer, out_strides_.inner};
-      p.k_out_strides = {key_strides_.outer, key_strides_.inner};
+      if (key_out_ != KeyOut::none) p.k_out_strides = {key_strides_.outer, key_strides_.inner};
     }
     host = device = p;
     place(host, qkv_.host(), [](const auto& b) -> const void* { return address(b, false); });
@@ -246,8 +249,9 @@ class CacheCall {
       }
     }
     std::int64_t strays = 0;
-    for (std::size_t i = 0; i < used.size(); ++i) strays += !used[i] && cache.host[i] != 0xff;
-    for (std::size_t i = 0; found && i < used_scale.size(); ++i) strays += !used_scale[i] && scales.host[i] != 0xff;
+    for (std::size_t i = 0; i < used.size(); ++i) strays += !used[i] && cache.host[i] != unwritten_byte;
+    for (std::size_t i = 0; found && i < used_scale.size(); ++i)
+      strays += !used_scale[i] && scales.host[i] != unwritten_byte;
     CHECK(strays == 0);
   }
   void check_head(reference::HeadOf what, int token, int head, const Tensor& in, int row, DType type,

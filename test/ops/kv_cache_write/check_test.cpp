@@ -45,9 +45,23 @@ const Wrong<P> wrongs[] = {
     {"pages of k_cache in one place", C::bad_stride, [](P& p) { p.k_cache_strides.page = 0; }},
     {"tokens of v_cache in one place", C::bad_stride, [](P& p) { p.v_cache_strides.token = 0; }},
     {"heads of k_cache that overlap", C::bad_stride, [](P& p) { p.k_cache_strides.head -= 16; }},
-    {"a stride of k of 2^62", C::bad_stride, [](P& p) { p.k_strides.token = far; }},
-    {"a stride of k_cache of 2^62", C::bad_stride, [](P& p) { p.k_cache_strides.page = far; }},
-    {"a stride of v_cache of 2^62", C::bad_stride, [](P& p) { p.v_cache_strides.head = far; }},
+    {"a stride of k of 2^62", C::bad_stride, [](P& p) { p.k_strides.token = far; }, "stride of k "},
+    {"a stride of k_cache of 2^62", C::bad_stride, [](P& p) { p.k_cache_strides.page = far; }, "stride of k_cache "},
+    {"a stride of v_cache of 2^62", C::bad_stride, [](P& p) { p.v_cache_strides.head = far; }, "stride of v_cache "},
+    {"strides of v without v", C::bad_value,
+     [](P& p) {
+       p.v = p.v_cache = nullptr;
+       p.v_scale = nullptr;
+       p.v_cache_strides = {};
+     },
+     "stride of v "},
+    {"strides of v_cache without v", C::bad_value,
+     [](P& p) {
+       p.v = p.v_cache = nullptr;
+       p.v_scale = nullptr;
+       p.v_strides = {};
+     },
+     "stride of v_cache "},
     {"k_cache is v_cache", C::bad_value, [](P& p) { p.k_cache = p.v_cache; }},
     {"k_cache is k", C::bad_value, [](P& p) { p.k_cache = const_cast<void*>(p.k); }},
     {"v_cache is slots", C::bad_value, [](P& p) { p.v_cache = const_cast<void*>(p.slots); }},
@@ -72,6 +86,7 @@ const Wrong<P> found_wrongs[] = {
 };
 const Wrong<P> plain_wrongs[] = {
     {"scales of 16-bit caches", C::bad_value, [](P& p) { p.k_scale = p.v_scale = static_cast<float*>(p.k_cache); }},
+    {"strides of scales of 16-bit caches", C::bad_value, [](P& p) { p.scale_head_stride = 1; }},
     {"quant mode of 16-bit caches", C::unsupported_quant_mode, [](P& p) { p.spec.quant = QuantMode::per_head; }},
 };
 const Wrong<P> unfused_wrongs[] = {
@@ -80,6 +95,18 @@ const Wrong<P> unfused_wrongs[] = {
     {"k_out of a spec that is not fused", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.k); }},
     {"a weight of a spec that is not fused", C::bad_value, [](P& p) { p.q_norm = p.k; }},
     {"q_heads of a spec that is not fused", C::bad_extent, [](P& p) { p.q_heads = 2; }},
+    {"a norm that is not fused", C::bad_value, [](P& p) { p.spec.norm = true; }, "norm is for fused"},
+    {"q_out's type of a spec that is not fused", C::bad_value, [](P& p) { p.spec.q_out = DType::f16; }, "q_out"},
+    {"pairs of a spec that is not fused", C::bad_value, [](P& p) { p.spec.pairs = RopePairs::neighbours; }, "pairs"},
+    {"a table's type of a spec that is not fused", C::bad_value, [](P& p) { p.spec.table = DType::bf16; }, "table"},
+    {"rotary of a spec that is not fused", C::bad_value, [](P& p) { p.rotary = 32; }},
+    {"table_rows of a spec that is not fused", C::bad_value, [](P& p) { p.table_rows = 37; }},
+    {"table_stride of a spec that is not fused", C::bad_value, [](P& p) { p.table_stride = 32; }},
+    {"position_type of a spec that is not fused", C::bad_value, [](P& p) { p.position_type = IndexType::i64; }},
+    {"strides of q of a spec that is not fused", C::bad_value, [](P& p) { p.q_strides.token = 64; }},
+    {"strides of q_out of a spec that is not fused", C::bad_value, [](P& p) { p.q_out_strides.head = 64; }},
+    {"strides of k_out of a spec that is not fused", C::bad_value, [](P& p) { p.k_out_strides.head = 64; }},
+    {"eps of a spec that is not fused", C::bad_value, [](P& p) { p.eps = 1e-5f; }},
 };
 const Wrong<P> fused_wrongs[] = {
     {"q null", C::null_pointer, [](P& p) { p.q = nullptr; }},
@@ -107,6 +134,7 @@ const Wrong<P> fused_wrongs[] = {
     {"heads of k_out off by an element", C::misaligned, [](P& p) { p.k_out_strides.head += 1; }},
     {"tokens of k_out in one place", C::bad_stride, [](P& p) { p.k_out_strides.token = 0; }},
     {"a stride of k_out of 2^62", C::bad_stride, [](P& p) { p.k_out_strides.token = far; }},
+    {"strides of k_out without k_out", C::bad_value, [](P& p) { p.k_out = nullptr; }, "stride of k_out "},
     {"k_out is q", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.q); }},
     {"k_out is v", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.v); }},
     {"k_out is q_out", C::bad_value, [](P& p) { p.k_out = p.q_out; }},
@@ -136,7 +164,8 @@ TEST_CASE("kv_cache_write: bad problems get a named status and a reason, and not
                                [](P& p) { p.q_scale = p.q_scale != nullptr ? nullptr : p.k_cache; }}};
     refused(scale);
     if (!s.norm) {
-      const Wrong<P> weight[] = {{"weights without a norm", C::bad_value, [](P& p) { p.k_norm = p.k; }}};
+      const Wrong<P> weight[] = {{"weights without a norm", C::bad_value, [](P& p) { p.k_norm = p.k; }},
+                                 {"eps without a norm", C::bad_value, [](P& p) { p.eps = 1e-5f; }, "eps"}};
       refused(weight);
     }
     P none = call.device;
@@ -147,7 +176,7 @@ TEST_CASE("kv_cache_write: bad problems get a named status and a reason, and not
     call.k_cache.download();
     call.v_cache.download();
     for (const Bytes* cache : {&call.k_cache, &call.v_cache}) {
-      CHECK(std::count(cache->host.begin(), cache->host.end(), 0xff) == std::ssize(cache->host));
+      CHECK(all_unwritten(cache->host));
     }
   }
 }

@@ -103,7 +103,7 @@ class LatentCall {
       }
     }
     const auto written = [](const Bytes& b) {
-      return static_cast<std::int64_t>(b.host.size()) - std::count(b.host.begin(), b.host.end(), 0xff);
+      return static_cast<std::int64_t>(b.host.size()) - std::count(b.host.begin(), b.host.end(), unwritten_byte);
     };
     CHECK(written(cache_) <= cached * host.head_size * size_of(host.spec.kv));
     CHECK(written(k_scale_) <= cached * groups_ * scale_size(host.spec));
@@ -213,6 +213,7 @@ TEST_CASE("kv_cache_write: what is no latent call is refused by name") {
        [](P& p) {
          p.spec = {.fused = true, .norm = true, .pairs = RopePairs::neighbours, .table = p.spec.table};
          p.k_scale = p.q_scale = nullptr;
+         p.scale_page_stride = p.scale_head_stride = 0;
          p.v = p.k;
        }},
       {"v with groups", C::bad_value, [](P& p) { p.v = p.k, p.v_cache = p.k_cache; }},

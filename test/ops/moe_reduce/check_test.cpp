@@ -35,6 +35,7 @@ const Wrong<P> wrongs[] = {
     {"tokens of x in one place", C::bad_stride, [](P& p) { p.x_stride = 0; }},
     {"slots of x in one place", C::bad_stride, [](P& p) { p.x_slot_stride = 0; }},
     {"a stride of x of 2^62", C::bad_stride, [](P& p) { p.x_stride = std::int64_t{1} << 62; }},
+    {"residual_stride without residual", C::bad_value, [](P& p) { p.residual_stride = p.columns; }},
     {"residual_stride 0", C::bad_stride, [](P& p) { p.residual = p.x; }},
     {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_stride -= 1; }},
     {"out is x", C::bad_value, [](P& p) { p.out = const_cast<void*>(p.x); }},

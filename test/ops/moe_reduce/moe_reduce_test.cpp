@@ -37,13 +37,16 @@ class Call {
         s_(s),
         x_rows_(s.rows * s.topk + 5),
         x_(type, s.table ? x_rows_ : s.rows * s.topk, s.columns, s.table ? 1 : s.topk, strides()),
-        residual_(type, s.rows, s.columns, 1, {s.columns + s.gap, 0}),
+        residual_(type, s.rows, s.columns, 1, {s.in_place ? s.columns + s.gap : added_stride(), 0}),
         out_(type, s.rows, s.columns, 1, {s.columns + s.gap, 0}) {
     const int n = s.rows * s.topk;
     for (int i = 0; i < n; ++i) {
       // A permutation, with some that name no row; experts from -1 to 9.
-      slots_.push_back(i % 5 == 3 ? -1 - i : i % 11 == 7 ? x_rows_ + i : (n - i) % x_rows_);
-      ids_.push_back(i * 7 % 11 - 1);
+      constexpr std::int32_t most = std::numeric_limits<std::int32_t>::max();
+      slots_.push_back(i % 5 == 3    ? (i % 2 ? -1 - i : -most - 1)
+                       : i % 11 == 7 ? (i % 2 ? x_rows_ + i : most)
+                                     : (n - i) % x_rows_);
+      ids_.push_back(i % 13 == 5 ? -most - 1 : i % 13 == 9 ? most : i * 7 % 11 - 1);
     }
     for (int e = 0; e < experts; ++e) mask_.push_back(s.none || e % 3 == 1 ? 0 : e % 2 ? -1 : 256);
     host_ = problem();
@@ -65,7 +68,7 @@ class Call {
     host_.x_stride = x_.host_strides().outer;
     if (!s.table) host_.x_slot_stride = x_.host_strides().inner;
     host_.weights = s.weights ? weights_.data() : nullptr;
-    if (s.residual) host_.residual = residual_.host();
+    if (s.residual) host_.residual = residual_.host(), host_.residual_stride = residual_.host_strides().outer;
   }
 
   /// Launches the entry, or the one that is selected if null, and compares all it wrote with the reference.
@@ -108,6 +111,8 @@ class Call {
   }
 
  private:
+  /// Of a residual that is not out: another than out's.
+  std::int64_t added_stride() const { return s_.columns + s_.gap + elements_of_unit(type_); }
   RowStrides strides() const {
     if (s_.far) return far_strides(s_.table ? 1 : s_.topk);
     const std::int64_t inner = s_.columns + s_.gap;
@@ -126,7 +131,8 @@ class Call {
     if (s_.mask) p.experts = experts;
     p.x_stride = strides().outer;
     if (!s_.table) p.x_slot_stride = s_.topk == 1 ? 1 : strides().inner;
-    p.residual_stride = p.out_stride = s_.columns + s_.gap;
+    p.out_stride = s_.columns + s_.gap;
+    if (s_.residual) p.residual_stride = s_.in_place ? p.out_stride : added_stride();
     return p;
   }
 

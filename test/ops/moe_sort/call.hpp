@@ -27,7 +27,8 @@ class SortCall {
     p.experts = s.experts;
     p.unit = s.unit;
     p.capacity = static_cast<std::int32_t>(moe_sort_capacity(p)) + s.spare;
-    p.ids_stride = p.weights_stride = p.rows_stride = s.topk + s.gap;
+    p.ids_stride = s.topk + s.gap;
+    if (s.optional) p.weights_stride = p.rows_stride = p.ids_stride;
     for (std::int32_t t = 0; t < s.tokens; ++t)
       for (std::int32_t slot = 0; slot < s.topk + (t + 1 < s.tokens ? s.gap : 0); ++slot) {
         // Steps coprime to most numbers of experts make the choices of a token differ.
@@ -66,7 +67,7 @@ class SortCall {
   /// By this entry, with a workspace of just the size. Empty, or why it was not run.
   std::string run(const MoeSortEntry& entry) {
     workspace_ = bench::DeviceBuffer(static_cast<std::size_t>(moe_sort_workspace_size(p, entry.policy)));
-    if (workspace_.bytes() > 0) workspace_.fill(0xff);
+    if (workspace_.bytes() > 0) workspace_.fill(unread_byte);
     p.workspace = workspace_.data();
     p.workspace_bytes = static_cast<std::int64_t>(workspace_.bytes());
     const Status status = entry.launch(p, {});
@@ -111,7 +112,7 @@ class SortCall {
     const std::vector<std::int32_t> found = rows();
     for (std::size_t i = 0; i < found.size(); ++i) {
       const std::int64_t token = std::int64_t(i) / p.rows_stride, slot = std::int64_t(i) % p.rows_stride;
-      if (found[i] != (slot < p.topk ? wanted.rows[token * p.topk + slot] : -1)) return "rows";  // -1: as it was
+      if (found[i] != (slot < p.topk ? wanted.rows[token * p.topk + slot] : unwritten_word)) return "rows";
     }
     return "";
   }
@@ -129,7 +130,7 @@ class SortCall {
   }
   static void out(bench::DeviceBuffer& buffer, std::int64_t words) {
     buffer = bench::DeviceBuffer(static_cast<std::size_t>(words) * 4);
-    if (words > 0) buffer.fill(0xff);
+    if (words > 0) buffer.fill(unwritten_byte);
   }
   template <class T>
   static T* at(const bench::DeviceBuffer& buffer) {
@@ -145,7 +146,7 @@ class SortCall {
   bool untouched() const {
     for (const bench::DeviceBuffer* buffer : {&sorted_weights_, &row_tokens_, &offsets_, &counts_, &rows_})
       for (const std::int32_t word : words<std::int32_t>(*buffer))
-        if (word != -1) return false;
+        if (word != unwritten_word) return false;
     return true;
   }
   bench::DeviceBuffer ids_, weights_, mask_, sorted_ids_, expert_ids_, post_pad_, sorted_weights_, offsets_, counts_,

@@ -32,6 +32,13 @@ const Wrong<P> wrongs[] = {
     {"row_tokens off by two", C::misaligned, [](P& p) { p.row_tokens = moved(p.row_tokens, 2); }},
     {"ids in one place", C::bad_stride, [](P& p) { p.ids_stride = 0; }},
     {"weights in one place", C::bad_stride, [](P& p) { p.weights_stride = 0; }},
+    {"strides of weights that are not there", C::bad_value,
+     [](P& p) {
+       p.topk_weights = nullptr;
+       p.sorted_weights = nullptr;
+     },
+     "stride of topk_weights "},
+    {"a stride of rows that are not there", C::bad_value, [](P& p) { p.rows = nullptr; }, "stride of rows "},
     {"rows that overlap", C::bad_stride, [](P& p) { p.rows_stride = p.topk - 1; }},
     {"a stride of 2^62", C::bad_stride, [](P& p) { p.ids_stride = std::int64_t{1} << 62; }},
     {"rows are the ids", C::bad_value, [](P& p) { p.rows = const_cast<std::int32_t*>(p.topk_ids); }},
@@ -66,9 +73,18 @@ TEST_CASE("bad sorts get a named status and a reason, and nothing is written") {
     CHECK(code(nullptr, bytes) == "null_pointer");
     CHECK(code(workspace.data(), bytes - 1) == "workspace_too_small");
     CHECK(code(moved(workspace.data(), 4), bytes) == "misaligned");
+    CHECK(code(workspace.data(), (std::int64_t{1} << 56) + 1) == "bad_value");
     CHECK(code(call.p.sorted_ids, bytes) == "bad_value");
+    P onto = call.p;
+    onto.workspace_bytes = bytes;
+    for (const void* tensor :
+         {static_cast<const void*>(onto.topk_ids), static_cast<const void*>(onto.sorted_ids),
+          static_cast<const void*>(onto.row_tokens), static_cast<const void*>(onto.sorted_weights)}) {
+      onto.workspace = const_cast<void*>(tensor);
+      CHECK(std::string(e->launch(onto, {}).reason) == "workspace overlaps another tensor");
+    }
     for (const std::vector<std::int32_t>& words : {call.sorted_ids(), call.rows()})
-      CHECK(std::count(words.begin(), words.end(), -1) == static_cast<std::int64_t>(words.size()));
+      CHECK(std::count(words.begin(), words.end(), unwritten_word) == static_cast<std::int64_t>(words.size()));
   }
 }
 

@@ -62,7 +62,11 @@ TEST_CASE("no tokens leave pads alone, and nothing is sorted to no expert") {
   each_entry_on({{.tokens = 0, .topk = 8, .experts = 256, .spare = 70},
                  {.tokens = 0, .topk = 1, .experts = 3, .unit = 1},
                  {.tokens = 40, .topk = 4, .experts = 16, .local = [](int) { return false; }},
-                 {.tokens = 40, .topk = 4, .experts = 16, .id = [](int t, int s) { return t % 2 ? -1 - s : 16 + t; }}});
+                 {.tokens = 40, .topk = 4, .experts = 16, .id = [](int t, int s) { return t % 2 ? -1 - s : 16 + t; }},
+                 {.tokens = 40, .topk = 4, .experts = 16, .gap = 2, .local = odd, .id = [](int t, int s) {
+                    constexpr std::int32_t most = 0x7fffffff, ids[] = {-most - 1, most, 1 << 11, 1024, 16, 5};
+                    return ids[(t + s) % 6];
+                  }}});
 }
 
 TEST_CASE("all tokens may choose one expert, and experts have none") {

@@ -37,8 +37,8 @@ class MqaCall {
       for (std::int32_t i = 0; i < ceil_div(std::clamp(s.lengths[b], 0, s.columns), block_); ++i) order.push_back(b);
     const auto pages = paged_ ? static_cast<std::int32_t>(order.size()) : 1;
     const std::int64_t page_bytes = align_up<std::int64_t>(block_ * (size + (s.fused ? 4 : 0)), 16);
-    k_ = bytes(std::max<std::int64_t>(1, pages) * page_bytes, 0xff);
-    scales_ = bytes(s.fused ? 0 : std::int64_t{4} * std::max(1, pages) * block_, 0xff);
+    k_ = bytes(std::max<std::int64_t>(1, pages) * page_bytes, unread_byte);
+    scales_ = bytes(s.fused ? 0 : std::int64_t{4} * std::max(1, pages) * block_, unread_byte);
     tables_.assign(std::size_t(sequences_) * table_columns_, 1 << 30);
     for (std::int32_t b = 0, page = 0; b < sequences_ && paged_; ++b)
       for (std::int32_t i = 0; page < pages && order[page] == b; ++i, ++page)

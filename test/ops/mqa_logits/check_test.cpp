@@ -37,6 +37,7 @@ const Wrong<P> of_both[] = {
     {"rows of logits that overlap", C::bad_stride, [](P& p) { p.logits_stride = p.columns - 1; }},
     {"queries of odd strides", C::bad_stride, [](P& p) { p.q_stride += 8; }},
     {"keys of odd strides", C::bad_stride, [](P& p) { p.k_stride += 4; }},
+    {"q_scale_stride without q_scale", C::bad_value, [](P& p) { p.q_scale_stride = 128; }, "stride of q_scale "},
     {"weights of odd strides", C::bad_stride, [](P& p) { p.weights_stride += 2; }},
     {"strides beyond all memory", C::bad_stride, [](P& p) { p.q_stride = std::int64_t{1} << 60; }},
     {"logits over q", C::bad_value, [](P& p) { p.logits = const_cast<float*>(static_cast<const float*>(p.q)); }},

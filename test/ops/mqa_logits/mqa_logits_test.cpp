@@ -58,9 +58,12 @@ TEST_CASE("mqa_logits: blocks of several tiles share long keys") {
 }
 
 TEST_CASE("mqa_logits: lengths and ranges outside the cache make NaN of their queries alone") {
-  each_entry_on(MqaKeys::paged, {{.lengths = {-1, 40, 101, 1 << 30, 100}, .queries = 2, .columns = 100}});
+  each_entry_on(MqaKeys::paged, {{.lengths = {-1, 40, 101, 1 << 30, 100}, .queries = 2, .columns = 100},
+                                 {.lengths = {0x7fffffff, 3, -0x7fffffff - 1}, .queries = 3, .columns = 100}});
   each_entry_on(MqaKeys::ranges,
-                {{.ranges = {{-1, 3}, {0, 101}, {90, 100}, {1 << 30, 2}, {7, 1 << 30}}, .columns = 100}});
+                {{.ranges = {{-1, 3}, {0, 101}, {90, 100}, {1 << 30, 2}, {7, 1 << 30}}, .columns = 100},
+                 {.ranges = {{-0x7fffffff - 1, 0x7fffffff}, {0x7fffffff, -0x7fffffff - 1}, {99, 100}, {0, 0x7fffffff}},
+                  .columns = 100}});
 }
 
 TEST_CASE("mqa_logits: a length beyond the block table is outside the cache, too") {

@@ -53,8 +53,21 @@ const Wrong<P> any[] = {
     {"rows of residual_out that overlap", C::bad_stride, [](P& p) { p.residual_out_strides.outer -= 1; }},
     {"rows of out in one place", C::bad_stride, [](P& p) { p.out_strides = {}; }},
     {"rows of out that overlap", C::bad_stride, [](P& p) { p.out_strides.outer -= 1; }},
-    {"a stride of x of 2^62", C::bad_stride, [](P& p) { p.x_strides.outer = std::int64_t{1} << 62; }},
-    {"a stride of out of 2^62", C::bad_stride, [](P& p) { p.out_strides.outer = std::int64_t{1} << 62; }},
+    {"a stride of x of 2^62", C::bad_stride, [](P& p) { p.x_strides.outer = std::int64_t{1} << 62; }, "stride of x "},
+    {"a stride of out of 2^62", C::bad_stride, [](P& p) { p.out_strides.outer = std::int64_t{1} << 62; },
+     "stride of out "},
+    {"strides of a residual that is not there", C::bad_value,
+     [](P& p) {
+       p.residual = p.residual_out = nullptr;
+       p.residual_out_strides = {};
+     },
+     "stride of residual "},
+    {"strides of residual_out that is not there", C::bad_value,
+     [](P& p) {
+       p.residual = p.residual_out = nullptr;
+       p.residual_strides = {};
+     },
+     "stride of residual_out "},
     {"residual_out starts inside x", C::bad_value, [](P& p) { p.residual_out = moved(writable(p.x), 4); }},
     {"residual_out is x with other strides", C::bad_value,
      [](P& p) {
@@ -132,6 +145,7 @@ TEST_CASE("bad norm problems get a named status and a reason, and nothing is wri
     P many = good;
     many.residual = nullptr;
     many.residual_out = nullptr;
+    many.residual_strides = many.residual_out_strides = {};
     many.scale = spec.scale == ScaleMode::none ? nullptr : floats(reinterpret_cast<void*>(std::uintptr_t{1} << 50));
     many.scale_stride = 32;
     many.mean = many.rstd = nullptr;

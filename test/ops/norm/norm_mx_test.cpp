@@ -16,9 +16,9 @@ float value_at(int row, int column) {
 
 std::string run(const NormEntry& e, std::int32_t rows, std::int32_t columns, ScaleLayout layout, MxRounding rounding,
                 bool residual) {
-  const RowStrides strides{columns, 0};
-  Tensor x(e.spec.x, rows, columns, 1, strides), other(e.spec.x, rows, columns, 1, strides);
-  Tensor sum(e.spec.x, rows, columns, 1, strides);
+  const RowStrides strides{columns, 0}, of_other{columns + 16, 0}, of_sum{columns + 32, 0};
+  Tensor x(e.spec.x, rows, columns, 1, strides), other(e.spec.x, rows, columns, 1, of_other);
+  Tensor sum(e.spec.x, rows, columns, 1, of_sum);
   Tensor weight(e.spec.weight, columns), rstd(DType::f32, rows);
   MxOutput out(e.spec.out, rows, columns, layout, rounding);
   x.set(rows, columns, value_at);
@@ -28,12 +28,15 @@ std::string run(const NormEntry& e, std::int32_t rows, std::int32_t columns, Sca
   p.spec = e.spec;
   p.x = x.device();
   p.weight = weight.device();
-  if (residual) p.residual = other.device(), p.residual_out = sum.device();
+  if (residual) {
+    p.residual = other.device(), p.residual_out = sum.device();
+    p.residual_strides = of_other, p.residual_out_strides = of_sum;
+  }
   p.rstd = static_cast<float*>(rstd.device());
   out.describe(p);
   p.rows = rows;
   p.columns = columns;
-  p.x_strides = p.residual_strides = p.residual_out_strides = strides;
+  p.x_strides = strides;
   const Status status = e.launch(p, {});
   if (!policy_takes(e.policy, e.spec.x, columns, true)) return status.ok() ? "took rows that it does not take" : "";
   if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;

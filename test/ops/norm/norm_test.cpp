@@ -28,17 +28,25 @@ struct Shape {
   bool sum_at_residual() const { return place == sum_is_residual || place == both; }
 };
 
-RowStrides strides_of(const Shape& s) {
+/// `more`: elements between two rows beside the shape's own gap.
+RowStrides strides_of(const Shape& s, int more = 0) {
   if (s.far) return far_strides(s.inner_rows);
-  const std::int64_t inner = s.columns + s.gap;
+  const std::int64_t inner = s.columns + s.gap + more;
   return s.inner_rows == 1 ? RowStrides{inner, 0} : RowStrides{inner * s.inner_rows + s.gap, inner};
 }
 
 /// Runs the entry, or the one that is selected if null, and compares all it wrote with the reference; what is wrong.
 std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* entry, const Shape& s) {
   const RowStrides strides = strides_of(s);
-  const auto rows_of = [&](DType type) { return Tensor(type, s.rows, s.columns, s.inner_rows, strides); };
-  Tensor x = rows_of(spec.x), residual = rows_of(spec.x), sum = rows_of(spec.x), out = rows_of(spec.out);
+  // Tensors that are none of the others have strides of their own.
+  const int unit = elements_of_unit(spec.x);
+  const RowStrides of_residual = s.out_at_residual() || s.sum_at_residual() ? strides : strides_of(s, unit);
+  const RowStrides of_sum = s.sum_at_x() || s.sum_at_residual() ? strides : strides_of(s, 2 * unit);
+  const auto rows_of = [&](DType type, const RowStrides& as) {
+    return Tensor(type, s.rows, s.columns, s.inner_rows, as);
+  };
+  Tensor x = rows_of(spec.x, strides), residual = rows_of(spec.x, of_residual);
+  Tensor sum = rows_of(spec.x, of_sum), out = rows_of(spec.out, strides);
   Tensor weight(spec.weight, s.columns), bias(spec.weight, s.columns), smooth(spec.x, s.columns);
   const std::int32_t groups = (s.columns + scale_group - 1) / scale_group;
   const std::int32_t scales = spec.scale == ScaleMode::per_token   ? s.rows
@@ -60,7 +68,10 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
     p.x = data(x);
     p.weight = data(weight);
     if (s.bias) p.bias = data(bias);
-    if (s.residual) p.residual = data(residual), p.residual_out = const_cast<void*>(data(sum));
+    if (s.residual) {
+      p.residual = data(residual), p.residual_out = const_cast<void*>(data(sum));
+      p.residual_strides = of_residual, p.residual_out_strides = of_sum;
+    }
     if (s.smooth && spec.scale != ScaleMode::none) p.smooth = data(smooth);
     p.out = const_cast<void*>(data(out));
     if (spec.scale != ScaleMode::none) p.scale = static_cast<float*>(const_cast<void*>(data(scale)));
@@ -72,7 +83,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
     p.rows = s.rows;
     p.columns = s.columns;
     p.inner_rows = s.inner_rows;
-    p.x_strides = p.residual_strides = p.residual_out_strides = p.out_strides = strides;
+    p.x_strides = p.out_strides = strides;
     p.scale_stride = groups;
     if (by_groups) p.scale_stride = 1, p.scale_group_stride = s.rows;
     return p;
@@ -83,7 +94,7 @@ std::string run(const ArchFacts& facts, const NormSpec& spec, const NormEntry* e
   on_device.out = out_at.device();
   if (s.residual) on_device.residual_out = sum_at.device();
   NormProblem on_host = problem([](const Tensor& t) { return t.host(); });
-  on_host.x_strides = on_host.residual_strides = x.host_strides();
+  on_host.x_strides = x.host_strides(), on_host.residual_strides = residual.host_strides();
   if (entry == nullptr) {
     if (!norm_select(on_device, NORM_ENTRIES(), facts, entry).ok()) return "no entry selected";
   } else if (!policy_takes(entry->policy, spec.x, s.columns, norm_aligned(on_device))) {

@@ -88,7 +88,7 @@ TEST_CASE("alibi: slopes and a spec without, or the other way round, are refused
     CHECK(name_of(launched.code) == name_of(code));
     bench::check_hip(hipDeviceSynchronize(), "waiting");
     const std::vector<std::uint16_t> out = from_device<std::uint16_t>(d.out);
-    CHECK(std::all_of(out.begin(), out.end(), [](std::uint16_t bits) { return bits == 0xffff; }));
+    CHECK(std::all_of(out.begin(), out.end(), [](std::uint16_t bits) { return bits == unwritten_half; }));
   };
   each_arch([&](const PagedAttentionEntry& e) {
     refused(e, StatusCode::bad_value, [](PagedAttentionProblem& p) { p.alibi_slopes = p.lse; });
@@ -98,6 +98,14 @@ TEST_CASE("alibi: slopes and a spec without, or the other way round, are refused
     refused(e, StatusCode::misaligned, [](PagedAttentionProblem& p) {
       p.alibi_slopes = reinterpret_cast<const float*>(reinterpret_cast<std::uintptr_t>(p.alibi_slopes) + 2);
     });
+    const std::vector<std::int32_t> lengths{20, 5};
+    Call call(case_for(e, lengths), lengths);
+    use_features(call, e);
+    Prepared d = call.prepare(1);
+    for (const void* written : {static_cast<const void*>(d.p.out), static_cast<const void*>(d.p.lse)}) {
+      d.p.alibi_slopes = static_cast<const float*>(written);
+      CHECK(name_of(paged_attention_check(d.p, facts_of(e.arch)).code) == "bad_stride");
+    }
   });
 }
 

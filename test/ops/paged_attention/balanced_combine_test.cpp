@@ -32,7 +32,7 @@ void combine_all_blocks() {
 
   std::vector<std::int32_t> lengths(sequences, 0);
   lengths[0] = workers * tokens;
-  std::vector<std::uint16_t> out(std::size_t(sequences) * heads * spec.head_size, 0xffff);
+  std::vector<std::uint16_t> out(std::size_t(sequences) * heads * spec.head_size, unwritten_half);
   std::vector<float> lse(sequences * heads, 7.0f);
   PagedAttentionProblem p{.spec = spec, .batch = sequences, .mtp = 1, .num_q_heads = heads, .num_kv_heads = 1};
   p.out = out.data();

@@ -15,6 +15,7 @@
 #include "bench/ops/paged_attention/kv_pool.hpp"
 #include "bench/ops/paged_attention/verify.hpp"
 #include "test/ops/paged_attention/each_entry.hpp"
+#include "test/poison.hpp"
 
 namespace tilewave::test {
 
@@ -103,7 +104,7 @@ class Call {
   std::vector<std::int32_t> table;    // [batch, p.table_row_stride]
   std::vector<std::uint16_t> q;       // [batch * mtp, p.q_row_stride]
   std::vector<float> sinks, slopes;   // [num_q_heads], or empty for none
-  int workspace_fill = 0xff;
+  int workspace_fill = unread_byte;
 
   /// Q and out have gaps between rows and between heads. K, V and scales are NaN until they are set or filled.
   explicit Call(const PagedAttentionCase& c, std::vector<std::int32_t> sequence_lengths)
@@ -203,7 +204,7 @@ class Call {
     });
   }
 
-  /// The call with everything on the device: outputs and workspace hold workspace_fill bytes and NaN.
+  /// The call with everything on the device: the workspace holds workspace_fill bytes, outputs unwritten_byte.
   Prepared prepare(int splits) { return prepare(paged_attention_workspace_size(p, splits)); }
   Prepared prepare(const PagedAttentionEntry& e, int splits) {
     return prepare(PagedAttentionPlan{&e, splits, {}}.workspace_bytes(p));
@@ -225,8 +226,8 @@ class Call {
     d.sinks = on_device(sinks);
     d.slopes = on_device(slopes);
     d.workspace = DeviceBuffer(workspace_bytes);
-    d.out.fill(0xff);
-    d.lse.fill(0xff);
+    d.out.fill(unwritten_byte);
+    d.lse.fill(unwritten_byte);
     d.workspace.fill(workspace_fill);
     d.p.q = d.q.data();
     d.p.out = d.out.data();
@@ -252,7 +253,7 @@ class Call {
         std::fill_n(in_row.begin() + from, p.spec.head_size, true);
       }
     for (std::size_t i = 0; i < all.size(); ++i)
-      answer.padding_kept = answer.padding_kept && (in_row[i] || all[i] == 0xffff);
+      answer.padding_kept = answer.padding_kept && (in_row[i] || all[i] == unwritten_half);
     return answer;
   }
 

@@ -150,6 +150,23 @@ constexpr std::array wrong_tensors{
           [](P& p) { p.out = const_cast<char*>(moved(static_cast<const char*>(p.k), 64)); }},
     Wrong{"lse on v", C::bad_stride, [](P& p) { p.lse = static_cast<float*>(const_cast<void*>(p.v)); }},
     Wrong{"lse on out", C::bad_stride, [](P& p) { p.lse = static_cast<float*>(p.out); }},
+    Wrong{"out on sinks", C::bad_stride, [](P& p) { p.sinks = static_cast<const float*>(p.out); }},
+    Wrong{"sinks on the end of lse", C::bad_stride, [](P& p) { p.sinks = p.lse + 1; }},
+    Wrong{"out on the end of stage_starts", C::bad_stride,
+          [](P& p) {
+            p.balanced = true;
+            p.stage_starts = static_cast<const std::int32_t*>(p.out) - p.batch;
+          }},
+    Wrong{"lse on stage_starts", C::bad_stride,
+          [](P& p) {
+            p.balanced = true;
+            p.stage_starts = reinterpret_cast<const std::int32_t*>(p.lse);
+          }},
+    Wrong{"balanced and batch-invariant", C::bad_value,
+          [](P& p) {
+            p.balanced = true;
+            p.split_tokens = 512;
+          }},
     Wrong{"lse on context_lengths", C::bad_stride,
           [](P& p) { p.lse = reinterpret_cast<float*>(const_cast<std::int32_t*>(p.context_lengths)); }},
 };
@@ -174,21 +191,36 @@ constexpr std::array wrong_workspaces{
     Wrong{"workspace a byte too small", C::workspace_too_small, [](P& p) { --p.workspace_bytes; }},
     Wrong{"workspace of 0 bytes", C::workspace_too_small, [](P& p) { p.workspace_bytes = 0; }},
     Wrong{"workspace off by 8 bytes", C::misaligned, [](P& p) { p.workspace = moved(p.workspace, 8); }},
+    Wrong{"workspace is k", C::bad_value, [](P& p) { p.workspace = const_cast<void*>(p.k); }},
+    Wrong{"workspace is v, said to be beyond all memory", C::bad_value,
+          [](P& p) {
+            p.workspace = const_cast<void*>(p.v);
+            p.workspace_bytes = std::size_t{1} << 60;
+          }},
+    Wrong{"workspace is q", C::bad_value, [](P& p) { p.workspace = const_cast<void*>(p.q); }},
+    Wrong{"workspace is out", C::bad_value, [](P& p) { p.workspace = p.out; }},
+    Wrong{"workspace ends inside lse", C::bad_value,
+          [](P& p) {
+            const auto end = reinterpret_cast<std::uintptr_t>(p.lse) / 16 * 16 + 16;
+            p.workspace = reinterpret_cast<void*>(end - align_up(p.workspace_bytes, std::size_t{16}));
+          }},
 };
 
 Call good_call(const PagedAttentionEntry& e) {
-  const std::vector<std::int32_t> lengths{20, 5};
+  const std::vector<std::int32_t> lengths{40, 5};
   PagedAttentionCase c = case_for(e, lengths);
+  c.block_size = 32;  // several units of V, and pages of a sequence
   c.num_q_heads = 4;
   c.num_kv_heads = 2;
   return Call(c, lengths);
 }
 
-bool untouched(const DeviceBuffer& buffer) {
-  const std::vector<std::uint8_t> bytes = from_device<std::uint8_t>(buffer);
-  return std::all_of(bytes.begin(), bytes.end(), [](std::uint8_t b) { return b == 0xff; });
+bool untouched(const Prepared& d) {
+  const auto bytes = [](const DeviceBuffer& buffer) { return from_device<std::uint8_t>(buffer); };
+  const std::vector<std::uint8_t> workspace = bytes(d.workspace);
+  return all_unwritten(bytes(d.out)) && all_unwritten(bytes(d.lse)) &&
+         std::count(workspace.begin(), workspace.end(), unread_byte) == std::ssize(workspace);
 }
-bool untouched(const Prepared& d) { return untouched(d.out) && untouched(d.lse) && untouched(d.workspace); }
 
 constexpr int splits = 2;
 

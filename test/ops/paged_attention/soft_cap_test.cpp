@@ -76,7 +76,7 @@ TEST_CASE("soft-cap: a cap and a spec that has none, or the other way round, are
     CHECK(name_of(launched.code) == name_of(StatusCode::bad_value));
     bench::check_hip(hipDeviceSynchronize(), "waiting");
     const std::vector<std::uint16_t> out = from_device<std::uint16_t>(d.out);
-    CHECK(std::all_of(out.begin(), out.end(), [](std::uint16_t bits) { return bits == 0xffff; }));
+    CHECK(std::all_of(out.begin(), out.end(), [](std::uint16_t bits) { return bits == unwritten_half; }));
   };
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   each_arch([&](const PagedAttentionEntry& e) {

@@ -50,8 +50,7 @@ class Call {
     set_tables([&](int row, int c) { return static_cast<float>(reference::rope_cos(spec, angles, row, c)); },
                [&](int row, int c) { return static_cast<float>(reference::rope_sin(spec, angles, row, c)); });
     for (int t = 0; t < s.tokens; ++t) {
-      const std::int64_t outside[] = {-1, table_rows, index == IndexType::i64 ? (std::int64_t{1} << 32) + 5 : 1 << 30};
-      positions_.push_back(t % 4 == 3 ? outside[t / 4 % 3] : t * 11 % table_rows);
+      positions_.push_back(t % 4 == 3 ? outside_table(index, table_rows, t / 4) : t * 11 % table_rows);
       narrow_positions_.push_back(static_cast<std::int32_t>(positions_.back()));
     }
     device_positions_ = index == IndexType::i64 ? uploaded(positions_) : uploaded(narrow_positions_);

@@ -70,6 +70,17 @@ const Wrong<P> wrongs[] = {
        p.workspace = moved(const_cast<void*>(p.x), 16);
        p.workspace_bytes = 16;
      }},
+    {"workspace is x, of 2^56 bytes", C::bad_value,
+     [](P& p) {
+       p.workspace = const_cast<void*>(p.x);
+       p.workspace_bytes = std::int64_t{1} << 56;
+     }},
+    {"workspace is x, of 2^63 - 1 bytes", C::bad_value,
+     [](P& p) {
+       p.workspace = const_cast<void*>(p.x);
+       p.workspace_bytes = std::numeric_limits<std::int64_t>::max();
+     },
+     "workspace_bytes"},
     {"offsets are tokens", C::bad_value, [](P& p) { p.offset = at<std::uint64_t>(p.tokens, 0); }},
 };
 
@@ -86,8 +97,8 @@ TEST_CASE("bad sampling problems get a named status and a reason, and nothing is
     CHECK(e->launch(none, {}).ok());
     s.tokens.download();
     s.logprobs.download();
-    CHECK(s.tokens.host == std::vector<std::int32_t>(4, -77));
-    CHECK(s.logprobs.host == std::vector<float>(4, 77.0f));
+    CHECK(s.tokens.host == std::vector<std::int32_t>(4, unwritten_word));
+    CHECK(s.logprobs.host == std::vector<float>(4, __builtin_bit_cast(float, unwritten_word)));
     P single = s.problem;  // the stride of one row does not matter
     single.rows = 1;
     single.row_stride = std::int64_t{1} << 62;

@@ -53,8 +53,8 @@ class Sampled {
   Sampled(const SamplingSpec& spec, const SamplingShape& s)
       : shape(s),
         x_(spec.x, s.rows, s.columns, 1, {s.columns + s.gap, 0}),
-        tokens(std::vector<std::int32_t>(s.rows, -77)),
-        logprobs(std::vector<float>(s.rows, 77.0f)),
+        tokens(std::vector<std::int32_t>(s.rows, unwritten_word)),
+        logprobs(std::vector<float>(s.rows, __builtin_bit_cast(float, unwritten_word))),
         temperature_(of_rows(&RowSettings::temperature)),
         top_p_(of_rows(&RowSettings::top_p)),
         min_p_(of_rows(&RowSettings::min_p)),
@@ -105,7 +105,7 @@ class Sampled {
   void give_workspace(const ArchFacts& facts) {
     problem.workspace_bytes = sampling_workspace_size(problem, facts);
     workspace_ = std::make_unique<bench::DeviceBuffer>(static_cast<std::size_t>(problem.workspace_bytes));
-    if (problem.workspace_bytes > 0) workspace_->fill(0xff);
+    if (problem.workspace_bytes > 0) workspace_->fill(unread_byte);
     problem.workspace = problem.workspace_bytes > 0 ? workspace_->data() : nullptr;
   }
   /// Tokens that the filters exclude, log probabilities that are off, of any row.

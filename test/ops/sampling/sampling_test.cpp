@@ -155,7 +155,7 @@ TEST_CASE("a workspace for shared rows is as large as was said, aligned, and apa
     CHECK(code(whole.tokens, whole.workspace_bytes) == "bad_value");
     bench::check_hip(hipDeviceSynchronize(), "running nothing");
     s.tokens.download();
-    CHECK(s.tokens.host == std::vector<std::int32_t>(2, -77));
+    CHECK(s.tokens.host == std::vector<std::int32_t>(2, unwritten_word));
   }
 }
 
@@ -256,6 +256,42 @@ TEST_CASE("sampling parameters that are off change nothing, and a temperature ne
   CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.min_p = {0, odd.data(), true}; }));
   CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.min_p = {0, odd.data() + 1, true}; }));
   CHECK(first == drawn_tokens(shape, [&](Sampled& s) { s.problem.min_p = {0, odd.data() + 2, true}; }));
+}
+
+TEST_CASE("top_p keeps the fewest that add up to p, also where they do so exactly") {
+  // A power of two a logit: probabilities are 1/2, 1/4, 1/8 and twice 1/16, to the bit.
+  const SamplingShape shape{.rows = 400, .columns = 200, .value = [](int, int c) {
+                              return c < 5 ? -static_cast<float>(std::min(c, 3)) : -inf;
+                            }};
+  const auto kept = [&](float p) {
+    const auto tokens = drawn_tokens(shape, [&](Sampled& s) {
+      s.problem.temperature.value = log2_e;
+      s.problem.top_p.value = p;
+    });
+    return *std::max_element(tokens.begin(), tokens.end()) + 1;
+  };
+  for (const auto& [p, count] : {std::pair{0.5f, 1}, {0.75f, 2}, {0.875f, 3}}) {
+    CHECK(kept(std::nextafter(p, 0.0f)) == count);
+    CHECK(kept(p) == count);
+    CHECK(kept(std::nextafter(p, 1.0f)) == (count == 3 ? 5 : count + 1));
+  }
+}
+
+TEST_CASE("sampling takes any top_k, seed and offset that is on the device") {
+  constexpr std::int32_t least = std::numeric_limits<std::int32_t>::min();
+  const SamplingShape shape{.rows = 40, .columns = 200};
+  const auto plain = drawn_tokens(shape, [](Sampled&) {});
+  DeviceArray<std::int32_t> none({least, -1, 0, 200, 201, std::numeric_limits<std::int32_t>::max()});
+  for (std::size_t i = 0; i < none.host.size(); ++i)
+    CHECK(plain == drawn_tokens(shape, [&](Sampled& s) { s.problem.top_k = {0, none.data() + i, true}; }));
+  DeviceArray<std::uint64_t> most({~std::uint64_t{0}});
+  for (const std::int32_t token : drawn_tokens(shape, [&](Sampled& s) {
+         s.problem.seed = {0, most.data(), true};
+         s.problem.offset = {0, most.data(), true};
+       })) {
+    CHECK(token >= 0);
+    CHECK(token < 200);
+  }
 }
 
 TEST_CASE("seeds and offsets say what is drawn, where a row stands only without a seed of its own") {

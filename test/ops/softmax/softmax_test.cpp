@@ -149,6 +149,7 @@ TEST_CASE("softmax rows may have gaps, inner rows their own stride, lengths and 
         {.rows = 7, .columns = 128, .gap = gap, .lse = false},
         {.rows = 8, .columns = 128, .inner_rows = 3, .gap = gap},
         {.rows = 8, .columns = 128, .lengths = {5, 0, 128, -3, 1, 127, 1000, 64}},
+        {.rows = 4, .columns = 128, .lengths = {0x7fffffff, -0x7fffffff - 1, 129, 7}, .causal_rows = 2},
         {.rows = 8, .columns = 128, .causal_rows = 4},
         {.rows = 12, .columns = 128, .lengths = {3, 128}, .rows_per_length = 6, .causal_rows = 6},
     };

@@ -50,7 +50,8 @@ class GatingCall {
     p.kept_groups = s.kept_groups;
     p.group_score = s.group_score;
     p.logits_stride = s.experts + s.gap;
-    p.weights_stride = p.indices_stride = p.token_expert_stride = s.topk + s.gap;
+    p.weights_stride = p.indices_stride = s.topk + s.gap;
+    if (s.pairs) p.token_expert_stride = s.topk + s.gap;
   }
 
   /// By this entry, or by the selected one if null. Empty, or why it was not run.

@@ -43,6 +43,8 @@ const Wrong<P> wrongs[] = {
     {"a stride of 2^62", C::bad_stride, [](P& p) { p.logits_stride = std::int64_t{1} << 62; }},
     {"weights that overlap", C::bad_stride, [](P& p) { p.weights_stride = p.topk - 1; }},
     {"indices that overlap", C::bad_stride, [](P& p) { p.indices_stride = -(p.topk - 1); }},
+    {"a stride of token_expert_indices that are not there", C::bad_value,
+     [](P& p) { p.token_expert_indices = nullptr; }, "stride of token_expert_indices"},
     {"token_expert_indices in one place", C::bad_stride, [](P& p) { p.token_expert_stride = 0; }},
     {"weights inside the logits", C::bad_value,
      [](P& p) { p.weights = static_cast<float*>(const_cast<void*>(p.logits)); }},
@@ -65,6 +67,7 @@ TEST_CASE("bad gating problems get a named status and a reason, and nothing is w
     P many = call.p;
     many.tokens = 0x7fffffff - 65536;
     many.token_expert_indices = nullptr;
+    many.token_expert_stride = 0;
     many.logits = reinterpret_cast<const void*>(std::uintptr_t{1} << 48);
     many.weights = reinterpret_cast<float*>(std::uintptr_t{1} << 49);
     many.indices = reinterpret_cast<std::int32_t*>(std::uintptr_t{1} << 50);

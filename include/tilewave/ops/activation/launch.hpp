@@ -42,8 +42,14 @@ inline Status check_activation_regions(const ActivationProblem& p) {
   const Region up = rows_region(behind.data, s.x, p.rows, p.columns, p.inner_rows, behind.strides);
   const Region out = rows_region(p.out, s.out, p.rows, p.columns, p.inner_rows, p.out_strides);
   const Region scale = scale_region(p);
-  for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(up, "a stride of up is 0"),
-                               check_written(out, "rows of out overlap"), check_scales(scale)}) {
+  if (s.gating == Gating::halves && p.up == nullptr) {
+    const Region both = rows_region(p.x, s.x, p.rows, 2 * p.columns, p.inner_rows, p.x_strides);
+    if (both.addressable() && both.overlaps_itself())
+      return {StatusCode::bad_stride, "without up, rows of x are gates and ups: they lie closer than 2 columns"};
+  }
+  for (const Status& status : {check_absent<"up">(p.up, {p.up_strides.outer, p.up_strides.inner}),
+                               check_read<"x">(x, "a stride of x is 0"), check_read<"up">(up, "a stride of up is 0"),
+                               check_written<"out">(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;
   }
   if (s.scale == ScaleMode::none && !pairs) {

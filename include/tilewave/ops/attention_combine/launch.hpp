@@ -25,8 +25,9 @@ inline Status check_combine_regions(const AttentionCombineProblem& p) {
   const Region out = combined(p.out, p.spec.out, p.head_size, p.out_strides);
   const Region lse = combined(p.lse, DType::f32, 1, p.lse_strides);
   for (const Status& status :
-       {check_read(x, "a stride of x is 0"), check_read(x_lse, "a stride of x_lse is 0"),
-        check_written(out, "rows or heads of out overlap"), check_written(lse, "rows or heads of lse overlap")}) {
+       {check_absent<"lse">(p.lse, {p.lse_strides.row, p.lse_strides.head}), check_read<"x">(x, "a stride of x is 0"),
+        check_read<"x_lse">(x_lse, "a stride of x_lse is 0"), check_written<"out">(out, "rows or heads of out overlap"),
+        check_written<"lse">(lse, "rows or heads of lse overlap")}) {
     if (!status.ok()) return status;
   }
   if (!clear_of(out, {x, x_lse})) return {StatusCode::bad_value, "out overlaps another tensor"};

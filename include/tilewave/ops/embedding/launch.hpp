@@ -16,6 +16,8 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   if (Status status = check_row_extent(p.rows, p.columns, 1); !status.ok()) return status;
   if (p.vocab_rows < 0) return {StatusCode::bad_extent, "vocab_rows is negative"};
   if (p.vocab_start < 0) return {StatusCode::bad_extent, "vocab_start is negative"};
+  // So that no id less vocab_start leaves 64 bits and comes back inside the table.
+  if (p.vocab_start > std::int64_t{1} << 62) return {StatusCode::bad_extent, "vocab_start must be at most 2^62"};
   if (!std::isfinite(p.scale)) return {StatusCode::bad_value, "scale must be finite"};
   if (p.rows == 0 || p.columns == 0) return {};  // nothing to read or write
   if (p.table == nullptr && p.vocab_rows > 0) return {StatusCode::null_pointer, "table is null"};
@@ -28,8 +30,8 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
   }
   const Region table(p.table, size_of(type), p.columns, {{p.vocab_rows, p.table_stride}});
   const Region out(p.out, size_of(type), p.columns, {{p.rows, p.out_stride}});
-  if (Status s = check_read(table, "table_stride is 0"); !s.ok()) return s;
-  if (Status s = check_written(out, "rows of out overlap"); !s.ok()) return s;
+  if (Status s = check_read<"table">(table, "table_stride is 0"); !s.ok()) return s;
+  if (Status s = check_written<"out">(out, "rows of out overlap"); !s.ok()) return s;
   if (!clear_of(out, {table, index_region(p.ids, p.id_type, p.rows)})) {
     return {StatusCode::bad_value, "out overlaps an input"};
   }

@@ -140,6 +140,7 @@ class GemmTiles {
     if constexpr (S.groups == GemmGroups::one) {
       tiles_m_ = ceil_div(a.m, rows);
     } else {
+      if constexpr (S.groups == GemmGroups::contiguous) row_end_ = rows_before(0);
       enter(0);
     }
   }
@@ -197,16 +198,21 @@ class GemmTiles {
   static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);
   static constexpr int rows_of_band = gemm_band(P);
 
-  /// Whatever the table says, a group ends where its rows do.
+  /// Whatever the table says, a group lies within the M rows and behind the groups before it. So no row is written
+  /// twice, and all tiles together are no more than gemm_tiles.
   TILEWAVE_DEVICE void enter(std::int32_t layer) {
     layer_ = layer;
     if constexpr (S.groups == GemmGroups::contiguous) {
-      first_row_ = min_of(B::load(a_.group_table + layer), a_.m);
-      row_end_ = min_of(B::load(a_.group_table + layer + 1), a_.m);
+      first_row_ = row_end_;
+      row_end_ = rows_before(layer + 1);
     } else {
       row_end_ = min_of(B::load(a_.group_table + layer), a_.m);
     }
     tiles_m_ = ceil_div(max_of(row_end_ - first_row_, 0), rows);
+  }
+  /// An offset of contiguous groups, from the one before it (row_end_) to M.
+  TILEWAVE_DEVICE std::int32_t rows_before(std::int32_t layer) const {
+    return min_of(max_of(B::load(a_.group_table + layer), row_end_), a_.m);
   }
 
   const GemmArgs& a_;

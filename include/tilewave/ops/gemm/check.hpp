@@ -224,8 +224,7 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
     return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
   if (!aligned(p.a_scale, 4) || !aligned(p.b_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (!aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
-  if (p.workspace_bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
-  return {};
+  return check_workspace_bytes(p.workspace_bytes);
 }
 
 /// Strides where they count more than one: those of a and b as tensor copies and 16-byte loads want them.
@@ -238,6 +237,16 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   if (s.scale != GemmScale::block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
                                       (p.b_scale_k_stride != 0 && !of_groups))) {
     return {StatusCode::bad_value, "strides of scales within a product are for scales of blocks or groups"};
+  }
+  const bool batches_of_a = s.scale != GemmScale::none && s.scale != GemmScale::tensor && (!of_groups || is_fp8(s.a));
+  const bool batches_of_b = s.scale != GemmScale::none && s.scale != GemmScale::tensor;
+  if ((!batches_of_a && p.a_scale_batch_stride != 0) || (!batches_of_b && p.b_scale_batch_stride != 0))
+    return {StatusCode::bad_value, "a batch stride of scales is given, but of that operand each product has none"};
+  if (p.m > 0 && p.n > 0 && layers > 0) {
+    for (const Status& status : {check_absent<"residual">(p.residual, {p.residual_stride, p.residual_batch_stride}),
+                                 check_absent<"bias">(p.bias, {p.bias_batch_stride})}) {
+      if (!status.ok()) return status;
+    }
   }
   if (s.out_scale != ScaleMode::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
     return {StatusCode::bad_value, "strides of out_scale are for scales per group"};
@@ -256,13 +265,14 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   if (bad(p.m, p.out_stride, 1) || bad(a_layers, p.out_batch_stride, 1))
     return {StatusCode::bad_stride, "a stride of out is negative"};
   for (const Status& status :
-       {check_written(r.a, "rows or batches of a overlap"), check_written(r.b, "rows or batches of b overlap"),
-        check_written(r.out, "rows or batches of out overlap"),
-        check_written(r.residual, "rows or batches of residual overlap"),
-        check_written(r.bias, "batches of bias overlap"),
-        check_written(r.a_scale, "scales of a overlap: their strides must be given"),
-        check_written(r.b_scale, "scales of b overlap: their strides must be given"),
-        check_written(r.out_scale, "scales of out overlap: their strides must be given")}) {
+       {check_written<"a">(r.a, "rows or batches of a overlap"),
+        check_written<"b">(r.b, "rows or batches of b overlap"),
+        check_written<"out">(r.out, "rows or batches of out overlap"),
+        check_written<"residual">(r.residual, "rows or batches of residual overlap"),
+        check_written<"bias">(r.bias, "batches of bias overlap"),
+        check_written<"a_scale">(r.a_scale, "scales of a overlap: their strides must be given"),
+        check_written<"b_scale">(r.b_scale, "scales of b overlap: their strides must be given"),
+        check_written<"out_scale">(r.out_scale, "scales of out overlap: their strides must be given")}) {
     if (!status.ok()) return status;
   }
   return {};

@@ -81,16 +81,39 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   return {};
 }
 
-/// Of few rows of codes: strides have 32 bits.
+/// The strides that few rows of codes take, in 32 bits each; 0 of what counts one, where any may be given.
+struct GemmFewRowsStrides {
+  std::int64_t a, scale, out, residual;  // of a in units of 16 bytes
+  std::int64_t code_layer, a_layer, scale_layer, out_layer, residual_layer, bias_layer, a_scale_layer;  // codes: strips
+
+  explicit GemmFewRowsStrides(const GemmProblem& p) {
+    const auto of = [](std::int64_t count, std::int64_t stride) { return count > 1 ? stride : 0; };
+    const auto of_rows = [&](std::int64_t stride) { return of(p.m, stride); };
+    const auto of_layers = [&](std::int64_t stride) { return of(p.batch, stride); };
+    const int unit = elements_of_unit(p.spec.a);
+    a = of_rows(p.a_stride) / unit, a_layer = of_layers(p.a_batch_stride) / unit;
+    scale = of(p.k / p.spec.group, p.b_scale_k_stride), scale_layer = of_layers(p.b_scale_batch_stride);
+    out = of_rows(p.out_stride), out_layer = of_layers(p.out_batch_stride);
+    residual = of_rows(p.residual_stride), residual_layer = of_layers(p.residual_batch_stride);
+    code_layer = p.k > 0 ? of_layers(p.b_batch_stride) / gemm_strip_elements(p) : 0;
+    bias_layer = of_layers(p.bias_batch_stride), a_scale_layer = of_layers(p.a_scale_batch_stride);
+  }
+  Status check() const {
+    for (const std::int64_t stride : {a, scale, out, residual, code_layer, a_layer, scale_layer, out_layer,
+                                      residual_layer, bias_layer, a_scale_layer}) {
+      if (stride != static_cast<std::int32_t>(stride))
+        return {StatusCode::bad_stride, "few rows of i4 weights: a stride of 2^31 elements, strips or 16 bytes of a"};
+    }
+    return {};
+  }
+};
+
+/// Of few rows of codes.
 template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipStream_t stream) {
   using Kernel = GemmKernel<B, S, P, Epilogue>;
-  constexpr int a_unit = 16 / size_of(S.a);
-  for (const std::int64_t stride :
-       {p.a_stride / a_unit, p.a_batch_stride / a_unit, p.b_scale_k_stride, p.b_scale_batch_stride, p.out_stride,
-        p.out_batch_stride, p.residual_stride, p.residual_batch_stride, p.bias_batch_stride, p.a_scale_batch_stride}) {
-    if (stride != static_cast<std::int32_t>(stride)) return {StatusCode::bad_stride, "a stride of 2^31 or more"};
-  }
+  const GemmFewRowsStrides strides(p);
+  if (Status s = strides.check(); !s.ok()) return s;
   const auto narrow = [](std::int64_t stride) { return static_cast<std::int32_t>(stride); };
   // How strips are dealt does not follow from M: a row's bits must not depend on it.
   const std::int32_t strips = p.n / 16, slots = max_of(1, gemm_tensor_blocks(P) / max_of(1, gemm_layers(p)));
@@ -117,17 +140,17 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .wide = reinterpret_cast<std::uintptr_t>(p.out) % pair == 0 &&
                                            (p.m == 1 || p.out_stride % 2 == 0) &&
                                            (p.batch == 1 || p.out_batch_stride % 2 == 0),
-                                   .a_stride = narrow(p.a_stride / a_unit),
-                                   .scale_stride = narrow(p.b_scale_k_stride),
-                                   .out_stride = narrow(p.out_stride),
-                                   .residual_stride = narrow(p.residual_stride),
-                                   .code_layer = p.k > 0 ? narrow(p.b_batch_stride / gemm_strip_elements(p)) : 0,
-                                   .a_layer = narrow(p.a_batch_stride / a_unit),
-                                   .scale_layer = narrow(p.b_scale_batch_stride),
-                                   .out_layer = narrow(p.out_batch_stride),
-                                   .residual_layer = narrow(p.residual_batch_stride),
-                                   .bias_layer = narrow(p.bias_batch_stride),
-                                   .a_scale_layer = narrow(p.a_scale_batch_stride),
+                                   .a_stride = narrow(strides.a),
+                                   .scale_stride = narrow(strides.scale),
+                                   .out_stride = narrow(strides.out),
+                                   .residual_stride = narrow(strides.residual),
+                                   .code_layer = narrow(strides.code_layer),
+                                   .a_layer = narrow(strides.a_layer),
+                                   .scale_layer = narrow(strides.scale_layer),
+                                   .out_layer = narrow(strides.out_layer),
+                                   .residual_layer = narrow(strides.residual_layer),
+                                   .bias_layer = narrow(strides.bias_layer),
+                                   .a_scale_layer = narrow(strides.a_scale_layer),
                                    .epilogue = epilogue};
   const std::int64_t blocks = std::int64_t{of_rows} * row_tiles * gemm_layers(p);
   if (blocks > 0x7fffffff) return {StatusCode::bad_extent, "more than 2^31 blocks"};

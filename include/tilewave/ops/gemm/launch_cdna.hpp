@@ -10,7 +10,9 @@ namespace tilewave::detail {
 
 /// Offsets in a tile of rows have 31 bits.
 inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
-  const auto reach = [&](std::int64_t stride, int rows, DType type) { return (stride * rows + p.k) * size_of(type); };
+  const auto reach = [&](std::int64_t stride, std::int32_t rows, DType type) {
+    return (stride * (rows - 1) + p.k) * size_of(type);
+  };
   const std::int64_t b_stride = p.spec.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;
   const int step = policy.depth / size_of(p.spec.a);  // k of a [K, M] or [K, N] at a time

@@ -34,7 +34,8 @@ struct GemmProblem {
   float* out_scale =
       nullptr;  // of a quantised out; per_tensor: [1], read; per_group: [..][M, ceil(columns / 128)], written
 
-  // On the device, so not checked: what says more than M counts as M, what says less than nothing as nothing.
+  // On the device, so not checked: what says more than M counts as M, what says less than nothing as nothing, and an
+  // offset below the one before it as that one.
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
 
@@ -68,10 +69,13 @@ struct GemmProblem {
   /// The problem of tensors without gaps, with every stride filled in, also those from a batch or group to the next:
   /// only `batch` or `groups` is left to set for more than one product. Block scales lie as [M, ceil(K / 128)] and
   /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns / 128)].
-  /// Scales, bias, residual and tables that the spec asks for are the caller's to set. The contiguous dimension of A and
-  /// B is whole 16 bytes, or gemm_check refuses the strides.
+  /// Scales and tables that the spec asks for are the caller's to set; with_bias and with_residual add those. The
+  /// contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
   static constexpr GemmProblem packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
                                       std::int32_t n, std::int32_t k);
+  /// The same with a bias [batch or groups][N], or a residual of out's shape, both without gaps.
+  constexpr GemmProblem with_bias(const void* values) const;
+  constexpr GemmProblem with_residual(const void* values) const;
 };
 
 /// Elements of sixteen rows of preshuffled weights, as strides count them.
@@ -91,11 +95,10 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
   const bool preshuffled = spec.weights == GemmWeights::preshuffled;
   p.a_stride = (turned_a(spec.layout) ? m : k) / packing_of(spec.a);
   p.b_stride = preshuffled ? 0 : (turned_b(spec.layout) ? n : k) / packing_of(spec.b);
-  p.out_stride = p.residual_stride = columns;
+  p.out_stride = columns;
   p.a_batch_stride = wide_m * k / packing_of(spec.a);
   p.b_batch_stride = wide_n * k / packing_of(spec.b);
-  p.out_batch_stride = p.residual_batch_stride = wide_m * columns;
-  p.bias_batch_stride = n;
+  p.out_batch_stride = wide_m * columns;
   switch (spec.scale) {
     case GemmScale::none:
     case GemmScale::tensor: break;
@@ -119,6 +122,18 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
     p.out_scale_stride = ceil_div<std::int64_t>(columns, 128);
     p.out_scale_batch_stride = wide_m * p.out_scale_stride;
   }
+  return p;
+}
+
+constexpr GemmProblem GemmProblem::with_bias(const void* values) const {
+  GemmProblem p = *this;
+  p.bias = values, p.bias_batch_stride = n;
+  return p;
+}
+constexpr GemmProblem GemmProblem::with_residual(const void* values) const {
+  GemmProblem p = *this;
+  p.residual = values, p.residual_stride = gemm_out_columns(p);
+  p.residual_batch_stride = std::int64_t{m} * p.residual_stride;
   return p;
 }
 

@@ -28,6 +28,11 @@ inline Status check_cache_spec(const KvCacheWriteSpec& s, const ArchFacts& facts
   if (s.fused && s.q_out != s.x && s.q_out != facts.fp8) {
     return {StatusCode::unsupported_dtype, "q_out must be of x's type or this architecture's fp8"};
   }
+  if (!s.fused && s.norm) return {StatusCode::bad_value, "norm is for fused specs: no other normalises"};
+  const KvCacheWriteSpec plain;
+  if (!s.fused && (s.q_out != plain.q_out || s.pairs != plain.pairs || s.table != plain.table)) {
+    return {StatusCode::bad_value, "q_out, pairs and table are for fused specs"};
+  }
   if (s.group == 0 && s.e8m0) return {StatusCode::unsupported_quant_mode, "e8m0 scales are those of groups"};
   if (s.group == 0) return {};
   if (s.group < 32 || s.group > 512 || (s.group & (s.group - 1)) != 0) {
@@ -98,10 +103,24 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   }
   if (!s.fused) {
     if (p.rotary_first != 0) return {StatusCode::bad_value, "rotary_first is for fused specs"};
+    if (p.rotary != 0 || p.table_rows != 0 || p.table_stride != 0) {
+      return {StatusCode::bad_value, "rotary, table_rows and table_stride are for fused specs"};
+    }
+    if (p.position_type != KvCacheWriteProblem{}.position_type) {
+      return {StatusCode::bad_value, "position_type is for fused specs"};
+    }
     const void *q_out = p.q_out, *k_out = p.k_out;
     for (const void* tensor : {p.q, q_out, k_out, p.cos, p.sin, p.positions}) {
       if (tensor != nullptr) return {StatusCode::bad_value, "a tensor of fused specs is given"};
     }
+    const HeadStrides &q = p.q_strides, &out = p.q_out_strides;
+    for (const std::int64_t stride : {q.token, q.head, out.token, out.head}) {
+      if (stride != 0) return {StatusCode::bad_value, "a stride of q or q_out is given, which are for fused specs"};
+    }
+  }
+  if (!s.norm && p.eps != KvCacheWriteProblem{}.eps) return {StatusCode::bad_value, "eps is for a spec with a norm"};
+  if (s.quant == QuantMode::none && (p.scale_page_stride != 0 || p.scale_head_stride != 0)) {
+    return {StatusCode::bad_value, "strides of scales are given, but the caches have none"};
   }
   if ((!s.fused || !s.norm) && (p.q_norm != nullptr || p.k_norm != nullptr)) {
     return {StatusCode::bad_value, "weights of a norm are given, but the spec has none"};
@@ -204,14 +223,19 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
   const DType scale = s.e8m0 ? DType::i8 : DType::f32;
   const std::int64_t q_scales = s.group > 0 ? std::int64_t{p.tokens} * p.q_heads * (p.head_size / s.group) : 1;
   const Region q_scale = vector_region(p.q_scale, scale, q_scales);
+  const PagedValueStrides& of_v = p.v_cache_strides;
   for (const Status& status :
-       {check_read(q, "a stride of q is 0"), check_read(k, "a stride of k is 0"), check_read(v, "a stride of v is 0"),
-        check_read(cos, "table_stride is 0"), check_written(q_out, "tokens or heads of q_out overlap"),
-        check_written(k_out, "tokens or heads of k_out overlap"),
-        check_written(cache.k, "pages, heads, units or tokens of k_cache overlap"),
-        check_written(cache.v, "pages, heads, units, dimensions or tokens of v_cache overlap"),
-        check_written(cache.k_scale, "pages or heads of the scales overlap"),
-        check_written(cache.v_scale, "pages or heads of the scales overlap")}) {
+       {check_absent<"v">(p.v, {p.v_strides.token, p.v_strides.head}),
+        check_absent<"v_cache">(p.v_cache, {of_v.page, of_v.head, of_v.unit, of_v.dim, of_v.token}),
+        check_absent<"k_out">(p.k_out, {p.k_out_strides.token, p.k_out_strides.head}),
+        check_read<"q">(q, "a stride of q is 0"), check_read<"k">(k, "a stride of k is 0"),
+        check_read<"v">(v, "a stride of v is 0"), check_read<"cos and sin">(cos, "table_stride is 0"),
+        check_written<"q_out">(q_out, "tokens or heads of q_out overlap"),
+        check_written<"k_out">(k_out, "tokens or heads of k_out overlap"),
+        check_written<"k_cache">(cache.k, "pages, heads, units or tokens of k_cache overlap"),
+        check_written<"v_cache">(cache.v, "pages, heads, units, dimensions or tokens of v_cache overlap"),
+        check_written<"k_scale">(cache.k_scale, "pages or heads of the scales overlap"),
+        check_written<"v_scale">(cache.v_scale, "pages or heads of the scales overlap")}) {
     if (!status.ok()) return status;
   }
   const auto clear = [&](const Region& written) {

@@ -35,8 +35,9 @@ inline Status check_moe_reduce_regions(const MoeReduceProblem& p) {
                                       : Region(p.x, size, p.columns, {{p.rows, p.x_stride}, {p.topk, p.x_slot_stride}});
   const Region residual(p.residual, size, p.columns, {{p.rows, p.residual_stride}});
   const Region out(p.out, size, p.columns, {{p.rows, p.out_stride}});
-  for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(residual, "residual_stride is 0"),
-                               check_written(out, "rows of out overlap")}) {
+  for (const Status& status :
+       {check_absent<"residual">(p.residual, {p.residual_stride}), check_read<"x">(x, "a stride of x is 0"),
+        check_read<"residual">(residual, "residual_stride is 0"), check_written<"out">(out, "rows of out overlap")}) {
     if (!status.ok()) return status;
   }
   if (!in_place_or_clear(out, residual)) return {StatusCode::bad_value, "out overlaps residual without being it"};

@@ -69,8 +69,13 @@ struct SortRegions {
 
 inline Status check_sort_regions(const MoeSortProblem& p) {
   const SortRegions r(p);
-  for (const Status& status : {check_read(r.ids, "ids_stride is 0"), check_read(r.weights, "weights_stride is 0"),
-                               check_written(r.rows, "rows of rows overlap")}) {
+  if (p.tokens > 0) {
+    if (Status s = check_absent<"topk_weights">(p.topk_weights, {p.weights_stride}); !s.ok()) return s;
+    if (Status s = check_absent<"rows">(p.rows, {p.rows_stride}); !s.ok()) return s;
+  }
+  for (const Status& status :
+       {check_read<"ids">(r.ids, "ids_stride is 0"), check_read<"weights">(r.weights, "weights_stride is 0"),
+        check_written<"rows">(r.rows, "rows of rows overlap")}) {
     if (!status.ok()) return status;
   }
   for (std::size_t i = 0; i < r.written.size(); ++i)
@@ -159,6 +164,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = moe_sort_check(p, B::facts); !s.ok()) return s;
   const std::int64_t needed = moe_sort_workspace_size(p, P);
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see moe_sort_workspace_size"};
   if (needed > 0 && reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
@@ -167,7 +173,9 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (needed > 0) {
     const detail::SortRegions r(p);
     const Region workspace = vector_region(p.workspace, DType::f32, needed / 4);
-    if (Status s = r.check_clear(workspace, r.written.size()); !s.ok()) return s;
+    bool clear = clear_of(workspace, {r.ids, r.weights, r.mask});
+    for (const Region& output : r.written) clear = clear && !overlap(workspace, output);
+    if (!clear) return {StatusCode::bad_value, "workspace overlaps another tensor"};
   }
 
   // A block that counts places one tile, or the 32 choices that it is there for.

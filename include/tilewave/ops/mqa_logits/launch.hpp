@@ -86,10 +86,12 @@ inline Status check_mqa_regions(const MqaLogitsProblem& p) {
   const Region tables(p.block_tables, sizeof(std::int32_t), p.table_columns, {{p.sequences, p.table_stride}});
   const auto list = [](const std::int32_t* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
   const Region logits(p.logits, sizeof(float), p.columns, {{queries, p.logits_stride}});
-  for (const Status& status : {check_read(q, "a stride of q is 0"), check_read(weights, "weights_stride is 0"),
-                               check_read(k, "a stride of k is 0"), check_read(scales, "k_scale_page_stride is 0"),
-                               check_read(q_scale, "q_scale_stride is 0"), check_read(tables, "table_stride is 0"),
-                               check_written(logits, "rows of logits overlap")}) {
+  for (const Status& status :
+       {check_absent<"q_scale">(p.q_scale, {p.q_scale_stride}), check_read<"q">(q, "a stride of q is 0"),
+        check_read<"weights">(weights, "weights_stride is 0"), check_read<"k">(k, "a stride of k is 0"),
+        check_read<"k_scale">(scales, "k_scale_page_stride is 0"),
+        check_read<"q_scale">(q_scale, "q_scale_stride is 0"), check_read<"block_tables">(tables, "table_stride is 0"),
+        check_written<"logits">(logits, "rows of logits overlap")}) {
     if (!status.ok()) return status;
   }
   if (!clear_of(logits, {q, weights, k, scales, q_scale, tables, list(p.context_lengths, p.sequences),

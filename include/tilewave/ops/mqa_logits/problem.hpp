@@ -15,7 +15,8 @@ namespace tilewave {
 /// Every logit is written: those of keys that a query does not see are -infinity. Lengths and ranges live on the
 /// device; a length outside [0, columns] or beyond the block table, or a range that is not empty and leaves
 /// [0, columns), makes all logits of its queries NaN. Of tables no entry is read behind that of the last key that a
-/// query sees, and of keys and scales no page: they need not exist. Logits overlap nothing else.
+/// query sees, and of keys and scales no page: they need not exist. Entries that are read must be pages, from 0 to
+/// pages - 1: the device reads where they say. Logits overlap nothing else.
 struct MqaLogitsProblem {
   MqaLogitsSpec spec{};
 

@@ -39,9 +39,13 @@ inline Status check_norm_regions(const NormProblem& p) {
   const Region smooth = vector_region(p.smooth, s.x, p.columns);
   const Region scale = scale_region(p);
   const Region mean = vector_region(p.mean, DType::f32, p.rows), rstd = vector_region(p.rstd, DType::f32, p.rows);
-  for (const Status& status : {check_read(x, "a stride of x is 0"), check_read(residual, "a stride of residual is 0"),
-                               check_written(sum, "rows of residual_out overlap"),
-                               check_written(out, "rows of out overlap"), check_scales(scale)}) {
+  const RowStrides &of_residual = p.residual_strides, &of_sum = p.residual_out_strides;
+  for (const Status& status :
+       {check_absent<"residual">(p.residual, {of_residual.outer, of_residual.inner}),
+        check_absent<"residual_out">(p.residual_out, {of_sum.outer, of_sum.inner}),
+        check_read<"x">(x, "a stride of x is 0"), check_read<"residual">(residual, "a stride of residual is 0"),
+        check_written<"residual_out">(sum, "rows of residual_out overlap"),
+        check_written<"out">(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;
   }
   if (!in_place_or_clear(sum, x) || !in_place_or_clear(sum, residual) || !clear_of(sum, {weight, bias, smooth})) {

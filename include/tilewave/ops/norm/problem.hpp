@@ -11,7 +11,7 @@ namespace tilewave {
 /// throughout, rstd too; i8 codes are 0 then, with scale 1. eps + the mean square must be a normal f32: below, rstd may
 /// be infinite. A layer of one value is 0 to the bit.
 /// In place: out may be x or residual, and residual_out the other one or, where out is neither, either of them; with
-/// the same strides. Outputs overlap nothing else. Strides of tensors that are not there do not matter.
+/// the same strides. Outputs overlap nothing else. Strides of tensors that are not there are 0.
 struct NormProblem {
   NormSpec spec{};
 

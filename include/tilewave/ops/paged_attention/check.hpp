@@ -85,12 +85,16 @@ inline Status check_extents(const PagedAttentionProblem& p) {
   }
   if (p.split_tokens < 0) return {StatusCode::bad_value, "split_tokens must be 0 (for speed) or positive"};
   if (p.sliding_window < 0) return {StatusCode::bad_value, "sliding_window must be 0 (none) or positive"};
+  if (p.balanced && p.split_tokens > 0) {
+    return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
+  }
   return {};
 }
 
 /// Where the tensors of a problem lie.
 struct PagedAttentionRegions {
   Region q, k, v, k_scale, v_scale, table, out, lse;
+  Region lengths, sinks, alibi_slopes, stage_starts;
 
   explicit PagedAttentionRegions(const PagedAttentionProblem& p) {
     const PagedAttentionSpec& s = p.spec;
@@ -100,6 +104,10 @@ struct PagedAttentionRegions {
     q = {p.q, size_of(s.q), s.head_size, {{rows, p.q_row_stride}, {heads, p.q_head_stride}}};
     out = {p.out, size_of(s.out), s.head_size, {{rows, p.out_row_stride}, {heads, p.out_head_stride}}};
     lse = {p.lse, sizeof(float), rows * heads, {}};
+    lengths = {p.context_lengths, sizeof(std::int32_t), p.batch, {}};
+    sinks = {p.sinks, sizeof(float), heads, {}};
+    alibi_slopes = {p.alibi_slopes, sizeof(float), heads, {}};
+    stage_starts = {p.stage_starts, sizeof(std::int32_t), std::int64_t{p.batch} + 1, {}};
     table = {p.block_table, sizeof(std::int32_t), p.table_columns, {{p.batch, p.table_row_stride}}};
     k = {p.k,
          element,
@@ -128,7 +136,25 @@ struct PagedAttentionRegions {
       v_scale = scales(p.v_scale);
     }
   }
+
+  /// Whether something that is written overlaps nothing that is read.
+  bool clear_of_inputs(const Region& written) const {
+    for (const Region* read :
+         {&q, &k, &v, &k_scale, &v_scale, &table, &lengths, &sinks, &alibi_slopes, &stage_starts}) {
+      if (overlap(written, *read)) return false;
+    }
+    return true;
+  }
 };
+
+/// The workspace of a launch, so many bytes of it.
+inline Status check_workspace_place(const PagedAttentionProblem& p, std::size_t needed) {
+  const PagedAttentionRegions r(p);
+  const Region workspace(p.workspace, 1, static_cast<std::int64_t>(needed), {});
+  if (!r.clear_of_inputs(workspace) || overlap(workspace, r.out) || overlap(workspace, r.lse))
+    return {StatusCode::bad_value, "workspace overlaps another tensor"};
+  return {};
+}
 
 /// Strides by which tensors lie in memory that there can be, outputs where nothing else is.
 inline Status check_places(const PagedAttentionProblem& p) {
@@ -141,21 +167,24 @@ inline Status check_places(const PagedAttentionProblem& p) {
   if (!r.table.addressable()) return {StatusCode::bad_stride, "table_row_stride is larger than any memory"};
   if (!r.out.addressable()) return {StatusCode::bad_stride, "out by its strides is larger than any memory"};
   constexpr std::int64_t int_max = std::numeric_limits<std::int32_t>::max();  // kernels count in 16 bytes
-  for (const std::int64_t stride :
-       {p.k_strides.page, p.k_strides.token, p.v_strides.page, p.v_strides.token, p.v_strides.unit}) {
-    if (stride / p.spec.unit() > int_max || stride / p.spec.unit() < -int_max) {
+  const int unit = p.spec.unit();
+  const bool token_major = p.spec.values == ValueLayout::token_major;
+  for (const Region::Dimension& d : {Region::Dimension{p.num_pages, p.k_strides.page},
+                                     {p.block_size, p.k_strides.token},
+                                     {p.num_pages, p.v_strides.page},
+                                     {token_major ? p.block_size : 1, p.v_strides.token},
+                                     {token_major ? 1 : p.block_size / unit, p.v_strides.unit}}) {
+    if (d.count > 1 && (d.stride / unit > int_max || d.stride / unit < -int_max)) {
       return {StatusCode::bad_stride, "pages, tokens or units of k or v lie 32 GiB or more apart"};
     }
   }
-  if (p.scale_page_stride > int_max || p.scale_page_stride < -int_max) {
+  if (p.spec.quant == QuantMode::per_token && p.num_pages > 1 &&
+      (p.scale_page_stride > int_max || p.scale_page_stride < -int_max)) {
     return {StatusCode::bad_stride, "scales of pages lie 8 GiB or more apart"};
   }
   if (overlap(r.out, r.lse)) return {StatusCode::bad_stride, "out and lse overlap"};
-  const Region lengths(p.context_lengths, sizeof(std::int32_t), p.batch, {});
-  for (const Region* read : {&r.q, &r.k, &r.v, &r.k_scale, &r.v_scale, &r.table, &lengths}) {
-    if (overlap(r.out, *read)) return {StatusCode::bad_stride, "out overlaps a tensor that is read"};
-    if (overlap(r.lse, *read)) return {StatusCode::bad_stride, "lse overlaps a tensor that is read"};
-  }
+  if (!r.clear_of_inputs(r.out)) return {StatusCode::bad_stride, "out overlaps a tensor that is read"};
+  if (!r.clear_of_inputs(r.lse)) return {StatusCode::bad_stride, "lse overlaps a tensor that is read"};
   return {};
 }
 
@@ -167,13 +196,14 @@ inline Status check_strides(const PagedAttentionProblem& p) {
   }
   const bool many_pages = p.table_columns > 1 && p.num_pages != 1, many_kv_heads = p.num_kv_heads > 1;
   const PagedKeyStrides& k = p.k_strides;
-  if (k.token == 0 || k.unit == 0 || (many_pages && k.page == 0) || (many_kv_heads && k.head == 0)) {
+  const bool many_tokens = p.block_size > 1, many_units = p.block_size > p.spec.unit();
+  if ((many_tokens && k.token == 0) || k.unit == 0 || (many_pages && k.page == 0) || (many_kv_heads && k.head == 0)) {
     return {StatusCode::bad_stride, "a stride of k is 0"};
   }
   const PagedValueStrides& v = p.v_strides;
   const bool token_major = p.spec.values == ValueLayout::token_major;
-  if ((token_major ? v.token == 0 : v.dim == 0 || v.unit == 0) || (many_pages && v.page == 0) ||
-      (many_kv_heads && v.head == 0)) {
+  if ((token_major ? many_tokens && v.token == 0 : v.dim == 0 || (many_units && v.unit == 0)) ||
+      (many_pages && v.page == 0) || (many_kv_heads && v.head == 0)) {
     return {StatusCode::bad_stride, "a stride of v is 0"};
   }
   const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
@@ -186,7 +216,8 @@ inline Status check_strides(const PagedAttentionProblem& p) {
   if (!disjoint(p.out_row_stride, rows, p.out_head_stride, p.num_q_heads, p.spec.head_size)) {
     return {StatusCode::bad_stride, "rows or heads of out overlap"};
   }
-  if (p.table_row_stride < p.table_columns) return {StatusCode::bad_stride, "table_row_stride is below table_columns"};
+  if (p.batch > 1 && p.table_row_stride < p.table_columns)
+    return {StatusCode::bad_stride, "table_row_stride is below table_columns"};
   return {};
 }
 

@@ -101,6 +101,7 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see paged_attention_workspace_size"};
   if (needed > 0 && !detail::aligned(p.workspace, 16))
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
+  if (Status s = detail::check_workspace_place(p, needed); !s.ok()) return s;
 
   using Decode = typename PagedAttentionKernel<B, S, P>::type;
   const PagedAttentionArgs args = paged_attention_args(p, P, B::facts, num_splits);

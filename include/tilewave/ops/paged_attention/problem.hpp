@@ -30,8 +30,8 @@ struct PagedAttentionProblem {
   const std::int32_t* block_table = nullptr;      // [batch, table_columns], ids of pages; unused tail is never read
   const std::int32_t* context_lengths = nullptr;  // [batch], new tokens included; <= 0 is an empty sequence
   // Optional [batch + 1] of a balanced call, from paged_attention_stage_starts() for the entry that is launched and
-  // these very lengths, which is not checked: with another list blocks read and write where they should not. Null:
-  // blocks count the lengths. The answer has the same bits.
+  // these very lengths, which is not checked: with another list the answer means nothing, though nothing outside the
+  // tensors is touched. Null: blocks count the lengths. The answer has the same bits.
   const std::int32_t* stage_starts = nullptr;
   void* workspace = nullptr;  // paged_attention_workspace_size() bytes, contents irrelevant
   std::size_t workspace_bytes = 0;

@@ -52,6 +52,10 @@ class PagedAttentionWork {
     if (++item == items_per_sequence) {
       item = 0;
       do {
+        if (sequence + 1 >= a.batch) {  // a list that counts more stages than there are
+          left = -1;
+          return;
+        }
         enter_sequence(sequence + 1, B::load(a.context_lengths + sequence + 1));
       } while (reach.stages == 0);
     }
@@ -167,8 +171,10 @@ class PagedAttentionWork {
     const std::int32_t before = B::uniform(start.before);
     enter_sequence(B::uniform(start.sequence), start.length);
     const std::int32_t inside = static_cast<std::int32_t>(begin - std::int64_t{before} * items_per_sequence);
-    item = inside / reach.stages;
-    from = inside - item * reach.stages;
+    // Of a list that is not of these lengths: somewhere in the sequence, or nowhere in one without stages.
+    item = min_of(max_of(inside, 0) / max_of(reach.stages, 1), items_per_sequence - 1);
+    from = min_of(max_of(inside - item * reach.stages, 0), reach.stages - 1);
+    if (reach.stages == 0) left = -1;
     count = min_of(left, reach.stages - from);
     segment_is_first = true;
   }
@@ -190,7 +196,8 @@ class PagedAttentionWork {
     std::int32_t s = 0, width = a.batch;
     while (true) {
       const bool reached = std::int64_t{probe} * items_per_sequence <= begin;
-      const std::int32_t last = wave_sum<B>(reached ? 1 : 0) - 1, step = ceil_div(width, L::lanes);
+      // None starts so early in a list that does not begin at 0.
+      const std::int32_t last = max_of(wave_sum<B>(reached ? 1 : 0) - 1, 0), step = ceil_div(width, L::lanes);
       s += last * step;
       if (step == 1) return {s, B::shuffle(probe, last), B::load(a.context_lengths + s)};
       width = min_of(step, width - last * step);

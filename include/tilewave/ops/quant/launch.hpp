@@ -36,8 +36,8 @@ inline Status check_quant_regions(const QuantProblem& p) {
   const Region smooth = vector_region(p.smooth, s.x, p.columns);
   const Region scale = scale_region(p);
   const Region workspace = vector_region(p.workspace, DType::f32, p.find_scale ? quant_partials : 0);
-  for (const Status& status :
-       {check_read(x, "a stride of x is 0"), check_written(out, "rows of out overlap"), check_scales(scale)}) {
+  for (const Status& status : {check_read<"x">(x, "a stride of x is 0"),
+                               check_written<"out">(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;
   }
   if (!clear_of(out, {x, smooth, scale})) return {StatusCode::bad_value, "out overlaps another tensor"};

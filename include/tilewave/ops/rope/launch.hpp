@@ -38,10 +38,10 @@ inline Status check_rope_regions(const RopeProblem& p) {
   const Region cos(p.cos, size_of(p.spec.table), columns, {{p.table_rows, p.table_stride}});
   const Region sin(p.sin, size_of(p.spec.table), columns, {{p.table_rows, p.table_stride}});
   const Region positions = index_region(p.positions, p.position_type, p.tokens);
-  for (const Status& status :
-       {check_read(q, "a stride of q is 0"), check_read(k, "a stride of k is 0"), check_read(cos, "table_stride is 0"),
-        check_written(q_out, "tokens or heads of q_out overlap"),
-        check_written(k_out, "tokens or heads of k_out overlap")}) {
+  for (const Status& status : {check_read<"q">(q, "a stride of q is 0"), check_read<"k">(k, "a stride of k is 0"),
+                               check_read<"cos and sin">(cos, "table_stride is 0"),
+                               check_written<"q_out">(q_out, "tokens or heads of q_out overlap"),
+                               check_written<"k_out">(k_out, "tokens or heads of k_out overlap")}) {
     if (!status.ok()) return status;
   }
   if (!in_place_or_clear(q_out, q) || !clear_of(q_out, {k, k_out, cos, sin, positions})) {

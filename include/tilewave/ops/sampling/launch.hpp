@@ -46,7 +46,7 @@ inline Status check_sampling_values(const SamplingProblem& p) {
 
 /// The workspace, where there is one, whether it is used or not.
 inline Status check_sampling_workspace(const SamplingProblem& p, std::initializer_list<Region> others) {
-  if (p.workspace_bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
+  if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   if (p.workspace == nullptr) return {};
   if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
@@ -61,7 +61,7 @@ inline Status check_sampling_regions(const SamplingProblem& p) {
   const Region x = rows_region(p.x, p.spec.x, p.rows, p.columns, 1, {p.row_stride, 0});
   const Region tokens = vector_region(p.tokens, DType::f32, p.rows);
   const Region logprobs = vector_region(p.logprobs, DType::f32, p.rows);
-  if (Status s = check_read(x, "row_stride is 0"); !s.ok()) return s;
+  if (Status s = check_read<"x">(x, "row_stride is 0"); !s.ok()) return s;
   for (const Region& written : {tokens, logprobs}) {
     if (!clear_of(written,
                   {x, value_region(p.temperature, p.rows), value_region(p.top_p, p.rows), value_region(p.min_p, p.rows),

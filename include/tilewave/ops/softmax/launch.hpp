@@ -17,8 +17,8 @@ inline Status check_softmax_regions(const SoftmaxProblem& p) {
   const Region out = rows_region(p.out, type, p.rows, p.columns, p.inner_rows, p.out_strides);
   const Region lse = vector_region(p.lse, DType::f32, p.rows);
   const Region lengths = vector_region(p.lengths, DType::f32, ceil_div<std::int64_t>(p.rows, p.rows_per_length));
-  if (Status s = check_read(x, "a stride of x is 0"); !s.ok()) return s;
-  if (Status s = check_written(out, "rows of out overlap"); !s.ok()) return s;
+  if (Status s = check_read<"x">(x, "a stride of x is 0"); !s.ok()) return s;
+  if (Status s = check_written<"out">(out, "rows of out overlap"); !s.ok()) return s;
   if (!in_place_or_clear(out, x)) return {StatusCode::bad_value, "out overlaps x without being it"};
   if (!clear_of(out, {lengths})) return {StatusCode::bad_value, "out overlaps lengths"};
   if (!clear_of(lse, {x, out, lengths})) return {StatusCode::bad_value, "lse overlaps another tensor"};

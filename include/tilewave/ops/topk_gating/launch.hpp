@@ -51,10 +51,11 @@ inline Status check_gating_regions(const TopkGatingProblem& p) {
   const Region weights = rows(p.weights, DType::f32, p.topk, p.weights_stride);
   const Region indices = rows(p.indices, DType::f32, p.topk, p.indices_stride);
   const Region pairs = rows(p.token_expert_indices, DType::f32, p.topk, p.token_expert_stride);
-  for (const Status& status :
-       {check_read(logits, "logits_stride is 0"), check_written(weights, "rows of weights overlap"),
-        check_written(indices, "rows of indices overlap"),
-        check_written(pairs, "rows of token_expert_indices overlap")}) {
+  for (const Status& status : {check_absent<"token_expert_indices">(p.token_expert_indices, {p.token_expert_stride}),
+                               check_read<"logits">(logits, "logits_stride is 0"),
+                               check_written<"weights">(weights, "rows of weights overlap"),
+                               check_written<"indices">(indices, "rows of indices overlap"),
+                               check_written<"token_expert_indices">(pairs, "rows of token_expert_indices overlap")}) {
     if (!status.ok()) return status;
   }
   if (!clear_of(weights, {logits, bias})) return {StatusCode::bad_value, "weights overlap another tensor"};

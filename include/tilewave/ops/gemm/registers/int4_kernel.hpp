@@ -125,7 +125,8 @@ struct GemmPackedKernel {
       const std::int64_t k = std::int64_t{steps.first} * Units::step;
       left = min_of(g.k, steps.end * Units::step) - steps.first * Units::step;
       a = static_cast<const char*>(g.a) + (tile.a_layer * g.a_layer_stride + rows_a.first * g.a_stride + k) * a_size;
-      a_bytes = static_cast<std::uint32_t>((max_of(rows_a.span(), 0) * g.a_stride + g.k) * a_size);
+      // The last row's end; a tile of one row has no use for the stride, however large.
+      a_bytes = static_cast<std::uint32_t>((max_of(rows_a.span() - 1, 0) * g.a_stride + g.k) * a_size);
       TILEWAVE_UNROLL
       for (int i = 0; i < W::tiles_m; ++i) {
         const int row = W::first_row() + i * Map::rows + position;

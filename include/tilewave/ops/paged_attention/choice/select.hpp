@@ -87,9 +87,6 @@ inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      PagedAttentionPlan& plan, std::span<const TunedPagedAttention> tuned) {
   plan = {.candidates = candidates};
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
-  if (p.balanced && p.split_tokens > 0) {
-    return {StatusCode::bad_value, "a call is balanced over its batch or batch-invariant, not both"};
-  }
   for (const TunedPagedAttention& row : tuned) {
     if (!row.serves(p)) continue;
     for (const PagedAttentionEntry* e : candidates) {

@@ -105,9 +105,12 @@ struct PagedAttentionBalancedCombine {
         std::int64_t{before} * items + std::int64_t{kv_head * a.row_groups.divisor + row_group} * stages;
     Parts parts{
         a.partial_out, a.partial_lse, head_size, 0, P.block_rows(), group_row - row_group * P.block_rows(), 0, 1, 0};
-    if (stages > 0) {
-      parts.first_block = block_of(a, begin, total);
-      parts.count = static_cast<std::int32_t>(block_of(a, begin + stages - 1, total) - parts.first_block) + 1;
+    if (stages > 0 && total > 0) {
+      // Of a list that is not of these lengths: some of the blocks, which all have a place in the workspace.
+      const std::int64_t last = workers_of(a, total) - 1;
+      parts.first_block = max_of(min_of(block_of(a, begin, total), last), std::int64_t{0});
+      const std::int64_t end = max_of(min_of(block_of(a, begin + stages - 1, total), last), parts.first_block);
+      parts.count = static_cast<std::int32_t>(end - parts.first_block) + 1;
     }
     return parts;
   }
