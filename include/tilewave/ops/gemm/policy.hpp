@@ -19,8 +19,8 @@ constexpr const char* name_of(GemmPath p) {
   return names[static_cast<int>(p)];
 }
 
-/// A block computes rows x columns of C in steps of `depth_bytes` bytes of A's K, of which `stages` are in shared memory. Its
-/// `waves_rows` x `waves_columns` waves (sm90: wave groups) share the tile.
+/// A block computes rows x columns of C in steps of `depth_bytes` bytes of A's K, of which `stages` are in shared
+/// memory. Its `waves_rows` x `waves_columns` waves (sm90: wave groups) share the tile.
 struct GemmPolicy {
   int rows = 128, columns = 256;
   int depth_bytes = 128;

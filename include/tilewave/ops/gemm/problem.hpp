@@ -69,9 +69,9 @@ struct GemmProblem {
 
   /// The problem of tensors without gaps, with every stride filled in, also those from a batch or group to the next:
   /// only `batch` or `groups` is left to set for more than one product. Block scales lie as [M, ceil(K / 128)] and
-  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns / 128)].
-  /// Scales and tables that the spec asks for are the caller's to set; with_bias and with_residual add those. The
-  /// contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
+  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns /
+  /// 128)]. Scales and tables that the spec asks for are the caller's to set; with_bias and with_residual add those.
+  /// The contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
   static constexpr GemmProblem packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
                                       std::int32_t n, std::int32_t k);
   /// The same with a bias [batch or groups][N], or a residual of out's shape, both without gaps.

@@ -39,7 +39,8 @@ struct GemmFewRowsKernel {
     Sums sums[turns];
     Stage ring[waves][P.stages];
   };
-  /// No more than come with a launch, 176 bytes: others a block would read from memory (docs/notebook/2026-11-22-decode.md).
+  /// No more than come with a launch, 176 bytes: others a block would read from memory
+  /// (docs/notebook/2026-11-22-decode.md).
   struct Args {
     const char *codes, *a, *scales;
     void* out;
