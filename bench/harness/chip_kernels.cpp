@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "sim/launch_file.hpp"
+#include "sim/programs/launch_file.hpp"
 
 namespace tilewave::bench {
 namespace {
@@ -28,7 +28,7 @@ std::uint64_t hash(std::uint64_t h, const std::string& text) {  // FNV-1a
   for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return h;
 }
-std::string hash_name(const std::string& text) { return isa_sim::hex(hash(0xcbf29ce484222325, text)).substr(2); }
+std::string hash_name(const std::string& text) { return tilewave::sim::hex(hash(0xcbf29ce484222325, text)).substr(2); }
 
 /// A kernel's type as the chip's compiler is to read it. Class-type template arguments are written `tilewave::Spec{...}`, but
 /// without the members at their end that are zero: C++ would give those their defaults, so whole() stands for the braces.
@@ -91,11 +91,11 @@ fs::path ChipKernels::file_of(const std::type_info& type) {
   return file;
 }
 
-const isa_sim::CodeObject& ChipKernels::object_of(const std::type_info& type) {
+const tilewave::sim::CodeObject& ChipKernels::object_of(const std::type_info& type) {
   const std::string file = file_of(type).string();
   const auto known = objects_.find(file);
   if (known != objects_.end()) return known->second;
-  isa_sim::CodeObject object = isa_sim::load_code_object(file, TILEWAVE_MODEL_OBJDUMP);
+  tilewave::sim::CodeObject object = tilewave::sim::load_code_object(file, TILEWAVE_MODEL_OBJDUMP);
   if (object.kernels.size() != 1) throw std::runtime_error("a code object of one kernel has several");
   return objects_.emplace(file, std::move(object)).first->second;
 }
@@ -124,14 +124,14 @@ void ChipKernels::compile(const fs::path& file, const std::string& text, const s
   fs::rename(mine, file);
 }
 
-isa_sim::Launch chip_launch(const isa_sim::CodeObject& object, const host::SeenLaunch& seen) {
-  isa_sim::Launch launch{.symbol = object.kernels.begin()->first,
-                         .grid_blocks = {static_cast<std::uint32_t>(seen.shape.grid), 1, 1},
-                         .block = {static_cast<std::uint32_t>(seen.shape.block), 1, 1},
-                         .dynamic_lds_bytes = 0,
-                         .kernarg = {}};
-  launch.kernarg = isa_sim::hidden_arguments(object, launch);
-  for (const isa_sim::KernelArgument& argument : object.arguments.at(launch.symbol)) {
+tilewave::sim::Launch chip_launch(const tilewave::sim::CodeObject& object, const host::SeenLaunch& seen) {
+  tilewave::sim::Launch launch{.symbol = object.kernels.begin()->first,
+                               .grid_blocks = {static_cast<std::uint32_t>(seen.shape.grid), 1, 1},
+                               .block = {static_cast<std::uint32_t>(seen.shape.block), 1, 1},
+                               .dynamic_lds_bytes = 0,
+                               .kernarg = {}};
+  launch.kernarg = tilewave::sim::hidden_arguments(object, launch);
+  for (const tilewave::sim::KernelArgument& argument : object.arguments.at(launch.symbol)) {
     if (argument.kind.starts_with("hidden_")) continue;
     if (argument.bytes != seen.args_bytes) throw std::runtime_error("the chip's kernel takes other arguments");
     std::copy_n(static_cast<const std::uint8_t*>(seen.args), seen.args_bytes,

@@ -7,7 +7,7 @@
 #include <string>
 #include <typeinfo>
 
-#include "sim/machine.hpp"
+#include "sim/machine/machine.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/arch/host/launch.hpp"
 
@@ -22,7 +22,7 @@ class ChipKernels {
 
   /// `type` is a kernel of the emulated room. A code object holds one kernel.
   std::filesystem::path file_of(const std::type_info& type);
-  const isa_sim::CodeObject& object_of(const std::type_info& type);
+  const tilewave::sim::CodeObject& object_of(const std::type_info& type);
 
  private:
   std::filesystem::path headers();
@@ -30,10 +30,10 @@ class ChipKernels {
 
   std::string arch_, command_;
   std::filesystem::path folder_;
-  std::map<std::string, isa_sim::CodeObject> objects_;  // by file
+  std::map<std::string, tilewave::sim::CodeObject> objects_;  // by file
 };
 
 /// The kernel argument segment of a launch that was seen: its arguments with the addresses they have here, and hidden ones.
-isa_sim::Launch chip_launch(const isa_sim::CodeObject& object, const host::SeenLaunch& seen);
+tilewave::sim::Launch chip_launch(const tilewave::sim::CodeObject& object, const host::SeenLaunch& seen);
 
 }  // namespace tilewave::bench

@@ -134,23 +134,24 @@ double root_mean_square(std::string_view element, const std::uint8_t* data, std:
 void write_bundle(const BundleRequest& request, ArchId arch, const std::vector<Recorded>& launches,
                   const std::function<Status()>& call, std::span<const TwinBuffer* const> outputs) {
   const fs::path dir(request.directory);
-  ordered_json json{{"schema", "tilewave-bundle/2"},
-                    {"arch", name_of(arch)},
-                    {"config", request.config},
-                    {"policy", request.policy},
-                    {"description", "run the launches in order, then compare the outputs; docs/reference/bundle.md says how"},
-                    {"problem", ordered_json::parse(request.problem)}};
+  ordered_json json{
+      {"schema", "tilewave-bundle/2"},
+      {"arch", name_of(arch)},
+      {"config", request.config},
+      {"policy", request.policy},
+      {"description", "run the launches in order, then compare the outputs; docs/reference/bundle.md says how"},
+      {"problem", ordered_json::parse(request.problem)}};
   ChipKernels kernels(arch);
   Tensors tensors;
   for (std::size_t i = 0; i < launches.size(); ++i) {
     const Recorded& seen = launches[i];
-    const isa_sim::CodeObject& object = kernels.object_of(*seen.kernel);
-    isa_sim::Launch launch =
+    const tilewave::sim::CodeObject& object = kernels.object_of(*seen.kernel);
+    tilewave::sim::Launch launch =
         chip_launch(object, {*seen.kernel, seen.arch, seen.shape, seen.args.data(), seen.args.size()});
     const std::string name = "launch" + std::to_string(i), file = name + ".co";
     fs::copy_file(kernels.file_of(*seen.kernel), dir / file, fs::copy_options::overwrite_existing);
     std::size_t arguments = 0;
-    for (const isa_sim::KernelArgument& argument : object.arguments.at(launch.symbol))
+    for (const tilewave::sim::KernelArgument& argument : object.arguments.at(launch.symbol))
       if (!argument.kind.starts_with("hidden_")) arguments = argument.offset;
     ordered_json pointers = take_pointers(tensors, arguments, seen.args.size(), launch.kernarg);
     json["launches"].push_back({{"name", name},

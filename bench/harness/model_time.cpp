@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "bench/harness/chip_kernels.hpp"
-#include "sim/clock.hpp"
-#include "sim/wave_trace.hpp"
+#include "sim/clock/clock.hpp"
+#include "sim/trace/wave_trace.hpp"
 
 namespace tilewave::bench {
 namespace {
@@ -27,7 +27,7 @@ void add_source_lines(const fs::path& folder, const fs::path& object) {
   const fs::path file = folder / "code.json", places = folder / "addresses";
   nlohmann::json trace = nlohmann::json::parse(std::ifstream(file));
   std::ofstream addresses(places);
-  for (const auto& row : trace["code"]) addresses << isa_sim::hex(row[5].get<std::uint64_t>()) << "\n";
+  for (const auto& row : trace["code"]) addresses << tilewave::sim::hex(row[5].get<std::uint64_t>()) << "\n";
   addresses.close();
   const std::string lines = folder / "lines";
   const std::string command = std::string(TILEWAVE_MODEL_ADDR2LINE) + " -e '" + object.string() + "' < '" +
@@ -73,7 +73,8 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   SimulatorClock(ArchId arch, const std::string& chip) : arch_(arch) {
     const bool gfx950 = arch == ArchId::gfx950;
     options_.instructions = model_time.instructions;
-    options_.chip = isa_sim::chip_named(chip, gfx950 ? isa_sim::Arch::gfx950 : isa_sim::Arch::gfx942).name;
+    options_.chip =
+        tilewave::sim::chip_named(chip, gfx950 ? tilewave::sim::Arch::gfx950 : tilewave::sim::Arch::gfx942).name;
   }
 
   ModelledTime time(const std::function<Status()>& call) override {
@@ -100,16 +101,16 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
 
   void time(const host::SeenLaunch& seen) {
     if (!kernels_) kernels_.emplace(arch_, model_time.trace.empty() ? "" : "-g1");  // reads all headers
-    const isa_sim::CodeObject& object = kernels_->object_of(seen.kernel);
-    const isa_sim::Launch launch = chip_launch(object, seen);
-    isa_sim::Memory memory;
+    const tilewave::sim::CodeObject& object = kernels_->object_of(seen.kernel);
+    const tilewave::sim::Launch launch = chip_launch(object, seen);
+    tilewave::sim::Memory memory;
     host::detail::Allocations& all = host::detail::allocations();
     const std::lock_guard lock(all.mutex);
     for (const auto& tensor : in_order(all, launch.kernarg))
       memory.map_in_place("a tensor", tensor.data(), tensor.size(), true);
-    isa_sim::WaveTrace trace;
-    const isa_sim::ClockReport report =
-        isa_sim::time_launch(object, launch, memory, options_, model_time.trace.empty() ? nullptr : &trace);
+    tilewave::sim::WaveTrace trace;
+    const tilewave::sim::ClockReport report =
+        tilewave::sim::time_launch(object, launch, memory, options_, model_time.trace.empty() ? nullptr : &trace);
     if (!model_time.trace.empty()) write_trace(object, launch, report, trace, kernels_->file_of(seen.kernel));
     // The share of the error in the sum.
     total_.error = (total_.error * total_.us + report.spread * report.us) / (total_.us + report.us);
@@ -121,18 +122,19 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   }
 
   /// The launch as rocprofv3 tells of one, in a folder of its own; all say that nothing was measured.
-  void write_trace(const isa_sim::CodeObject& object, const isa_sim::Launch& launch, const isa_sim::ClockReport& report,
-                   const isa_sim::WaveTrace& trace, const fs::path& file) {
+  void write_trace(const tilewave::sim::CodeObject& object, const tilewave::sim::Launch& launch,
+                   const tilewave::sim::ClockReport& report, const tilewave::sim::WaveTrace& trace,
+                   const fs::path& file) {
     const fs::path root = model_time.trace, folder = root / ("launch-" + std::to_string(++launches_));
-    isa_sim::write_thread_trace(folder.string(), trace,
-                                {object, launch.symbol, report.chip, report.cycles, report.mhz});
+    tilewave::sim::write_thread_trace(folder.string(), trace,
+                                      {object, launch.symbol, report.chip, report.cycles, report.mhz});
     add_source_lines(folder, file);
     std::ofstream out(root / "model_kernel_trace.csv", launches_ == 1 ? std::ios::trunc : std::ios::app);
     if (launches_ == 1) {
       out << "Kind,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count,Accum_VGPR_Count,LDS_Block_Size,"
              "Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z\n";
     }
-    const isa_sim::KernelDescriptor& kernel = object.kernels.at(launch.symbol);
+    const tilewave::sim::KernelDescriptor& kernel = object.kernels.at(launch.symbol);
     const auto ns = static_cast<std::int64_t>(report.us * 1000);
     out << "KERNEL_DISPATCH,\"" << launch.symbol.substr(0, launch.symbol.size() - 3) << " (modelled on " << report.chip
         << ", not measured)\"," << now_ns_ << "," << now_ns_ + ns << "," << kernel.vgprs << "," << kernel.agprs << ","
@@ -145,7 +147,7 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
   int launches_ = 0;
   std::int64_t now_ns_ = 0;
   std::optional<ChipKernels> kernels_;
-  isa_sim::ClockOptions options_;
+  tilewave::sim::ClockOptions options_;
   ModelledTime total_;
   double longest_ = 0, busy_us_ = 0;
   std::string reason_;
@@ -155,7 +157,7 @@ std::unique_ptr<ModelClock> make(ArchId arch, const std::string& chip) {
   if (arch == ArchId::sm90) throw std::invalid_argument("--model-time models gfx942 and gfx950");
   try {
     return std::make_unique<SimulatorClock>(arch, chip);
-  } catch (const isa_sim::Error& error) {
+  } catch (const tilewave::sim::Error& error) {
     throw std::invalid_argument(std::string("--model-chip: ") + error.what());
   }
 }

@@ -127,7 +127,7 @@ struct CheckProducts {
 // --- turned operands -------------------------------------------------------------------------------------------------
 
 /// As above, of bf16, with the rows of one operand or of both side by side; b begins in the second of its boxes.
-template <class B, bool a_turned, bool b_turned>
+template <class B, bool a_transposed, bool b_transposed>
 struct TurnedKernel {
   using Room = B;
   static constexpr int k = 64, b_row = 64, columns = 128, block_threads = group_lanes, waves_per_simd = 1;
@@ -155,17 +155,17 @@ struct TurnedKernel {
   }
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const Place<B> me;
-    for (int i = me.id; i < rows * k; i += group_lanes) shared.a[place<a_turned>(i / k, i % k)] = B::load(args.a + i);
+    for (int i = me.id; i < rows * k; i += group_lanes) shared.a[place<a_transposed>(i / k, i % k)] = B::load(args.a + i);
     for (int i = me.id; i < (b_row + columns) * k; i += group_lanes)
-      shared.b[place<b_turned>(i / k, i % k)] = B::load(args.b + i);
+      shared.b[place<b_transposed>(i / k, i % k)] = B::load(args.b + i);
     B::shared_written();
     B::group_barrier();
     Vec<float, columns / 2> acc{};
     B::group_mma_hold(acc);
     B::group_mma_begin();
     for (int piece = 0; piece < 4; ++piece) {
-      B::template group_multiply<DType::bf16, columns>(operand<a_turned>(shared.a, 0, piece),
-                                                       operand<b_turned>(shared.b, b_row, piece), acc, true);
+      B::template group_multiply<DType::bf16, columns>(operand<a_transposed>(shared.a, 0, piece),
+                                                       operand<b_transposed>(shared.b, b_row, piece), acc, true);
     }
     B::group_mma_end();
     B::template group_mma_wait<0>();

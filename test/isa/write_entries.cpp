@@ -227,7 +227,7 @@ constexpr double gemm_valu() {
     return policy.rows < 256 ? 0.1 : 0;  // addresses of reads: a place in LDS for each product of a wave
   } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
     constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * 2;
-    return 16.0 * (turned_a(spec.layout) + turned_b(spec.layout)) / products;
+    return 16.0 * (transposed_a(spec.layout) + transposed_b(spec.layout)) / products;
   }
   return 0;
 }

@@ -10,8 +10,8 @@
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 
 constexpr Arch both[] = {Arch::gfx942, Arch::gfx950};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bundles: outputs are compared as the bundle says, and a broken bundle is one clear error.
-#include "sim/bundle.hpp"
+#include "sim/programs/bundle.hpp"
 
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-using namespace isa_sim;
+using namespace tilewave::sim;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

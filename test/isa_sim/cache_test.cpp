@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "sim/cache_clock.hpp"
+#include "sim/clock/cache_clock.hpp"
 #include "test/catch_compat.hpp"
 
 namespace {
 
-using isa_sim::Cache;
+using tilewave::sim::Cache;
 
 constexpr int line = 128, ways = 16, sets = 2048;
 

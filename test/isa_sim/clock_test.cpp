@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The clock against what was measured of single instructions (docs/reference/clock.md names the sources): clk per repetition.
-#include "sim/clock.hpp"
+#include "sim/clock/clock.hpp"
 
-#include "sim/launch_file.hpp"
+#include "sim/programs/launch_file.hpp"
 #include "test/catch_compat.hpp"
 
 namespace {
 
-using namespace isa_sim;
+using namespace tilewave::sim;
 using nlohmann::json;
 
 ClockReport time_of(const std::string& kernel, const char* arch, json args, json grid, std::uint32_t block,

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bench/ops/paged_attention/bundle.hpp"
-#include "sim/bundle.hpp"
+#include "sim/programs/bundle.hpp"
 #include "test/isa/slice.hpp"
 #include "tilewave/ops/paged_attention/specs/features.hpp"
 #include "tilewave/ops/paged_attention/specs/scores.hpp"
@@ -24,7 +24,7 @@ using bench::PagedAttentionCase;
 struct Options {
   std::string code_objects, scratch, arch, filter;
   bool full = false, stop = false;
-  isa_sim::BundleOptions simulator;
+  tilewave::sim::BundleOptions simulator;
 };
 
 struct Shape {
@@ -80,7 +80,7 @@ void overwrite(const std::string& path, std::size_t count, T value) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
   for (std::size_t i = 0; i < count; ++i) file.write(reinterpret_cast<const char*>(&value), sizeof value);
   file.close();
-  if (!file) throw isa_sim::Error("cannot change " + path);
+  if (!file) throw tilewave::sim::Error("cannot change " + path);
 }
 
 /// Make the bundle's first sequence empty: its rows are 0, their lse -inf.
@@ -102,7 +102,7 @@ bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAtt
   }
   try {
     if (c.kv_varlen) empty_first_sequence(directory, c);
-    const isa_sim::BundleReport report = isa_sim::run_bundle(directory, options.simulator);
+    const tilewave::sim::BundleReport report = tilewave::sim::run_bundle(directory, options.simulator);
     double seconds = 0, instructions = 0;
     for (const auto& launch : report.launches) {
       seconds += launch.seconds;
@@ -115,7 +115,7 @@ bool run_one(const Options& options, const PagedAttentionCase& c, const PagedAtt
                   output.first.c_str());
     std::printf("\n");
     return report.pass();
-  } catch (const isa_sim::Error& error) {
+  } catch (const tilewave::sim::Error& error) {
     std::printf("FAIL %s: %s\n", name.c_str(), error.what());
     return false;
   }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Wait states: kernels whose s_nop are just long enough have no hazard, and one state less is found at its pair.
-#include "sim/hazards.hpp"
+#include "sim/machine/hazards.hpp"
 
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 
 constexpr Arch both[] = {Arch::gfx942, Arch::gfx950};
 

@@ -10,8 +10,8 @@
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 using tilewave::ArchId;
 using tilewave::DType;
 

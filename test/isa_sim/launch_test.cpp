@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Any kernel of any file: arguments by order, name and offset, buffers by pattern, and one clear error for a bad launch.
-#include "sim/launch_file.hpp"
+#include "sim/programs/launch_file.hpp"
 #include "test/catch_compat.hpp"
 
 namespace {
 
-using namespace isa_sim;
+using namespace tilewave::sim;
 using nlohmann::json;
 
 FileLaunch read(const json& description) { return read_launch(description, ISA_SIM_KERNELS, ISA_SIM_OBJDUMP); }

@@ -9,8 +9,8 @@
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 
 enum class Type { bf16, f16, f32, f64, i8, fp8, bf8 };
 constexpr int bits_of[] = {16, 16, 32, 64, 8, 8, 8};

@@ -5,8 +5,8 @@
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 using u32 = std::uint32_t;
 
 constexpr Arch both[] = {Arch::gfx942, Arch::gfx950};

@@ -6,8 +6,8 @@
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 using u32 = std::uint32_t;
 
 constexpr MicroFormat8 fp8{4, 3}, bf8{5, 2}, fp6{2, 3}, bf6{3, 2}, fp4{2, 1};

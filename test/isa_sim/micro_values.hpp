@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace isa_sim::test {
+namespace tilewave::sim::test {
 
 struct MicroFormat8 {
   int exponent, mantissa;
@@ -20,4 +20,4 @@ inline double micro_value(MicroFormat8 f, unsigned code) {
   return code >> (f.exponent + f.mantissa) & 1 ? -magnitude : magnitude;
 }
 
-}  // namespace isa_sim::test
+}  // namespace tilewave::sim::test

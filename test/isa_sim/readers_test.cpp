@@ -8,15 +8,15 @@
 #include <fstream>
 #include <functional>
 
-#include "sim/bundle.hpp"
-#include "sim/json_values.hpp"
-#include "sim/launch_file.hpp"
+#include "sim/programs/bundle.hpp"
+#include "sim/programs/json_values.hpp"
+#include "sim/programs/launch_file.hpp"
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
 namespace {
 
-using namespace isa_sim;
+using namespace tilewave::sim;
 using nlohmann::json;
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::uint8_t>;

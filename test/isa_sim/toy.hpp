@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "sim/machine.hpp"
+#include "sim/machine/machine.hpp"
 
-namespace isa_sim::test {
+namespace tilewave::sim::test {
 
 /// Code objects are compiled by the build; these come from the command line of the compiler that built the tests.
 inline const CodeObject& code_object(const std::string& name, Arch arch) {
@@ -78,4 +78,4 @@ class Patterns {
   std::uint64_t state_;
 };
 
-}  // namespace isa_sim::test
+}  // namespace tilewave::sim::test

@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/lanes.hpp"
+#include "sim/machine/lanes.hpp"
 #include "test/catch_compat.hpp"
 #include "toy.hpp"
 
 namespace {
 
-using namespace isa_sim;
-using namespace isa_sim::test;
+using namespace tilewave::sim;
+using namespace tilewave::sim::test;
 using u32 = std::uint32_t;
 using i32 = std::int32_t;
 using u64 = std::uint64_t;

@@ -53,7 +53,7 @@ static_assert(has_policies_of_known_chips<activation_policies, ActivationSpec{.g
 static_assert(has_policies_of_known_chips<attention_combine_policies, AttentionCombineSpec{}>);
 static_assert(has_policies_of_known_chips<embedding_policies, EmbeddingSpec{}>);
 static_assert(has_policies_of_known_chips<gemm_policies, GemmSpec{}>);
-static_assert(has_policies_of_known_chips<gemm_lds_policies, GemmSpec{}>);
+static_assert(has_policies_of_known_chips<gemm_cdna_policies, GemmSpec{}>);
 static_assert(has_policies_of_known_chips<kv_cache_write_policies, KvCacheWriteSpec{}>);
 static_assert(has_policies_of_known_chips<moe_reduce_policies, MoeReduceSpec{}>);
 static_assert(has_policies_of_known_chips<moe_sort_policies, MoeSortSpec{}>);

@@ -12,13 +12,13 @@ namespace {
 
 template <int stages>
 void check_places() {
-  RingPlace<stages> one_by_one;
+  RingSlot<stages> one_by_one;
   for (int step = 0; step < 5 * stages; ++step, one_by_one.advance()) {
     CAPTURE(stages, step);
     CHECK(one_by_one.slot == step % stages);
     CHECK(one_by_one.round == step / stages % 2);
     for (int count = 0; count <= stages; ++count) {
-      RingPlace<stages> there = one_by_one;
+      RingSlot<stages> there = one_by_one;
       there.advance(count);
       CHECK(there.slot == (step + count) % stages);
       CHECK(there.round == (step + count) / stages % 2);
@@ -47,7 +47,7 @@ struct TurnsKernel {
     const int wave = B::wave_id(), first = B::block_id() * steps * lanes;
     if (wave == readers) shared.ring.begin(1, 1);
     B::barrier();
-    RingPlace<stages> at;
+    RingSlot<stages> at;
     if (wave == readers) {
       for (int step = 0; step < steps; ++step, at.advance()) {
         shared.ring.wait_free(at);
@@ -108,7 +108,7 @@ struct PairKernel {
     if (wave == 0) shared.ring.begin(1, readers);
     B::cluster_arrive();
     B::cluster_wait();
-    RingPlace<stages> at;
+    RingSlot<stages> at;
     for (int step = 0; step < steps; ++step, at.advance()) {
       Chunk* const stage = shared.stage[at.slot];
       auto* const full = &shared.ring.full[at.slot];

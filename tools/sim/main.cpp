@@ -15,31 +15,31 @@
 #include <set>
 
 #include "../tilewave/common/write_file.hpp"
-#include "bundle.hpp"
-#include "clock.hpp"
-#include "hazards.hpp"
-#include "json_values.hpp"
-#include "launch_file.hpp"
-#include "wave_trace.hpp"
+#include "sim/clock/clock.hpp"
+#include "sim/machine/hazards.hpp"
+#include "sim/programs/bundle.hpp"
+#include "sim/programs/json_values.hpp"
+#include "sim/programs/launch_file.hpp"
+#include "sim/trace/wave_trace.hpp"
 
 namespace {
 
-using isa_sim::Counts;
+using tilewave::sim::Counts;
 
 unsigned long long number(std::uint64_t x) { return x; }
 
 void print(const std::string& name, const Counts& counts, double seconds) {
   std::printf("%s: %llu waves, %llu wave-instructions in %.2f s (%.2f M/s)\n ", name.c_str(), number(counts.waves),
               number(counts.total()), seconds, static_cast<double>(counts.total()) / seconds * 1e-6);
-  for (int i = 0; i < isa_sim::class_count; ++i)
-    std::printf(" %s %llu", std::string(isa_sim::class_names[i]).c_str(), number(counts.instructions[i]));
+  for (int i = 0; i < tilewave::sim::class_count; ++i)
+    std::printf(" %s %llu", std::string(tilewave::sim::class_names[i]).c_str(), number(counts.instructions[i]));
   std::printf("\n  loaded bytes by bytes per lane:");
   for (const auto& [width, bytes] : counts.loaded) std::printf(" %d: %llu", width, number(bytes));
   std::printf("; stored %llu; lds %llu; barriers %llu\n", number(counts.stored), number(counts.lds_bytes),
               number(counts.barriers));
 }
 
-void print(const isa_sim::BundleReport& report) {
+void print(const tilewave::sim::BundleReport& report) {
   for (const auto& launch : report.launches) print(launch.name, launch.counts, launch.seconds);
   for (const auto& output : report.outputs)
     std::printf("%s: %llu of %llu elements and %llu rows outside, max_abs_err %.3g, max_row_err %.3g%s%s\n",
@@ -49,9 +49,9 @@ void print(const isa_sim::BundleReport& report) {
 
 /// Instructions of a code object that would stop a run, each once. Exit status 1 if there are any.
 int list_unknown(const std::string& path, const std::string& objdump) {
-  const isa_sim::CodeObject object = isa_sim::load_any_object(path, "", objdump);
+  const tilewave::sim::CodeObject object = tilewave::sim::load_any_object(path, "", objdump);
   std::set<std::string> unknown;
-  for (const isa_sim::Op& op : object.program.ops)
+  for (const tilewave::sim::Op& op : object.program.ops)
     if (op.undecodable) unknown.insert(op.text);
   for (const std::string& text : unknown) std::printf("%s\n", text.c_str());
   std::printf("%s: %zu instructions, %zu not simulated\n", path.c_str(), object.program.ops.size(), unknown.size());
@@ -60,8 +60,9 @@ int list_unknown(const std::string& path, const std::string& objdump) {
 
 /// Exit status 1 if there are any.
 int list_hazards(const std::string& path, const std::string& arch, const std::string& objdump) {
-  const isa_sim::CodeObject object = isa_sim::load_any_object(path, arch, objdump);
-  for (const isa_sim::Hazard& hazard : object.hazards) std::printf("%s\n", isa_sim::text_of(hazard, object).c_str());
+  const tilewave::sim::CodeObject object = tilewave::sim::load_any_object(path, arch, objdump);
+  for (const tilewave::sim::Hazard& hazard : object.hazards)
+    std::printf("%s\n", tilewave::sim::text_of(hazard, object).c_str());
   std::printf("%s: %zu instructions, %zu hazards\n", path.c_str(), object.program.ops.size(), object.hazards.size());
   return object.hazards.empty() ? 0 : 1;
 }
@@ -74,13 +75,13 @@ struct Command {
   bool as_json = false, time = false;
   std::string trace, timeline, annotate;  // files that --time writes
   int top = 20;
-  isa_sim::ClockOptions clock;
-  isa_sim::BundleOptions options{.objdump = "llvm-objdump-22", .write_outputs = {}, .machine = {.threads = 2}};
+  tilewave::sim::ClockOptions clock;
+  tilewave::sim::BundleOptions options{.objdump = "llvm-objdump-22", .write_outputs = {}, .machine = {.threads = 2}};
 };
 
 void write_text(const std::string& path, const std::string& text) {
   const std::string why = tilewave::tool::write_whole_file(path, text);
-  if (!why.empty()) throw isa_sim::Error("cannot write " + path + ": " + why);
+  if (!why.empty()) throw tilewave::sim::Error("cannot write " + path + ": " + why);
 }
 
 int run_any(const Command& c) {
@@ -88,10 +89,10 @@ int run_any(const Command& c) {
   std::string directory = ".";
   if (!c.launch_file.empty()) {
     std::ifstream in(c.launch_file);
-    if (!in || std::filesystem::is_directory(c.launch_file)) throw isa_sim::Error("cannot read " + c.launch_file);
-    description = isa_sim::parse_json({std::istreambuf_iterator<char>(in), {}}, c.launch_file);
+    if (!in || std::filesystem::is_directory(c.launch_file)) throw tilewave::sim::Error("cannot read " + c.launch_file);
+    description = tilewave::sim::parse_json({std::istreambuf_iterator<char>(in), {}}, c.launch_file);
     directory = std::filesystem::path(c.launch_file).parent_path().string();
-    if (!description.is_object()) throw isa_sim::Error(c.launch_file + " is no JSON object");
+    if (!description.is_object()) throw tilewave::sim::Error(c.launch_file + " is no JSON object");
     if (!c.path.empty()) description["file"] = std::filesystem::absolute(c.path).string();
   } else {
     description = {{"file", c.path},
@@ -101,15 +102,17 @@ int run_any(const Command& c) {
                    {"block", c.block},
                    {"dynamic_lds", c.dynamic_lds},
                    {"args", nlohmann::json::array()}};
-    for (const std::string& text : c.arguments) description["args"].push_back(isa_sim::argument_from_text(text));
+    for (const std::string& text : c.arguments) description["args"].push_back(tilewave::sim::argument_from_text(text));
   }
-  isa_sim::FileLaunch run = isa_sim::read_launch(description, directory.empty() ? "." : directory, c.options.objdump);
+  tilewave::sim::FileLaunch run =
+      tilewave::sim::read_launch(description, directory.empty() ? "." : directory, c.options.objdump);
   if (c.time) {
-    isa_sim::WaveTrace trace;
-    const isa_sim::ClockReport report = isa_sim::time_launch(run.object, run.launch, run.memory, c.clock, &trace);
-    const isa_sim::TraceOrigin origin{run.object, run.launch.symbol, report.chip, report.cycles, report.mhz};
-    if (!c.trace.empty()) isa_sim::write_thread_trace(c.trace, trace, origin);
-    if (!c.timeline.empty()) write_text(c.timeline, isa_sim::timeline_svg(trace, origin));
+    tilewave::sim::WaveTrace trace;
+    const tilewave::sim::ClockReport report =
+        tilewave::sim::time_launch(run.object, run.launch, run.memory, c.clock, &trace);
+    const tilewave::sim::TraceOrigin origin{run.object, run.launch.symbol, report.chip, report.cycles, report.mhz};
+    if (!c.trace.empty()) tilewave::sim::write_thread_trace(c.trace, trace, origin);
+    if (!c.timeline.empty()) write_text(c.timeline, tilewave::sim::timeline_svg(trace, origin));
     if (!c.annotate.empty()) write_text(c.annotate, report.annotated(run.object, run.launch.symbol));
     if (c.as_json)
       std::cout << report.to_json(run.object).dump(1) << "\n";
@@ -118,15 +121,15 @@ int run_any(const Command& c) {
     return 0;
   }
   const auto start = std::chrono::steady_clock::now();
-  const Counts counts = isa_sim::run_launch(run.object, run.launch, run.memory, c.options.machine);
+  const Counts counts = tilewave::sim::run_launch(run.object, run.launch, run.memory, c.options.machine);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   nlohmann::ordered_json out{{"kernel", run.launch.symbol.substr(0, run.launch.symbol.size() - 3)},
-                             {"counts", isa_sim::to_json(counts)},
+                             {"counts", tilewave::sim::to_json(counts)},
                              {"seconds", seconds}};
   if (!c.as_json) print(out["kernel"], counts, seconds);
   for (std::size_t i = 0; i < run.buffers.size(); ++i) {
     const auto& [name, pages] = run.buffers[i];
-    const std::string hash = isa_sim::hex(run.hash(i));
+    const std::string hash = tilewave::sim::hex(run.hash(i));
     if (!c.as_json) std::printf("%s: %zu bytes, hash %s\n", name.c_str(), pages->size(), hash.c_str());
     out["buffers"].push_back({{"name", name}, {"bytes", pages->size()}, {"hash", hash}});
     if (c.options.write_outputs.empty()) continue;
@@ -164,7 +167,8 @@ int main(int argc, char** argv) {
   app.add_option("--arg", c.arguments,
                  "in order: 7, 1.5, f32:1, buffer:BYTES[:FILL], hex:00ff; or NAME=..., @OFFSET=...")
       ->needs(kernel);
-  auto* time = app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/reference/clock.md)");
+  auto* time =
+      app.add_flag("--time", c.time, "model the launch's time instead of executing it whole (docs/reference/clock.md)");
   app.add_option("--chip", c.clock.chip, "MI300X, MI300A, MI308X, MI325X, MI350X or MI355X")->needs(time);
   app.add_option("--mhz", c.clock.mhz, "a clock held by other means")->check(frequency)->needs(time);
   app.add_flag("--warm", c.clock.warm, "inputs lie in the last-level cache")->needs(time);
@@ -202,17 +206,17 @@ int main(int argc, char** argv) {
     return app.exit(error) ? 2 : 0;
   }
   try {
-    if (c.path.empty() && c.launch_file.empty()) throw isa_sim::Error("nothing to run: give a path or --launch");
+    if (c.path.empty() && c.launch_file.empty()) throw tilewave::sim::Error("nothing to run: give a path or --launch");
     if (only_decode) return list_unknown(c.path, c.options.objdump);
     if (only_hazards) return list_hazards(c.path, c.arch, c.options.objdump);
     if (only_list) {
-      std::cout << isa_sim::list_kernels(isa_sim::load_any_object(c.path, c.arch, c.options.objdump));
+      std::cout << tilewave::sim::list_kernels(tilewave::sim::load_any_object(c.path, c.arch, c.options.objdump));
       return 0;
     }
     if (!c.launch_file.empty() || !c.kernel.empty()) return run_any(c);
     if (std::filesystem::is_regular_file(c.path))
-      throw isa_sim::Error(c.path + " is no repro bundle: give --kernel, or --list for what it holds");
-    const isa_sim::BundleReport report = isa_sim::run_bundle(c.path, c.options);
+      throw tilewave::sim::Error(c.path + " is no repro bundle: give --kernel, or --list for what it holds");
+    const tilewave::sim::BundleReport report = tilewave::sim::run_bundle(c.path, c.options);
     if (c.as_json)
       std::cout << report.to_json().dump(1) << "\n";
     else

@@ -59,10 +59,10 @@ struct GemmCase {
                          : rows_of_b() * b_stride() * size_of(spec.b);
   }
   /// Rows of A and of B of a layer as they lie in memory, and from one to the next.
-  std::int64_t rows_of_a() const { return turned_a(spec.layout) ? k : m; }
-  std::int64_t rows_of_b() const { return turned_b(spec.layout) ? k : n; }
-  std::int64_t a_stride() const { return operand_stride(spec.a, turned_a(spec.layout) ? m : k); }
-  std::int64_t b_stride() const { return operand_stride(spec.b, turned_b(spec.layout) ? n : k); }
+  std::int64_t rows_of_a() const { return transposed_a(spec.layout) ? k : m; }
+  std::int64_t rows_of_b() const { return transposed_b(spec.layout) ? k : n; }
+  std::int64_t a_stride() const { return operand_stride(spec.a, transposed_a(spec.layout) ? m : k); }
+  std::int64_t b_stride() const { return operand_stride(spec.b, transposed_b(spec.layout) ? n : k); }
   bool row_scales_of_a() const { return has(GemmScale::row) || (spec.packed() && is_fp8(spec.a)); }
   /// From a row of so many values to the next, in elements: rows start at multiples of 16 bytes.
   static std::int64_t operand_stride(DType type, std::int32_t columns) {

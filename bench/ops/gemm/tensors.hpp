@@ -131,9 +131,9 @@ inline TwinBuffer filled_mx_scales(const GemmCase& c, char name, std::int64_t la
 inline GemmTensors fill(const GemmCase& c, int threads) {
   GemmTensors t;
   const std::int64_t a_rows = std::int64_t{c.a_layers()} * c.m, b_rows = std::int64_t{c.layers()} * c.n;
-  t.a = filled_operand(c, c.spec.a, 'a', c.a_layers() * c.rows_of_a(), turned_a(c.spec.layout) ? c.m : c.k, false,
+  t.a = filled_operand(c, c.spec.a, 'a', c.a_layers() * c.rows_of_a(), transposed_a(c.spec.layout) ? c.m : c.k, false,
                        threads);
-  t.b = filled_operand(c, c.spec.b, 'b', c.layers() * c.rows_of_b(), turned_b(c.spec.layout) ? c.n : c.k,
+  t.b = filled_operand(c, c.spec.b, 'b', c.layers() * c.rows_of_b(), transposed_b(c.spec.layout) ? c.n : c.k,
                        c.preshuffled(), threads);
   t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)), name_of(c.spec.out));
   if (c.has(GemmScale::tensor)) {

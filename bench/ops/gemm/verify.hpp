@@ -81,7 +81,7 @@ class GemmPart {
     const std::int64_t row_bytes = bytes_of(s.a, p.k), k_blocks = ceil_div(p.k, gemm_scale_block);
     for (const std::int32_t row : of.rows) {
       const auto* const of_layer = static_cast<const std::byte*>(p.a) + of.a_layer * p.a_batch_stride * size_of(s.a);
-      if (turned_a(s.layout)) {
+      if (transposed_a(s.layout)) {
         for (std::int64_t k = 0; k < p.k; ++k) {
           const std::byte* const from = of_layer + (k * p.a_stride + row) * size_of(s.a);
           a_.insert(a_.end(), from, from + size_of(s.a));
@@ -95,7 +95,7 @@ class GemmPart {
       for (std::int64_t block = 0; block < k_blocks && s.scale == GemmScale::block; ++block)
         a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
     }
-    part_.spec.layout = turned_b(s.layout) ? GemmLayout::nn : GemmLayout::nt;
+    part_.spec.layout = transposed_b(s.layout) ? GemmLayout::nn : GemmLayout::nt;
     part_.a = a_.data(), part_.a_stride = p.k / packing_of(s.a);
     if (s.mx()) {
       const int groups = p.k / mx_group, eights = ceil_div(groups, 8);

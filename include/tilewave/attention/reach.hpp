@@ -44,7 +44,7 @@ struct AttentionReach {
 
   /// What a block's work knows of it: the tokens attended, and those that every row sees.
   template <class Limits, class Work>
-  TILEWAVE_DEVICE void tell(const Limits& a, Work& at) const {
+  TILEWAVE_DEVICE void publish(const Limits& a, Work& at) const {
     at.first = first;
     at.end = end;
     at.beyond_table = beyond_table;

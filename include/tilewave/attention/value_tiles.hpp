@@ -78,7 +78,7 @@ struct ValueSquare {
     }
   }
 
-  TILEWAVE_DEVICE static void turn(Chunk* square) {
+  TILEWAVE_DEVICE static void transpose(Chunk* square) {
     Chunk turned[width];
     constexpr int per_word = 4 / size_of(S.kv);  // dimensions in a loaded word, tokens in a turned one
     TILEWAVE_UNROLL

@@ -108,7 +108,7 @@ class Gemm {
     for (std::int32_t layer = 0; layer < a_layers; ++layer) {
       for (std::int32_t row = 0; row < p.m; ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)
-          a_.push_back(turned_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
+          a_.push_back(transposed_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
                                           : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
       }
     }
@@ -124,7 +124,7 @@ class Gemm {
           const std::int64_t of_layer = layer * p.b_batch_stride;
           b_.push_back(s.weights == GemmWeights::preshuffled
                            ? value(s.b, p.b, of_layer, preshuffled_index(row, k, p.k, s.b))
-                       : turned_b(s.layout) ? element(s.b, p.b, of_layer + k * p.b_stride + row)
+                       : transposed_b(s.layout) ? element(s.b, p.b, of_layer + k * p.b_stride + row)
                                             : value(s.b, p.b, of_layer + row * p.b_stride, k));
         }
       }

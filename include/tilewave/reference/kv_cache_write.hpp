@@ -34,10 +34,10 @@ inline std::vector<double> written_head(const KvCacheWriteProblem& p, HeadOf wha
                                         std::int32_t head) {
   std::vector<double> values = unturned_head(p, what, token, head);
   if (!p.spec.fused || what == HeadOf::v) return values;
-  std::vector<double> turned(values.begin() + p.rotary_first, values.begin() + p.rotary_first + p.rotary);
-  rope_turn(p.spec.rope(), p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
-            index_at(p.positions, p.position_type, token), turned);
-  std::copy(turned.begin(), turned.end(), values.begin() + p.rotary_first);
+  std::vector<double> transposed(values.begin() + p.rotary_first, values.begin() + p.rotary_first + p.rotary);
+  rope_rotate(p.spec.rope(), p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
+            index_at(p.positions, p.position_type, token), transposed);
+  std::copy(transposed.begin(), transposed.end(), values.begin() + p.rotary_first);
   return values;
 }
 /// The scale of a group of an unturned head, if its values were `factor` as large.

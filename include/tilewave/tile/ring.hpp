@@ -10,7 +10,7 @@ namespace tilewave {
 /// Where a wave stands in a ring: the slot, and the parity of its round, which tells a round's phase of the slot's
 /// barriers from the next one's.
 template <int stages>
-struct RingPlace {
+struct RingSlot {
   int slot = 0, round = 0;
 
   /// By at most a round.
@@ -27,7 +27,7 @@ struct RingPlace {
 /// another, so that a slot is free when it is so in all of them.
 template <class B, int stages, int cluster = 1>
 struct RingBarriers {
-  using Place = RingPlace<stages>;
+  using Place = RingSlot<stages>;
   typename B::Mbarrier full[stages], empty[stages];
 
   /// By one wave, in front of a barrier of the block (or cluster). Of each slot: arrivals that make it full, and of

@@ -21,11 +21,11 @@ class RowExchange {
 
   /// Two places that take turns: who has the words of one round has told so by those of the next.
   struct Alone {
-    Vec<float, 4> told[2][waves];
+    Vec<float, 4> published[2][waves];
   };
   struct Together : Alone {
     Mailbox box[2 + more_boxes];
-    Vec<float, 4> told_block[2][block_waves];
+    Vec<float, 4> broadcast_block[2][block_waves];
   };
   struct Nothing {};
   using Shared = std::conditional_t<waves == 1, Nothing, std::conditional_t<P.blocks == 1, Alone, Together>>;
@@ -45,18 +45,18 @@ class RowExchange {
   }
 
   /// Words that are the same in all lanes of a wave. One barrier.
-  TILEWAVE_DEVICE void tell(const Words& words) {
+  TILEWAVE_DEVICE void publish(const Words& words) {
     if constexpr (waves == 1) {
       own_ = words;
     } else {
       const int place = round_ & 1, lane = B::lane_id(), own = wave();
-      const auto told = __builtin_bit_cast(Vec<float, 4>, words);
+      const auto published = __builtin_bit_cast(Vec<float, 4>, words);
       if constexpr (P.blocks > 1) {
         if (round_ == 0) B::cluster_wait();  // see open()
-        if (lane < P.blocks) B::post(shared_.box[place], &shared_.told[place][own], lane, told);
+        if (lane < P.blocks) B::post(shared_.box[place], &shared_.published[place][own], lane, published);
         B::collect(shared_.box[place], 4 * waves, round_ >> 1);
       } else {
-        if (lane == 0) shared_.told[place][own] = told;
+        if (lane == 0) shared_.published[place][own] = published;
         B::barrier();
       }
       ++round_;
@@ -67,16 +67,16 @@ class RowExchange {
     if constexpr (waves == 1) {
       return own_;
     } else {
-      return __builtin_bit_cast(Words, shared_.told[(round_ - 1) & 1][w]);
+      return __builtin_bit_cast(Words, shared_.published[(round_ - 1) & 1][w]);
     }
   }
   /// The same between the waves of a block, whatever the others do.
-  TILEWAVE_DEVICE void tell_block(const Words& words) {
+  TILEWAVE_DEVICE void publish_block(const Words& words) {
     if constexpr (P.blocks == 1) {
-      tell(words);
+      publish(words);
     } else {
       const int own = B::wave_id();  // by all lanes
-      if (B::lane_id() == 0) shared_.told_block[block_round_ & 1][own] = __builtin_bit_cast(Vec<float, 4>, words);
+      if (B::lane_id() == 0) shared_.broadcast_block[block_round_ & 1][own] = __builtin_bit_cast(Vec<float, 4>, words);
       B::barrier();
       ++block_round_;
     }
@@ -85,7 +85,7 @@ class RowExchange {
     if constexpr (P.blocks == 1) {
       return of(w);
     } else {
-      return __builtin_bit_cast(Words, shared_.told_block[(block_round_ - 1) & 1][w]);
+      return __builtin_bit_cast(Words, shared_.broadcast_block[(block_round_ - 1) & 1][w]);
     }
   }
   /// Calls f(words) of every wave that this lane looks at, for sums over a wave of lanes to be over all waves.

@@ -84,13 +84,13 @@ class GemmCall {
         columns_(spec.gated ? s.n / 2 : s.n),
         layers_(spec.groups == GemmGroups::one ? s.batch : static_cast<std::int32_t>(s.rows.size())),
         a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
-        a_rows_(turned_a(spec.layout) ? s.k : s.m),
-        a_columns_(turned_a(spec.layout) ? s.m : s.k / packing_of(spec.a) * stored_size(spec.a)),
+        a_rows_(transposed_a(spec.layout) ? s.k : s.m),
+        a_columns_(transposed_a(spec.layout) ? s.m : s.k / packing_of(spec.a) * stored_size(spec.a)),
         b_rows_(preshuffled()           ? 1
-                : turned_b(spec.layout) ? s.k
+                : transposed_b(spec.layout) ? s.k
                                         : s.n),
         b_columns_(preshuffled()           ? s.n * s.k / packing_of(spec.b)
-                   : turned_b(spec.layout) ? s.n
+                   : transposed_b(spec.layout) ? s.n
                                            : s.k / packing_of(spec.b) * stored_size(spec.b)),
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
@@ -109,9 +109,9 @@ class GemmCall {
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
     if (spec.out_scale == ScaleMode::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
-      const bool turned = turned_a(spec.layout);
-      return operand(spec.a, turned ? r % s.k : c,
-                     [&](std::int64_t k) { return values('a', turned ? std::int64_t{r} / s.k * s.m + c : r, k); });
+      const bool transposed = transposed_a(spec.layout);
+      return operand(spec.a, transposed ? r % s.k : c,
+                     [&](std::int64_t k) { return values('a', transposed ? std::int64_t{r} / s.k * s.m + c : r, k); });
     });
     if (spec.packed()) {
       std::vector<std::vector<std::uint8_t>> bytes;
@@ -132,9 +132,9 @@ class GemmCall {
       });
     } else {
       b_.set(layers_ * b_rows_, b_columns_, [&](int r, int c) {
-        const bool turned = turned_b(spec.layout);
-        return operand(spec.b, turned ? r % s.k : c,
-                       [&](std::int64_t k) { return values('b', turned ? std::int64_t{r} / s.k * s.n + c : r, k); });
+        const bool transposed = transposed_b(spec.layout);
+        return operand(spec.b, transposed ? r % s.k : c,
+                       [&](std::int64_t k) { return values('b', transposed ? std::int64_t{r} / s.k * s.n + c : r, k); });
       });
     }
     if (spec.mx()) {

@@ -289,8 +289,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     (groups ? good.groups : good.batch) = layers;
     good.a = a.device(), good.b = b.device(), good.out = out.device();
     good.residual = residual.device(), good.bias = bias.device();
-    good.a_stride = turned_a(spec.layout) ? a_row : k, good.a_batch_stride = a_row * k;
-    good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : turned_b(spec.layout) ? n : k;
+    good.a_stride = transposed_a(spec.layout) ? a_row : k, good.a_batch_stride = a_row * k;
+    good.b_stride = spec.weights == GemmWeights::preshuffled ? 0 : transposed_b(spec.layout) ? n : k;
     good.b_batch_stride = n * k / packing_of(spec.b);
     good.out_stride = columns, good.out_batch_stride = m * columns;
     good.residual_stride = columns, good.residual_batch_stride = m * columns;

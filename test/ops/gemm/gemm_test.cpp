@@ -213,7 +213,7 @@ TEST_CASE("strides of what counts one may be anything") {
     GemmCall call(e.spec, s);
     const auto far = [](GemmProblem& p) {
       constexpr std::int64_t any = std::int64_t{1} << 40;
-      if (!turned_a(p.spec.layout)) p.a_stride = any;
+      if (!transposed_a(p.spec.layout)) p.a_stride = any;
       p.out_stride = any;
       p.a_batch_stride = p.b_batch_stride = p.out_batch_stride = any;
       if (p.spec.packed()) p.b_scale_k_stride = any;

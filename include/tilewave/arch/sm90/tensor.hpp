@@ -68,12 +68,12 @@ struct Tensor {
 
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
-    constexpr bool a_turned = std::is_same_v<A, TurnedOperand>, b_turned = std::is_same_v<B, TurnedOperand>;
-    static_assert(!b_turned || columns % 64 == 0);
+    constexpr bool a_transposed = std::is_same_v<A, TurnedOperand>, b_transposed = std::is_same_v<B, TurnedOperand>;
+    static_assert(!b_transposed || columns % 64 == 0);
     if constexpr (type == DType::i8) {
       multiply_group_of_ints<columns>(descriptor(a), descriptor(b), add, acc);
     } else {
-      multiply_group<type, columns, a_turned, b_turned>(descriptor(a), descriptor(b), add, acc);
+      multiply_group<type, columns, a_transposed, b_transposed>(descriptor(a), descriptor(b), add, acc);
     }
   }
 

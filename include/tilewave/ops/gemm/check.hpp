@@ -78,7 +78,7 @@ inline Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
   if (s.layout != GemmLayout::nt && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights are nt"};
   if (s.layout != GemmLayout::nt && s.gated) return {StatusCode::unsupported_layout, "gated products are nt"};
-  if (turned_a(s.layout) && s.groups == GemmGroups::contiguous)
+  if (transposed_a(s.layout) && s.groups == GemmGroups::contiguous)
     return {StatusCode::unsupported_layout, "contiguous groups begin anywhere, and rows of [K, M] lie in 16 bytes"};
   if (s.activation == ActivationKind::swigluoai && !s.gated)
     return {StatusCode::bad_value, "swigluoai is of a gate and an up value: the spec must be gated"};
@@ -124,15 +124,15 @@ struct GemmRegions {
     const GemmSpec& s = p.spec;
     const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
     const int element = size_of(s.out);
-    const auto operand = [&](const void* data, DType type, bool turned, std::int64_t rows, std::int64_t stride,
+    const auto operand = [&](const void* data, DType type, bool transposed, std::int64_t rows, std::int64_t stride,
                              std::int64_t of_layers, std::int64_t layer_stride) {
-      return Region(data, size_of(type), turned ? rows : p.k / packing_of(type),
-                    {{turned ? p.k : rows, stride}, {of_layers, layer_stride}});
+      return Region(data, size_of(type), transposed ? rows : p.k / packing_of(type),
+                    {{transposed ? p.k : rows, stride}, {of_layers, layer_stride}});
     };
-    a = operand(p.a, s.a, turned_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
+    a = operand(p.a, s.a, transposed_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
     b = s.weights == GemmWeights::preshuffled
             ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {{layers, p.b_batch_stride}})
-            : operand(p.b, s.b, turned_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
+            : operand(p.b, s.b, transposed_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
     const std::int32_t columns = gemm_out_columns(p);
     out = Region(p.out, element, columns, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
     const int extra = size_of(s.extra());
@@ -254,8 +254,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
   const int unit = elements_of_unit(s.a), unit_b = elements_of_unit(s.b);
-  if (p.k > 0 && (bad(turned_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
-                  bad(turned_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
+  if (p.k > 0 && (bad(transposed_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
+                  bad(transposed_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
   if (of_groups && (bad(p.k / s.group, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))

@@ -47,7 +47,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
     return TensorShape{data, type, columns, rows, of_layers, row, of_layers > 1 ? layer_stride * size : row, box_rows};
   };
   if (p.k > 0) {
-    const TensorShape a = turned_a(S.layout)
+    const TensorShape a = transposed_a(S.layout)
                               ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
@@ -64,7 +64,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
       const auto* const first =
           static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);
       const std::int64_t stride = S.gated ? args.gemm.gate_step * p.b_stride : p.b_stride;
-      const TensorShape b = turned_b(S.layout)
+      const TensorShape b = transposed_b(S.layout)
                                 ? shape(first, S.b, p.n, p.k, layers, stride, p.b_batch_stride, L::depth)
                                 : shape(first, S.b, p.k, args.gemm.n, layers, stride, p.b_batch_stride, L::b_box);
       if (Status s = B::make_tensor_map(b, args.b[half]); !s.ok()) return s;

@@ -16,7 +16,7 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   const std::int64_t b_stride = p.spec.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;
   const int step = policy.depth / size_of(p.spec.a);  // k of a [K, M] or [K, N] at a time
-  const bool of_a = turned_a(p.spec.layout), of_b = turned_b(p.spec.layout);
+  const bool of_a = transposed_a(p.spec.layout), of_b = transposed_b(p.spec.layout);
   const std::int32_t a_rows = of_a ? min_of(step, p.k) : min_of(policy.rows, p.m);
   const std::int32_t columns = min_of(gemm_tile_columns(p.spec, policy), gemm_out_columns(p));
   const std::int32_t b_rows = of_b                             ? min_of(step, p.k)

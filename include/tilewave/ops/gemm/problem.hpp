@@ -93,8 +93,8 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
   const std::int64_t wide_m = m, wide_n = n, columns = gemm_out_columns(p);
   const std::int64_t k_blocks = ceil_div(k, gemm_scale_block), n_blocks = ceil_div(n, gemm_scale_block);
   const bool preshuffled = spec.weights == GemmWeights::preshuffled;
-  p.a_stride = (turned_a(spec.layout) ? m : k) / packing_of(spec.a);
-  p.b_stride = preshuffled ? 0 : (turned_b(spec.layout) ? n : k) / packing_of(spec.b);
+  p.a_stride = (transposed_a(spec.layout) ? m : k) / packing_of(spec.a);
+  p.b_stride = preshuffled ? 0 : (transposed_b(spec.layout) ? n : k) / packing_of(spec.b);
   p.out_stride = columns;
   p.a_batch_stride = wide_m * k / packing_of(spec.a);
   p.b_batch_stride = wide_n * k / packing_of(spec.b);

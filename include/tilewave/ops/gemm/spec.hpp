@@ -15,8 +15,8 @@ namespace tilewave {
 enum class GemmLayout : int { nt, nn, tn, tt };
 
 /// Whether rows of A (of B), over which k runs, are columns in memory: k is not the contiguous dimension.
-TILEWAVE_HOST_DEVICE constexpr bool turned_a(GemmLayout l) { return l == GemmLayout::tn || l == GemmLayout::tt; }
-TILEWAVE_HOST_DEVICE constexpr bool turned_b(GemmLayout l) { return l == GemmLayout::nn || l == GemmLayout::tn; }
+TILEWAVE_HOST_DEVICE constexpr bool transposed_a(GemmLayout l) { return l == GemmLayout::tn || l == GemmLayout::tt; }
+TILEWAVE_HOST_DEVICE constexpr bool transposed_b(GemmLayout l) { return l == GemmLayout::nn || l == GemmLayout::tn; }
 
 /// How B lies in memory. Preshuffled: row n, value k of B[N, K] is value (n / 16 * (K / u) + k / u) * 16 u + n % 16
 /// * u + k % u with u values in 16 bytes; N is a multiple of 16, K of 32. Of i4 u is 16, and values 8 w to

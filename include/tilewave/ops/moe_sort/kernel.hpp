@@ -63,7 +63,7 @@ struct MoeSort {
     Vec<std::int32_t, 2> wave_sums[Tile::waves];
     Mailbox box;
     // What blocks of the cluster count, as bits.
-    Vec<float, 4> told[cluster][clustered ? most_sorted_experts / 4 : 1];
+    Vec<float, 4> published[cluster][clustered ? most_sorted_experts / 4 : 1];
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
@@ -92,7 +92,7 @@ struct MoeSort {
     } else {
       Choices::count(a, segment, first, segment_end, shared.next, shared.others, rank_first);
       B::barrier();
-      if constexpr (clustered) tell(a, shared, rank);
+      if constexpr (clustered) publish(a, shared, rank);
       sum_up(a, shared, false);
       if constexpr (clustered) B::collect(shared.box, cluster * 4 * ceil_div(a.experts, 4), 0);
     }
@@ -128,7 +128,7 @@ struct MoeSort {
   }
 
   /// What this block counted, to all blocks of the cluster.
-  TILEWAVE_DEVICE static void tell(const Args& a, Shared& shared, int rank) {
+  TILEWAVE_DEVICE static void publish(const Args& a, Shared& shared, int rank) {
     B::cluster_wait();
     // A wave posts to one block at a time, neighbours to neighbours.
     TILEWAVE_ROLL
@@ -142,7 +142,7 @@ struct MoeSort {
           const std::uint32_t count = shared.next[4 * four + j] + shared.others[4 * four + j];
           counts[j] = __builtin_bit_cast(float, count);
         }
-        B::post(shared.box, &shared.told[rank][four], to, counts);
+        B::post(shared.box, &shared.published[rank][four], to, counts);
       }
     }
   }
@@ -202,8 +202,8 @@ struct MoeSort {
     }
     TILEWAVE_UNROLL
     for (int r = 0; r < cluster; ++r) {
-      const float told = shared.told[r][expert / 4][expert % 4];
-      const auto count = __builtin_bit_cast(std::int32_t, told);
+      const float published = shared.published[r][expert / 4][expert % 4];
+      const auto count = __builtin_bit_cast(std::int32_t, published);
       sum[0] += count;
       sum[1] += r < rank ? count : 0;
     }

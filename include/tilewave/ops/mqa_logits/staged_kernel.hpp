@@ -68,7 +68,7 @@ struct MqaStagedLogits {
   }
 
  private:
-  using Place = RingPlace<P.stages>;
+  using Place = RingSlot<P.stages>;
 
   /// Fetches tile after tile, by one wave.
   class Fetcher {

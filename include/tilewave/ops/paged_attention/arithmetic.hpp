@@ -17,7 +17,7 @@ struct PagedAttentionArithmetic {
   // f16 ends at 2^-24, where many tokens of little weight would lose theirs: probabilities are multiplied by this
   // before they become f16, then below 2^15, and outputs divided by it. A token's own scale of V could take them
   // beyond f16. In fp8 they are up to 2^8; it has three bits down to 2^-6 and ends at 2^-9.
-  static constexpr float lift_of(DType type) {
+  static constexpr float probability_scale_of(DType type) {
     if (S.native) return 64.0f;
     return type == DType::f16 && S.quant != QuantMode::per_token ? 128.0f : 1.0f;
   }

@@ -118,7 +118,7 @@ class PagedAttentionWork {
   }
   TILEWAVE_DEVICE typename L::Place place(std::int32_t wave) const {
     typename L::Place at = rows(wave);
-    reach.tell(a, at);
+    reach.publish(a, at);
     const bool whole = count == reach.stages;
     at.begin = token(0) + at.wave_token * L::wave_tokens;
     const std::int32_t to = min_of(at.end, token(count));

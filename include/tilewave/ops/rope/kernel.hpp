@@ -79,11 +79,11 @@ struct Rope {
     for (int i = 0; i < pairs; ++i) {
       Vec<float, unit> first = widen<B, S.x, unit>(low[i]), second = widen<B, S.x, unit>(high[i]);
       turn[i].turn(known, first, second);
-      const Piece turned_low = narrow<B, S.x, unit>(first), turned_high = narrow<B, S.x, unit>(second);
+      const Piece rotated_low = narrow<B, S.x, unit>(first), rotated_high = narrow<B, S.x, unit>(second);
       TILEWAVE_UNROLL
       for (int w = 0; w < Piece::size; ++w) {
-        low[i][w] = at[i].turns ? turned_low[w] : low[i][w];
-        high[i][w] = at[i].turns ? turned_high[w] : high[i][w];
+        low[i][w] = at[i].turns ? rotated_low[w] : low[i][w];
+        high[i][w] = at[i].turns ? rotated_high[w] : high[i][w];
       }
       // In place, what does not turn stands where it belongs.
       const Window target{B::settle(out), wanted == row && (at[i].turns || out != x) ? bytes : 0};

@@ -119,7 +119,7 @@ struct Sampling {
         if (found) finish(drawn);
         return;
       }
-      tell(exchange, found, drawn, &enough);
+      publish(exchange, found, drawn, &enough);
       if (drawn.logit == largest) {
         if (leader) finish(drawn);
         return;
@@ -146,7 +146,7 @@ struct Sampling {
         if (found) finish(drawn);
         return;
       }
-      tell(exchange, found, drawn);
+      publish(exchange, found, drawn);
       if (drawn.logit == largest) break;
       chosen.from = next_above(drawn.logit);
     }
@@ -187,7 +187,7 @@ struct Sampling {
     const std::uint32_t key = Keys::key(own.value());
     std::uint32_t highest, reached = 0;
     if constexpr (Exchange::waves > 1) {
-      exchange.tell(Selection::of_wave(key, top_k));
+      exchange.publish(Selection::of_wave(key, top_k));
       highest = 0;
       exchange.each([&](const Words& words) { highest = max_of(highest, words[0]); });
       highest = B::highest(highest);
@@ -204,7 +204,7 @@ struct Sampling {
   /// Of the row, from those of its waves, which the exchange then has.
   TILEWAVE_DEVICE static Pair totals(Exchange& exchange, const Pair& own) {
     const auto low = [](std::uint64_t n) { return static_cast<std::uint32_t>(n); };
-    exchange.tell({{low(own.all), low(own.all >> 32), low(own.likely), low(own.likely >> 32)}});
+    exchange.publish({{low(own.all), low(own.all >> 32), low(own.likely), low(own.likely >> 32)}});
     if constexpr (Exchange::waves == 1) {
       return own;
     } else {
@@ -280,12 +280,12 @@ struct Sampling {
     }
   };
   /// What was drawn, from the lane that found it to all of the row; and a number that its wave has.
-  TILEWAVE_DEVICE static void tell(Exchange& exchange, bool found, Drawn& drawn, std::uint64_t* number = nullptr) {
+  TILEWAVE_DEVICE static void publish(Exchange& exchange, bool found, Drawn& drawn, std::uint64_t* number = nullptr) {
     std::uint32_t token = B::highest(found ? static_cast<std::uint32_t>(drawn.token) + 1 : 0u);
     std::uint32_t key = B::highest(found ? Order::key(drawn.logit) : 0u);
     if constexpr (Exchange::waves > 1) {
-      const std::uint64_t told = number != nullptr && token > 0 ? *number : 0;
-      exchange.tell({{token, key, static_cast<std::uint32_t>(told), static_cast<std::uint32_t>(told >> 32)}});
+      const std::uint64_t published = number != nullptr && token > 0 ? *number : 0;
+      exchange.publish({{token, key, static_cast<std::uint32_t>(published), static_cast<std::uint32_t>(published >> 32)}});
       Words most{};
       exchange.each([&](const Words& words) {
         TILEWAVE_UNROLL
@@ -311,7 +311,7 @@ struct Sampling {
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) own += items[e] = own_piece < pieces ? items[e] : 0u;
       own = Numbers::sum(own);
-      exchange.tell_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
+      exchange.publish_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
       const auto sums = sums_of_waves<takers>([&](int w) { return exchange.of_block(w); });
       const auto found = Numbers::find(sums, at);
       const int taker = B::uniform(found.index);
@@ -342,7 +342,7 @@ struct Sampling {
         for (int e = 0; e < unit; ++e) own += items[e];
         own = Numbers::sum(own);
       }
-      exchange.tell_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
+      exchange.publish_block({{0, 0, static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)}});
       if (wave >= drawing_waves || passed) continue;
       int taker = drawing_waves;
       TILEWAVE_UNROLL

@@ -20,7 +20,7 @@ template <RowPolicy P>
 requires(P.blocks > 1) struct SelectCounters<P> {
   static constexpr int bins = 256, levels = 4;
   Vec<std::uint32_t, 4> of[levels][bins / 4];
-  Vec<float, 4> told[2][P.blocks][bins / 4];
+  Vec<float, 4> published[2][P.blocks][bins / 4];
 };
 
 template <class B, DType X, RowPolicy P>
@@ -121,10 +121,10 @@ struct Select {
     Vec<std::uint32_t, count> sums;
     if constexpr (P.blocks > 1) {
       constexpr int fours = Counters::bins / 4;
-      auto& told = counters.told[level & 1];
+      auto& published = counters.published[level & 1];
       Mailbox& box = exchange.box(level & 1);
       for (int i = B::block_lane_id(); i < fours * P.blocks; i += P.lanes) {
-        B::post(box, &told[B::cluster_rank()][i % fours], i / fours,
+        B::post(box, &published[B::cluster_rank()][i % fours], i / fours,
                 __builtin_bit_cast(Four, counters.of[level][i % fours]));
       }
       B::collect(box, Counters::bins * P.blocks, level >> 1);
@@ -134,7 +134,7 @@ struct Select {
       for (int b = 0; b < P.blocks; ++b) {
         TILEWAVE_UNROLL
         for (int i = 0; i < count; i += 4) {
-          const auto four = __builtin_bit_cast(Chunk, told[b][(B::lane_id() * count + i) / 4]);
+          const auto four = __builtin_bit_cast(Chunk, published[b][(B::lane_id() * count + i) / 4]);
           TILEWAVE_UNROLL
           for (int j = 0; j < 4; ++j) sums[i + j] += four[j];
         }

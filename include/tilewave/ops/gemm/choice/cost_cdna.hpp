@@ -10,7 +10,7 @@ namespace tilewave {
 
 /// Fitted to modelled times, not to measured ones: those of the simulator's clock for MI300X and MI355X (docs/reference/clock.md,
 /// "Choices"; tiles below 128 x 128: docs/notebook/campaigns).
-struct GemmLdsCosts {
+struct GemmCdnaCosts {
   double few, small, large;     // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
   double small_area;            // the power of a smaller tile's area that its step takes
   double small_beside;          // more of it where two blocks share a unit,
@@ -18,16 +18,16 @@ struct GemmLdsCosts {
   double l2, l2_small, memory;  // bytes a us: operands by tiles, by those below 128 x 128; operands and output once
   double start, aside, aside_split, aside_memory;  // us; us of sums put aside, and of each; bytes a us
 };
-constexpr GemmLdsCosts gemm_lds_costs(ArchId arch) {
-  constexpr GemmLdsCosts gfx942{0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
-  constexpr GemmLdsCosts gfx950{0.44, 0.55, 1.02, 0.75, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
+constexpr GemmCdnaCosts gemm_cdna_costs(ArchId arch) {
+  constexpr GemmCdnaCosts gfx942{0.53, 0.90, 2.22, 0.2, 0.11, 1.23, 11.6e6, 28.6e6, 4.0e6, 1.6, 1.24, 0.44, 1.3e6};
+  constexpr GemmCdnaCosts gfx950{0.44, 0.55, 1.02, 0.75, 0.27, 0.85, 19.7e6, 27e6, 5.5e6, 4.4, 2.6, 1.46, 8.8e6};
   return per_arch(arch, gfx942, gfx950, gfx942);  // sm90 has costs of its own
 }
 
 /// Microseconds, with m rows in each layer, or in all contiguous groups together.
-inline double gemm_cost_lds(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
+inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                             const ArchFacts& facts) {
-  const GemmLdsCosts c = gemm_lds_costs(facts.id);
+  const GemmCdnaCosts c = gemm_cdna_costs(facts.id);
   const auto size_of_value = [](DType type) { return double(size_of(type)) / packing_of(type); };
   const double size = size_of_value(p.spec.a), size_b = size_of_value(p.spec.b);
   const GemmTileCount count = gemm_tile_count(p, m, policy);

@@ -17,7 +17,7 @@ struct GemmPolicies {
 
 /// Of i4 weights: few rows, with many waves for few columns, or many columns for what A takes of L2; some rows; tiles
 /// that use both operands as often as registers allow.
-constexpr GemmPolicies gemm_packed_policies(const GemmSpec& s) {
+constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
   GemmPolicies all;
   const auto add = [&](int rows, int columns, int waves_rows, int waves_columns, int waves_k, int splits) {
     GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .stages = 2};
@@ -65,10 +65,10 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
   return all;
 }
 
-constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
+constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   const bool direct = per_arch(arch, false, true, false), blocks = s.scale == GemmScale::block;
-  const bool turned = s.layout != GemmLayout::nt;
+  const bool transposed = s.layout != GemmLayout::nt;
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
   const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
@@ -94,14 +94,14 @@ constexpr GemmPolicies gemm_lds_policies(ArchId arch, const GemmSpec& s) {
   }
   // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/notebook/campaigns; docs/reference/clock.md).
   const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
-  if (one && !turned && !blocks && !preshuffled) {
+  if (one && !transposed && !blocks && !preshuffled) {
     shared(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));
     if (direct && size_of(s.a) == 2) {
       shared(tile(64, 128, 3, 2, 2));
       shared(tile(64, 32, 6, 2, 2));
     }
   }
-  if (turned) return all;
+  if (transposed) return all;
   // Few rows: 16 columns of 16 rows of B a wave are 2 KiB in flight a step.
   const auto few = [&](int rows, int columns, int stages) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = 1, .waves_columns = 4};

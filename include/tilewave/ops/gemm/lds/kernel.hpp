@@ -27,11 +27,11 @@ struct GemmLdsKernel {
   static constexpr bool direct = P.path == GemmPath::direct;
   template <int rows, int tiles>
   using Turned = std::conditional_t<direct, GemmTurnedLines<W, rows, tiles>, GemmTurnedRows<W, rows>>;
-  template <DType type, int rows, int tiles, bool turned>
-  using Rows = std::conditional_t<turned, Turned<rows, tiles>, GemmLdsRows<W, type, rows>>;
-  using RowsA = Rows<S.a, P.rows, W::tiles_m, turned_a(S.layout)>;
+  template <DType type, int rows, int tiles, bool transposed>
+  using Rows = std::conditional_t<transposed, Turned<rows, tiles>, GemmLdsRows<W, type, rows>>;
+  using RowsA = Rows<S.a, P.rows, W::tiles_m, transposed_a(S.layout)>;
   using RowsB = std::conditional_t<S.weights == GemmWeights::preshuffled, GemmLdsStrips<W, S.b, P.columns>,
-                                   Rows<S.b, P.columns, W::tiles_n, turned_b(S.layout)>>;
+                                   Rows<S.b, P.columns, W::tiles_n, transposed_b(S.layout)>>;
   static constexpr int a_slots = P.stages;
   static constexpr int lds_of_block = B::facts.lds_bytes / P.waves_per_simd;
   using Scales = GemmStepScales<W, direct>;
@@ -129,7 +129,7 @@ struct GemmLdsKernel {
       } else {
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(first); });
         if constexpr (a_slots == 2) {
-          static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { advance<i, false>(first + 1, 0); });
+          static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { store_then_load<i, false>(first + 1, 0); });
         }
       }
     }
@@ -142,33 +142,33 @@ struct GemmLdsKernel {
       B::lds_barrier();
       if constexpr (!direct && a_slots == 1) {  // all have read the slot, which is written again
         multiply_piece<1, 0, before>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
-          spread<copies, before, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { advance<i, whole>(step + 1, 0); });
+          interleave<copies, before, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 1, 0); });
         });
         B::lds_barrier();
       }
       if constexpr (!whole) clean_end(step, a_slot, b_slot);
       multiply_piece<1, before, products>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
         constexpr int slots = products - before;
-        spread<reads, slots, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], step, a_slot, b_slot, 0); });
-        bring<whole, slot, slots, 0>(step, a_slot, b_slot);
+        interleave<reads, slots, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], step, a_slot, b_slot, 0); });
+        issue_copies<whole, slot, slots, 0>(step, a_slot, b_slot);
       });
       scales.fold(scales_now, sums);
       B::sched_fence();
       scales_now = scales.load(step, a_slot);
       static_for<pieces - 1>([&](auto p) TILEWAVE_INLINE_LAMBDA {
         multiply_piece<p % 2, 0, products>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
-          spread<reads, products, slot>(
+          interleave<reads, products, slot>(
               [&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[1 - p % 2], step, a_slot, b_slot, p + 1); });
-          bring<whole, slot, products, p + 1>(step, a_slot, b_slot);
+          issue_copies<whole, slot, products, p + 1>(step, a_slot, b_slot);
         });
       });
     }
 
-    /// Beside product `slot` of `slots` of piece p of a turn: its share of the rows of later steps.
+    /// BetweenProducts product `slot` of `slots` of piece p of a turn: its share of the rows of later steps.
     template <bool whole, int slot, int slots, int p>
-    TILEWAVE_DEVICE void bring(std::int32_t step, int a_slot, int b_slot) {
+    TILEWAVE_DEVICE void issue_copies(std::int32_t step, int a_slot, int b_slot) {
       if constexpr (direct) {
-        spread<copies, pieces * slots, p * slots + slot>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        interleave<copies, pieces * slots, p * slots + slot>([&](auto i) TILEWAVE_INLINE_LAMBDA {
           if constexpr (i < a_copies) {
             copy_a<i, whole>(step - 1 + a_slots, (a_slot + a_slots - 1) % a_slots);
           } else {
@@ -176,8 +176,8 @@ struct GemmLdsKernel {
           }
         });
       } else if constexpr (a_slots == 2) {
-        spread<copies, pieces * slots, p * slots + slot>(
-            [&](auto i) TILEWAVE_INLINE_LAMBDA { advance<i, whole>(step + 2, 1 - a_slot); });
+        interleave<copies, pieces * slots, p * slots + slot>(
+            [&](auto i) TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 2, 1 - a_slot); });
       }
     }
     /// Rows of A, then their scales.
@@ -191,7 +191,7 @@ struct GemmLdsKernel {
     }
     /// What was loaded goes into its slot, what comes next into its registers.
     template <int i, bool whole>
-    TILEWAVE_DEVICE void advance(std::int32_t next, int slot) {
+    TILEWAVE_DEVICE void store_then_load(std::int32_t next, int slot) {
       if constexpr (i < a_copies) {
         of_a.template put<i>(shared.a[slot]);
       } else {
@@ -229,9 +229,9 @@ struct GemmLdsKernel {
         operand[w / 4][w % 4] = units[from / 4][from % 4];
       }
     }
-    /// Products [from, to) of an even or odd piece; beside(index) is called behind each.
-    template <int parity, int from, int to, class Beside>
-    TILEWAVE_DEVICE void multiply_piece(typename W::AllSums& sums, const Beside& beside) {
+    /// Products [from, to) of an even or odd piece; between_products(index) is called behind each.
+    template <int parity, int from, int to, class BetweenProducts>
+    TILEWAVE_DEVICE void multiply_piece(typename W::AllSums& sums, const BetweenProducts& between_products) {
       const Piece& of = piece[parity];
       auto& into = scales.sums_of_step(sums);
       static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA {
@@ -245,13 +245,13 @@ struct GemmLdsKernel {
           Scales::template multiply<m, n>(of.scales, of.b[n], of.a[m], into[m][n]);
         }
         B::pin(into[m][n]);
-        beside(index);
+        between_products(index);
         B::sched_fence();
       });
     }
     /// Of `count` actions spread over `slots`: those of slot `at`.
     template <int count, int slots, int at, class Action>
-    TILEWAVE_DEVICE static void spread(const Action& action) {
+    TILEWAVE_DEVICE static void interleave(const Action& action) {
       constexpr int from = count * at / slots, to = count * (at + 1) / slots;
       static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA { action(Index<from + index>{}); });
     }

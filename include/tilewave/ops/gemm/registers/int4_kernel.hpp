@@ -27,7 +27,7 @@ struct GemmPackedUnits {
 };
 
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
-struct GemmPackedKernel {
+struct GemmInt4Kernel {
   using Room = B;
   using W = GemmWaveTile<B, S, P, UserEpilogue>;
   using Args = typename W::Args;

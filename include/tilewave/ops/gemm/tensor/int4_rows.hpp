@@ -13,7 +13,7 @@ namespace tilewave {
 /// A stage is 128 k: of sixteen rows ("a strip") 8 rows of 128 bytes, as copy_tensor writes those of a box. An SM
 /// starts a copy in some 120 cycles, of any size, so one copy brings all strips that lie side by side.
 template <class B, GemmSpec S, GemmPolicy P, class TileRows>
-struct GemmTensorCodes {
+struct GemmInt4Rows {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
   static constexpr int piece = 32 / size_of(S.a);                      // k of a product
   static constexpr int group = S.packed() ? S.group : step;            // k of a scale

@@ -19,7 +19,7 @@ struct GemmTensorKernel {
   using Args = typename L::Args;
   using Ring = typename L::Ring;
   using Sums = typename L::Sums;
-  using Shares = GemmTensorShares<L, S, P>;
+  using Shares = GemmTileQueue<L, S, P>;
   struct Places {
     typename Shares::Place place[L::groups * L::group_waves];
   };
@@ -60,7 +60,7 @@ struct GemmTensorKernel {
       } else if constexpr (L::shared_scales) {
         fetch_scales(a, shares, wave - 1, shared);
       }
-      if (P.splits > 1 && a.gemm.splits > 1) L::Output::accompany();
+      if (P.splits > 1 && a.gemm.splits > 1) L::Output::join_merge();
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       multiply(a, shares, rank, group, shared);
@@ -117,25 +117,25 @@ struct GemmTensorKernel {
     typename L::Output output;
     while (shares.next(tile, steps)) {
       output.begin(a, tile, group);
-      if constexpr (L::places_in_shared) shares.put_down(shared.place[wave_of(group)], tile);
+      if constexpr (L::places_in_shared) shares.save(shared.place[wave_of(group)], tile);
       Sums sums[L::tiles];
       if constexpr (L::packed) {
         multiply_codes(steps, group, shared, ring, sums);
       } else if constexpr (L::shared_scales) {
-        multiply_scaled(steps, group, shared, ring, sums);
+        mainloop_scales_in_lds(steps, group, shared, ring, sums);
       } else if constexpr (L::block_scales || L::promoted) {
         typename L::StageScaleReader reader(a.gemm, tile, group, steps);
         if constexpr (L::scaled_ahead) {
-          multiply_scaled_ahead(reader, steps, group, shared, ring, sums);
+          mainloop_overlapped(reader, steps, group, shared, ring, sums);
         } else {
-          multiply_scaled_in_turn(reader, steps, group, shared, ring, sums);
+          mainloop_halves(reader, steps, group, shared, ring, sums);
         }
       } else {
         multiply_plain(steps, group, shared, ring, sums);
       }
-      if constexpr (L::places_in_shared) shares.take_up(shared.place[wave_of(group)], tile);
+      if constexpr (L::places_in_shared) shares.restore(shared.place[wave_of(group)], tile);
       if (P.stream && steps.aside >= 0) {
-        output.put_aside(a, steps.aside, group, sums);
+        output.store_partial(a, steps.aside, group, sums);
       } else if (P.splits > 1 && a.gemm.splits > 1) {
         output.merge(a, tile, rank, group, shared, sums);
       } else {
@@ -267,7 +267,7 @@ struct GemmTensorKernel {
     }
   }
 
-  TILEWAVE_DEVICE static void multiply_scaled(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
+  TILEWAVE_DEVICE static void mainloop_scales_in_lds(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
                                               Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
@@ -285,7 +285,7 @@ struct GemmTensorKernel {
   /// Part after part, where sums leave room for those of one more; other groups multiply while one adds. A part is a
   /// tile, or half of its wide side. What comes between a part's additions and the next products keeps the matrix unit
   /// waiting: the next stage is waited for below the last products of this one.
-  TILEWAVE_DEVICE static void multiply_scaled_in_turn(typename L::StageScaleReader& reader, typename Args::Steps steps,
+  TILEWAVE_DEVICE static void mainloop_halves(typename L::StageScaleReader& reader, typename Args::Steps steps,
                                                       int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
@@ -328,7 +328,7 @@ struct GemmTensorKernel {
   }
 
   /// With the next stage's products under way while one's are added, and the scales of the one after next.
-  TILEWAVE_DEVICE static void multiply_scaled_ahead(typename L::StageScaleReader& reader, typename Args::Steps steps,
+  TILEWAVE_DEVICE static void mainloop_overlapped(typename L::StageScaleReader& reader, typename Args::Steps steps,
                                                     int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;

@@ -29,7 +29,7 @@ struct GemmTensorLayout {
   static constexpr bool packed = S.packed();            // the tall side is codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
-  using Codes = GemmTensorCodes<B, S, P, TileRows>;
+  using Codes = GemmInt4Rows<B, S, P, TileRows>;
   static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // without codes
   static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
   static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
@@ -37,9 +37,9 @@ struct GemmTensorLayout {
   /// its rows, then those of the next 16 bytes.
   static constexpr int box_unit = 16 * b_box, strip_bytes = 256;
   static_assert(!shuffled || (P.cluster == 1 && b_box % (P.swapped ? 64 : 16) == 0 && (P.swapped || halves == 1)));
-  static constexpr bool tall_turned = P.swapped ? turned_b(S.layout) : turned_a(S.layout);
-  static constexpr bool wide_turned = P.swapped ? turned_a(S.layout) : turned_b(S.layout);
-  static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_turned || group_wide % 64 == 0)));
+  static constexpr bool tall_transposed = P.swapped ? transposed_b(S.layout) : transposed_a(S.layout);
+  static constexpr bool wide_transposed = P.swapped ? transposed_a(S.layout) : transposed_b(S.layout);
+  static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_transposed || group_wide % 64 == 0)));
   static constexpr bool block_scales = S.scale == GemmScale::block;
   /// Sums of a stage, which is 128 k, are added to those of all in f32: the unit's own of fp8 keep fewer bits.
   static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
@@ -128,7 +128,7 @@ struct GemmTensorLayout {
   static constexpr bool places_in_shared =
       (block_scales || (promoted && !P.swapped)) && !shared_scales && S.groups != GemmGroups::one;
 
-  using Ring = RingPlace<P.stages>;
+  using Ring = RingSlot<P.stages>;
 
   /// This lane's in its group, and its wave's: not by wave_id(), which all lanes of a wave would have to call.
   TILEWAVE_DEVICE static int group_lane() { return B::block_lane_id() % group_lanes; }
@@ -159,8 +159,8 @@ struct GemmTensorLayout {
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
     Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
-    if constexpr (turned_a(S.layout)) {
-      copy_turned<P.rows>(of_a, a.a, k, tile.first_row, tile.a_layer, full);
+    if constexpr (transposed_a(S.layout)) {
+      copy_transposed<P.rows>(of_a, a.a, k, tile.first_row, tile.a_layer, full);
     } else {
       B::copy_tensor(of_a, a.a, k, tile.first_row, tile.a_layer, full);
     }
@@ -172,8 +172,8 @@ struct GemmTensorLayout {
             tile.layer * a.gemm.b_layer_strips + gemm_row_of_b<S>(a.gemm, column, TileRows::half(row)) / 16;
         B::copy_tensor(of_b + row * row_chunks, a.b[0], 0, strip, step * (P.depth / 16), full);
       }
-    } else if constexpr (turned_b(S.layout)) {
-      copy_turned<P.columns>(of_b, a.b[0], k, tile.first_column, tile.layer, full);
+    } else if constexpr (transposed_b(S.layout)) {
+      copy_transposed<P.columns>(of_b, a.b[0], k, tile.first_column, tile.layer, full);
     } else if constexpr (P.cluster == 1) {
       TILEWAVE_UNROLL
       for (int row = 0; row < P.columns; row += b_box) {
@@ -188,7 +188,7 @@ struct GemmTensorLayout {
   }
 
   template <int rows>
-  TILEWAVE_DEVICE static void copy_turned(Chunk* to, const typename B::TensorMap& map, std::int32_t k,
+  TILEWAVE_DEVICE static void copy_transposed(Chunk* to, const typename B::TensorMap& map, std::int32_t k,
                                           std::int32_t first_row, std::int32_t layer, typename B::Mbarrier* full) {
     static_assert(rows % 64 == 0);
     TILEWAVE_UNROLL
@@ -207,7 +207,7 @@ struct GemmTensorLayout {
     if constexpr (shuffled && tall == P.swapped) {
       const int offset = row / b_box * (b_box * P.depth) + row % b_box * 16 + piece * 2 * box_unit;
       return GroupOperand{stage, 128, box_unit, offset};
-    } else if constexpr (tall ? tall_turned : wide_turned) {
+    } else if constexpr (tall ? tall_transposed : wide_transposed) {
       return TurnedOperand{stage, depth, row, piece};
     } else {
       return SwizzledOperand{stage, row, piece};

@@ -7,9 +7,9 @@
 namespace tilewave {
 
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
-class GemmTensorOutput : public GemmTensorPieces<B, S, P, UserEpilogue> {
+class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
  public:
-  using Pieces = GemmTensorPieces<B, S, P, UserEpilogue>;
+  using Pieces = GemmSumMap<B, S, P, UserEpilogue>;
   using L = typename Pieces::L;
   using Args = typename L::Args;
   using Shared = typename L::Shared;

@@ -8,7 +8,7 @@
 namespace tilewave {
 
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
-class GemmTensorPieces {
+class GemmSumMap {
  public:
   using L = GemmTensorLayout<B, S, P, UserEpilogue>;
   using Args = typename L::Args;
@@ -18,12 +18,12 @@ class GemmTensorPieces {
   static constexpr bool quantised = S.out_scale != ScaleMode::none, per_group = Epilogue::per_group;
 
   /// Blocks of a cluster have a share of K each. Each sums a part of the tile, in the order of ranks, and writes it.
-  /// The ring is empty then: such a block has one tile only. The fetching group comes along, see `accompany`.
+  /// The ring is empty then: such a block has one tile only. The fetching group comes along, see `join_merge`.
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
     static_assert(P.splits == 1 ||
                   P.rows * partial_stride * sizeof(typename L::Sum) <= sizeof(shared.tall) + sizeof(shared.wide));
-    accompany_products();
+    join_merge_of_products();
     out_factor_ = Epilogue::out_factor(a.gemm);
     using Sum = typename L::Sum;
     Sum* const own = reinterpret_cast<Sum*>(shared.tall);
@@ -35,7 +35,7 @@ class GemmTensorPieces {
         for (int i = 0; i < wide_c / 2; ++i) own[place(element(group, t, i), half)] = sum_of(sums, half, t, i);
       }
     }
-    accompany_partials();
+    join_merge_of_partials();
     constexpr int lanes = L::groups * L::group_lanes;
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < pieces; i += splits * lanes) {
@@ -51,15 +51,15 @@ class GemmTensorPieces {
     }
   }
   /// What the other waves of a block that merges do meanwhile.
-  TILEWAVE_DEVICE static void accompany() {
-    accompany_products();
-    accompany_partials();
+  TILEWAVE_DEVICE static void join_merge() {
+    join_merge_of_products();
+    join_merge_of_partials();
   }
 
   static constexpr int piece = 4, pieces = P.rows * gemm_tile_columns(S, P) / piece;  // neighbours of a row of a tile
 
   /// Partial sums of a tile, to where those who add them up will find number `aside`.
-  TILEWAVE_DEVICE void put_aside(const Args& a, std::int32_t aside, int group, const Sums (&sums)[L::tiles]) {
+  TILEWAVE_DEVICE void store_partial(const Args& a, std::int32_t aside, int group, const Sums (&sums)[L::tiles]) {
     using Sum = typename L::Sum;
     Sum* const to = a.partial + aside * std::int64_t{P.rows * P.columns};
     TILEWAVE_UNROLL
@@ -144,8 +144,8 @@ class GemmTensorPieces {
   float out_factor_ = 1.0f;
 
  private:
-  TILEWAVE_DEVICE static void accompany_products() { B::barrier(); }  // all products are done with the ring
-  TILEWAVE_DEVICE static void accompany_partials() {
+  TILEWAVE_DEVICE static void join_merge_of_products() { B::barrier(); }  // all products are done with the ring
+  TILEWAVE_DEVICE static void join_merge_of_partials() {
     B::cluster_arrive();
     B::cluster_wait();
   }

@@ -9,13 +9,13 @@ namespace tilewave {
 /// Tiles of a block, one after the other, and which stages of their K. With P.stream: the block's of each whole round,
 /// then its share of the rest.
 template <class L, GemmSpec S, GemmPolicy P>
-class GemmTensorShares {
+class GemmTileQueue {
  public:
   using B = typename L::Backend;
   using Args = typename L::Args;
   using Steps = typename Args::Steps;
 
-  TILEWAVE_DEVICE GemmTensorShares(const Args& a, int rank)
+  TILEWAVE_DEVICE GemmTileQueue(const Args& a, int rank)
       : a_(a),
         tiles_(a.gemm, a.cluster.quotient(B::block_id()), a.clusters, P.cluster > 1 ? rank : 0),
         rank_(rank),
@@ -37,12 +37,12 @@ class GemmTensorShares {
     GemmTile tile;
     typename GemmTiles<B, S, P>::State tiles;
   };
-  TILEWAVE_DEVICE void put_down(Place& place, const GemmTile& tile) const {
+  TILEWAVE_DEVICE void save(Place& place, const GemmTile& tile) const {
     B::wave_barrier();  // all have taken up the one before
     if (B::lane_id() == 0) place = {tile, tiles_.state()};
     B::wave_barrier();
   }
-  TILEWAVE_DEVICE void take_up(const Place& place, GemmTile& tile) {
+  TILEWAVE_DEVICE void restore(const Place& place, GemmTile& tile) {
     tile = place.tile;
     tiles_.go_on_from(place.tiles);
   }

@@ -163,7 +163,7 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, Exchange& exchange, AllSums& sums) {
     for (int i = 0; i < tiles_m; ++i) {
       if (P.splits > 1 && a.gemm.splits > 1) {
-        static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA { put_aside(a, place, i * tiles_n + j, sums[0][j]); });
+        static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA { store_partial(a, place, i * tiles_n + j, sums[0][j]); });
       } else {
         write_row(a, place.tile, i, exchange,
                   [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
@@ -226,13 +226,13 @@ struct GemmWaveTile {
           largest = Epilogue::amax(a.gemm, tile.first_column + column_of(j, e), largest, values[j][e]);
       });
       const int lane = B::lane_id(), wave = B::wave_id(), first = wave / group_waves * group_waves;
-      float(&told)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
-      told[wave][lane] = largest;
+      float(&published)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
+      published[wave][lane] = largest;
       B::lds_barrier();
       TILEWAVE_UNROLL
       for (int w = 0; w < group_waves; ++w) {
         TILEWAVE_UNROLL
-        for (int u = 0; u < Map::units; ++u) largest = Max{}(largest, told[first + w][Map::row(lane) + u * side]);
+        for (int u = 0; u < Map::units; ++u) largest = Max{}(largest, published[first + w][Map::row(lane) + u * side]);
       }
       const std::int32_t row = tile.first_row + row_of(i), column = tile.first_column + column_of(0, 0);
       if (wave == first && Map::unit(lane) == 0 && row < tile.row_end && column < a.gemm.n)
@@ -292,7 +292,7 @@ struct GemmWaveTile {
     const std::int64_t block = std::int64_t{number} * a.gemm.splits + split;
     return a.partial + ((block * runs + product * (Map::sums / 4) + run) * block_threads + B::block_lane_id()) * 4;
   }
-  TILEWAVE_DEVICE static void put_aside(const Args& a, const Place& place, int product, const Sums& sums) {
+  TILEWAVE_DEVICE static void store_partial(const Args& a, const Place& place, int product, const Sums& sums) {
     TILEWAVE_UNROLL
     for (int run = 0; run < Map::sums / 4; ++run) {
       const FourSums four{{sums[4 * run], sums[4 * run + 1], sums[4 * run + 2], sums[4 * run + 3]}};

@@ -76,7 +76,7 @@ struct PagedAttentionStagedDecode {
       if constexpr (P.balanced()) piece = Stages::piece_of(a, work.kv_head(), Stages::first_piece(wave));
       shared.ring.fetch(a, work, wave, piece, ring, pace);
     }
-    Epilogue::accompany(a, shared);
+    Epilogue::join_merge(a, shared);
   }
 
   TILEWAVE_DEVICE static void compute(const Args& a, Work& work, Shared& shared) {
@@ -103,7 +103,7 @@ struct PagedAttentionStagedDecode {
     // A slot is always the same group's, since their number divides the ring: it waits for every phase of it.
     std::int32_t i = L::group();
     for (; i < work.stages(); i += L::groups, ring.advance(L::groups)) {
-      if (L::clustered(a) && i >= beyond && i - L::groups < beyond) Epilogue::tell_places_are_free();
+      if (L::clustered(a) && i >= beyond && i - L::groups < beyond) Epilogue::publish_free_slots();
       stages.barriers.wait_full(ring);
       const std::int32_t token = work.token(i);
       Stage& stage = stages.stage[ring.place()];
@@ -122,7 +122,7 @@ struct PagedAttentionStagedDecode {
       B::template group_mma_wait<0>();
       TILEWAVE_UNROLL
       for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_hold(scores[tile]);
-      bool exceeds = Softmax::soften(a, at, token, edge, stage, s, scores);
+      bool exceeds = Softmax::scale_and_mask(a, at, token, edge, stage, s, scores);
       // The vote is also the barrier behind which all probabilities are there.
       typename Softmax::Sums sums;
       for (;; exceeds = false) {
@@ -136,7 +136,7 @@ struct PagedAttentionStagedDecode {
       multiply_v(stage, v, p, s);
       stages.barriers.release(ring.slot);
     }
-    if (L::clustered(a) && i - L::groups < beyond) Epilogue::tell_places_are_free();
+    if (L::clustered(a) && i - L::groups < beyond) Epilogue::publish_free_slots();
   }
 
   /// Step `step` of a matrix with 16 bytes of k of all `rows` in a row: of rows from `first` on.

@@ -35,7 +35,7 @@ struct PagedAttentionStagedEpilogue {
     float scale[2], lse[2];
   };
 
-  /// Called by a wave group once for each piece of work. Waves that fetch call accompany() at their end.
+  /// Called by a wave group once for each piece of work. Waves that fetch call join_merge() at their end.
   TILEWAVE_DEVICE static void run(const Args& a, const Place& at, State& s, typename L::Shared& shared) {
     const int lane = B::lane_id(), wave = L::wave();
     if constexpr (L::groups > 1) merge_groups(s, shared);
@@ -66,8 +66,8 @@ struct PagedAttentionStagedEpilogue {
       }
     }
   }
-  TILEWAVE_DEVICE static void accompany(const Args& a, typename L::Shared& shared) {
-    if (L::clustered(a)) tell_places_are_free();
+  TILEWAVE_DEVICE static void join_merge(const Args& a, typename L::Shared& shared) {
+    if (L::clustered(a)) publish_free_slots();
     if constexpr (L::groups > 1) B::barrier();
     if (!L::clustered(a)) return;
     B::cluster_wait();
@@ -75,7 +75,7 @@ struct PagedAttentionStagedEpilogue {
   }
 
   /// Those places are free in this block, or this wave does not read them.
-  TILEWAVE_DEVICE static void tell_places_are_free() {
+  TILEWAVE_DEVICE static void publish_free_slots() {
     B::cluster_wait();  // for mailboxes to be open
     B::cluster_arrive_relaxed();
   }

@@ -55,7 +55,7 @@ class PagedAttentionStagedInputs {
     }
     B::shared_written();
     B::group_barrier();
-    s.v_scale = v_scale / L::lift;
+    s.v_scale = v_scale / L::probability_scale;
     L::each_row([&](int j, int e) {
       const int row = L::query_of(B::lane_id(), j, e);
       const QueryRow query = query_row(a, at, min_of(at.first_row + row, a.rows - 1));

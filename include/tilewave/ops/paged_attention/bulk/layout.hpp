@@ -39,7 +39,7 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr int piece = 16 / size_of(k_type), step = 2 * piece;  // elements of k of an operand, and of a product
   static constexpr int steps = head_size / step;
   static constexpr bool scales_q = k_type != S.q;
-  static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(v_type);
+  static constexpr float probability_scale = PagedAttentionArithmetic<B, S>::probability_scale_of(v_type);
 
   using Products = Vec<float, rows / 2>;
   /// Tiles of outputs that a group finishes, the first of its registers: all, or of two tiles each group one.

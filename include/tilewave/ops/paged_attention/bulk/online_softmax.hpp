@@ -23,7 +23,7 @@ struct PagedAttentionStagedSoftmax {
   using Sums = float[L::eights][2];
 
   /// From products to masked scores in log2 units. Whether one exceeds the reference maximum by more than the slack.
-  TILEWAVE_DEVICE static bool soften(const Args& a, const Place& at, std::int32_t token, bool edge, const Stage& stage,
+  TILEWAVE_DEVICE static bool scale_and_mask(const Args& a, const Place& at, std::int32_t token, bool edge, const Stage& stage,
                                      const State& s, Products (&scores)[L::tiles]) {
     bool exceeds = false;
     each_token([&](int tile, int h, std::int32_t in_stage) {
@@ -61,7 +61,7 @@ struct PagedAttentionStagedSoftmax {
           const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];  // nothing visible yet
           x[e] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum));
           sums[j][e] += x[e];
-          x[e] *= L::per_token ? v_scale : L::lift;
+          x[e] *= L::per_token ? v_scale : L::probability_scale;
         }
         words[tile][j][h] = L::template pack_probabilities<L::v_type>(x[0], x[1]);
       }
@@ -134,14 +134,14 @@ struct PagedAttentionStagedSoftmax {
       for (int e = 0; e < 2; ++e) {
         const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];
         TILEWAVE_UNROLL
-        for (int h = 0; h < 2; ++h) x[e][h] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum)) * L::lift;
+        for (int h = 0; h < 2; ++h) x[e][h] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum)) * L::probability_scale;
       }
       words[m] = B::pack_fp8(x[0][0], x[0][1], x[1][0], x[1][1]);
       const Vec<std::uint32_t, 2> rounded = B::widen_fp8_to_f16(words[m]);
       TILEWAVE_UNROLL
       for (int e = 0; e < 2; ++e) {
         const Vec<float, 2> pair = B::widen_f16(rounded[e]);
-        sums[j][e] += (pair[0] + pair[1]) * (1.0f / L::lift);
+        sums[j][e] += (pair[0] + pair[1]) * (1.0f / L::probability_scale);
       }
     }
     // Matrices are eight pairs of tokens of eight query rows.

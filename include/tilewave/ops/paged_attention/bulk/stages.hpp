@@ -25,7 +25,7 @@ struct PagedAttentionStages {
     float v_scale[L::per_token ? stage_tokens : 4];
   };
   /// Where a wave stands in the ring.
-  struct Ring : RingPlace<stages> {
+  struct Ring : RingSlot<stages> {
     int shift = 0;  // of the stages against their barriers
 
     /// Whose `count` stages end in the last place: the first is free while the others are still read.

@@ -76,7 +76,7 @@ struct PagedAttentionDecode {
     constexpr std::int32_t block_tokens = L::block_tokens;
     const std::int32_t length = B::uniform(B::load(a.context_lengths + at.sequence));
     const auto reach = AttentionReach::of(a, length, block_tokens, L::wave_tokens);
-    reach.tell(a, at);
+    reach.publish(a, at);
     at.slot = a.splits.divisor == 1 ? -1 : split;
 
     const std::int32_t base = reach.base, block_tiles = reach.stages;
@@ -255,7 +255,7 @@ struct PagedAttentionDecode {
     }
     if constexpr (Kv::token_major) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) Kv::Square::turn(ring + i);
+      for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) Kv::Square::transpose(ring + i);
     }
     TILEWAVE_UNROLL
     for (int i = 0; i < L::v_slice_chunks; ++i) {

@@ -47,7 +47,7 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   static constexpr int q_operands = k_units * steps;  // per row tile
   // Where the room multiplies fp8, K goes into its product as stored, and a row of Q in two fp8 terms (SplitQuery).
   static constexpr bool fp8_keys = Fp8AtomBackend<B> && is_fp8(S.kv) && S.q == DType::bf16;
-  static constexpr float lift = PagedAttentionArithmetic<B, S>::lift_of(S.value_type());
+  static constexpr float probability_scale = PagedAttentionArithmetic<B, S>::probability_scale_of(S.value_type());
 
   // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
   static constexpr int merge_tiles = largest_divisor(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));

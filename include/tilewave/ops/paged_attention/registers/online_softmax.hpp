@@ -86,7 +86,7 @@ struct OnlineSoftmax {
   TILEWAVE_DEVICE static void exponentiate(typename L::State& s, Tiles& scores, Probabilities& probabilities) {
     static_for<unit / 2>([&](auto pair) {
       constexpr int e = 2 * pair, words = L::atom.k_per_lane / 2;
-      float low_scale = L::lift, high_scale = L::lift;
+      float low_scale = L::probability_scale, high_scale = L::probability_scale;
       if constexpr (Kv::per_token) {
         const auto& scale = s.cursors[0].v_scale;
         low_scale = B::template group_broadcast<e % L::atom_kv>(scale[e / L::atom_kv]);

@@ -174,7 +174,7 @@ struct PagedKv {
       static_for<unit>([&](auto e) {
         const char* token;
         if constexpr (any_block) {
-          token = told_by<e % atom.kv>(c.v[e / atom.kv]) + element * v_first;
+          token = broadcast_by<e % atom.kv>(c.v[e / atom.kv]) + element * v_first;
         } else {
           token = c.v[0] + e * v_token_step;
         }
@@ -195,7 +195,7 @@ struct PagedKv {
 
   /// The address that the lane at a position of this lane's group holds.
   template <int at>
-  TILEWAVE_DEVICE static const char* told_by(const char* address) {
+  TILEWAVE_DEVICE static const char* broadcast_by(const char* address) {
     const auto bits = reinterpret_cast<std::uintptr_t>(address);
     const auto low = B::template group_broadcast<at>(static_cast<std::uint32_t>(bits));
     const auto high = B::template group_broadcast<at>(static_cast<std::uint32_t>(bits >> 32));

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// When the blocks would end that a pass did not time, of a launch whose blocks differ: one after another each takes the
+// place of one that has ended, and runs as fast as CUs with as many blocks did in the pass.
+#pragma once
+
+#include "sim/clock/block_work.hpp"
+#include "sim/clock/timed_pass.hpp"
+
+namespace tilewave::sim {
+
+struct Rest {
+  double clk = 0;           // from the end of the pass
+  double instructions = 0;  // of the XCD, those of the pass left out
+};
+
+/// Instructions a clk of a CU by how many blocks it has; `lone` is a pass with one block a CU, if there was one.
+std::vector<double> rates_of(const Pass& pass, const Pass& lone);
+/// Whether the pass says how fast a CU with one block is.
+bool knows_lone_blocks(const Pass& pass);
+/// Throws Error if what was counted does not fit what the pass saw.
+Rest rest_of(const Pass& pass, const BlockWork& work, const std::vector<double>& rates, std::size_t cus);
+
+}  // namespace tilewave::sim
