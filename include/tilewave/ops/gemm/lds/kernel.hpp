@@ -36,8 +36,8 @@
 //   barrier: step s is in LDS
 //   product                 4    5    6    7                     the same piece
 //     read LDS              b0   b1a0 a1   a2a3                  piece 0 of step s
-//   then pieces 0, 1 and 2 as above, without copies. With two slots (smaller tiles) there is the first barrier alone:
-//   stores of step s + 1 and loads of step s + 2 are spread over all of step s, as copies are.
+//   then pieces 0, 1 and 2 as above, without copies. With two slots (64 x 64) there is the first barrier alone: stores
+//   of step s + 1 and loads of step s + 2 are spread over all of step s, as copies are.
 #pragma once
 
 #include "tilewave/ops/gemm/lds/strips.hpp"
