@@ -115,7 +115,7 @@ struct TiledKernel {
   using Args = ladder::Args;
   static constexpr int block_threads = G::block_threads,
                        waves_per_simd = P.waves_per_simd * P.waves() / B::facts.simds_per_cu;
-  static constexpr int step_k = P.depth / size_of(S.a), side = 128, across = side / 8;
+  static constexpr int step_k = P.depth_bytes / size_of(S.a), side = 128, across = side / 8;
   static_assert(P.rows == side && P.columns == side && block_threads == across * across);
   struct Shared {
     alignas(16) float a[step_k][side + 4], b[step_k][side + 4];
@@ -170,7 +170,7 @@ struct TiledKernel {
 /// Rungs 3, 4 and 4b: products of the matrix unit, by the room's atom, each wave its part of the tile. Rows lie in shared
 /// memory as they are, in units of 16 bytes whose places a mask permutes so that reads meet no bank twice. With one
 /// stage a step is brought, then multiplied; with two the next one is on its way, in registers, while products run.
-/// LDS plan: P.stages times P.depth bytes of K of both sides. Bound: memory latency; then LDS.
+/// LDS plan: P.stages times P.depth_bytes bytes of K of both sides. Bound: memory latency; then LDS.
 template <class B, GemmSpec S, GemmPolicy P>
 struct MatrixKernel {
   using Room = B;
@@ -179,7 +179,7 @@ struct MatrixKernel {
   using Args = ladder::Args;
   static constexpr int block_threads = G::block_threads,
                        waves_per_simd = P.waves_per_simd * P.waves() / B::facts.simds_per_cu;
-  static constexpr int units = P.depth / 16, step_k = units * G::unit;  // of a row
+  static constexpr int units = P.depth_bytes / 16, step_k = units * G::unit;  // of a row
   static constexpr int tiles_m = P.rows / P.waves_rows / B::atom.rows,
                        tiles_n = P.columns / P.waves_columns / B::atom.kv;
   static constexpr int run_columns = B::atom.kv_per_lane, rows_per_lane = B::atom.rows_per_lane;
@@ -320,17 +320,21 @@ constexpr GemmEntry entry() {
 template <class B, GemmSpec S>
 constexpr auto entries() {
   constexpr int waves = 256 / B::facts.wave_lanes;
-  constexpr GemmPolicy naive{
-      .rows = 16, .columns = 16, .depth = 16, .stages = 0, .waves_rows = waves, .path = GemmPath::weights_in_registers};
+  constexpr GemmPolicy naive{.rows = 16,
+                             .columns = 16,
+                             .depth_bytes = 16,
+                             .stages = 0,
+                             .waves_rows = waves,
+                             .path = GemmPath::weights_in_registers};
   constexpr GemmPolicy tiled{
-      .rows = 128, .columns = 128, .depth = 32, .stages = 1, .waves_rows = waves, .path = GemmPath::staged};
+      .rows = 128, .columns = 128, .depth_bytes = 32, .stages = 1, .waves_rows = waves, .path = GemmPath::staged};
   constexpr GemmPolicy matrix{
       .rows = 128, .columns = 128, .stages = 1, .waves_rows = 2, .waves_columns = waves / 2, .path = GemmPath::staged};
   constexpr GemmPolicy prefetched{
       .rows = 128, .columns = 128, .stages = 2, .waves_rows = 2, .waves_columns = waves / 2, .path = GemmPath::staged};
   constexpr GemmPolicy beside = [&] {
     GemmPolicy p = prefetched;
-    p.depth = 64, p.waves_per_simd = 2;
+    p.depth_bytes = 64, p.waves_per_simd = 2;
     return p;
   }();
   return std::array{entry<NaiveKernel, B, S, naive>(), entry<TiledKernel, B, S, tiled>(),

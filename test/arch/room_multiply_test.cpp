@@ -155,7 +155,8 @@ struct TurnedKernel {
   }
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const Place<B> me;
-    for (int i = me.id; i < rows * k; i += group_lanes) shared.a[place<a_transposed>(i / k, i % k)] = B::load(args.a + i);
+    for (int i = me.id; i < rows * k; i += group_lanes)
+      shared.a[place<a_transposed>(i / k, i % k)] = B::load(args.a + i);
     for (int i = me.id; i < (b_row + columns) * k; i += group_lanes)
       shared.b[place<b_transposed>(i / k, i % k)] = B::load(args.b + i);
     B::shared_written();

@@ -17,7 +17,7 @@ void check_rungs() {
   for (const GemmEntry& e : rungs) {
     INFO(name_of(arch) << " " << name_of(e.policy));
     const GemmPolicy& p = e.policy;
-    const std::int32_t step = p.depth / size_of(spec.a);
+    const std::int32_t step = p.depth_bytes / size_of(spec.a);
     for (const GemmShape& s : {GemmShape{.m = 1, .n = 1, .k = 1},
                                {.m = p.rows - 1, .n = p.columns + 1, .k = step + 3, .gap = 3},
                                {.m = p.rows, .n = p.columns, .k = 2 * step},

@@ -19,7 +19,7 @@ std::string text_of(const GemmSpec& s) {
          ", .groups = " + word("GemmGroups", name_of(s.groups)) +
          ", .activation = " + word("ActivationKind", name_of(s.activation)) +
          ", .gated = " + (s.gated ? "true" : "false") + ", .out_scale = " + word("ScaleMode", name_of(s.out_scale)) +
-         ", .group = " + std::to_string(s.group) + ", .sums = " + word("GemmSums", name_of(s.sums)) + "}";
+         ", .scale_k = " + std::to_string(s.scale_k) + ", .sums = " + word("GemmSums", name_of(s.sums)) + "}";
 }
 
 void print(const GemmSpec& s) {
@@ -47,7 +47,7 @@ int main() {
                                 {fp8, DType::i4, 64}, {fp8, DType::i4, 128}};
   GemmSpec s;
   for (const Types& types : operands) {
-    s.a = types.a, s.b = types.b, s.group = types.group;
+    s.a = types.a, s.b = types.b, s.scale_k = types.group;
     each({bf16, f16, f32, fp8, i8}, [&](DType out) {
       s.out = out;
       each({GemmScale::none, GemmScale::tensor, GemmScale::row, GemmScale::block, GemmScale::group},

@@ -176,7 +176,7 @@ void add_shared_sampling(ordered_json& file) {
 }
 
 /// Rows of fp8 are widened to f16 where weights are of i4.
-constexpr DType product_type(const GemmSpec& s) { return s.packed() && is_fp8(s.a) ? DType::f16 : s.a; }
+constexpr DType product_type(const GemmSpec& s) { return s.int4() && is_fp8(s.a) ? DType::f16 : s.a; }
 
 /// The matrix instruction of a GEMM, the full-rate one of its type and shape.
 template <ArchId arch>
@@ -201,7 +201,7 @@ constexpr double gemm_valu() {
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
     return 2.0 * places / (turns * Kernel::pieces * W::tiles_m * W::tiles_n);
   }
-  if constexpr (spec.packed()) {
+  if constexpr (spec.int4()) {
     // Of a step: words of codes are widened, fp8 rows too, scales become f32 and multiply sums in pairs; and a few more.
     constexpr int codes = 4 * W::tiles_n * (spec.a == DType::bf16 ? 15 : 12);
     constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (W::Backend::facts.id == ArchId::gfx950 ? 4 : 8) : 0;
@@ -251,7 +251,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
                                {"lds_bytes", sizeof(typename Kernel::Shared)},
                                {"mfma", nullptr},
                                {"gemm",
-                                {{"mfma", gemm_mfma<arch>(spec, spec.packed() ? 16 : Kernel::W::side)},
+                                {{"mfma", gemm_mfma<arch>(spec, spec.int4() ? 16 : Kernel::W::side)},
                                  {"writes_lds", policy.path == GemmPath::staged},
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });

@@ -63,7 +63,7 @@ struct GemmCase {
   std::int64_t rows_of_b() const { return transposed_b(spec.layout) ? k : n; }
   std::int64_t a_stride() const { return operand_stride(spec.a, transposed_a(spec.layout) ? m : k); }
   std::int64_t b_stride() const { return operand_stride(spec.b, transposed_b(spec.layout) ? n : k); }
-  bool row_scales_of_a() const { return has(GemmScale::row) || (spec.packed() && is_fp8(spec.a)); }
+  bool row_scales_of_a() const { return has(GemmScale::row) || (spec.int4() && is_fp8(spec.a)); }
   /// From a row of so many values to the next, in elements: rows start at multiples of 16 bytes.
   static std::int64_t operand_stride(DType type, std::int32_t columns) {
     const int values = packing_of(type);
@@ -99,7 +99,7 @@ struct GemmCase {
     visit("b_dtype", c.spec.b);
     visit("out_dtype", c.spec.out);
     visit("scale", c.spec.scale);
-    visit("group", c.spec.group);
+    visit("group", c.spec.scale_k);
     visit("layout", c.spec.layout);
     visit("weights", c.spec.weights);
     visit("activation", c.spec.activation);
@@ -168,9 +168,9 @@ inline std::string GemmCase::fault() const {
   if (spec.out == DType::i8 && spec.out_scale == ScaleMode::none) return "an out of i8 has no scale";
   if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose())
     return "fast sums are of fp8 operands with scales of none, tensor or row";
-  if (spec.b != spec.a && !spec.packed() && !spec.mx()) return "b_dtype differs from a_dtype";
+  if (spec.b != spec.a && !spec.int4() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
-  if (spec.packed() && (spec.group < 1 || k % spec.group != 0)) return "config_k is no multiple of group";
+  if (spec.int4() && (spec.scale_k < 1 || k % spec.scale_k != 0)) return "config_k is no multiple of group";
   if (spec.gated && n % 2 != 0) return "config_n of gates and ups is odd";
   if (!grouped() && (groups != 0 || group_rows != 0)) return "groups without a group_kind";
   if (grouped() && (groups < 1 || group_rows < 1)) return "config_groups or config_group_rows is below 1 or missing";
@@ -227,7 +227,7 @@ inline std::string name_of(const GemmCase& c) {
   std::string name = "gemm/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.a);
   if (c.spec.b != c.spec.a) name += std::string(".") + std::string(name_of(c.spec.b));
   if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
-  if (c.spec.group > 0) name += std::to_string(c.spec.group);
+  if (c.spec.scale_k > 0) name += std::to_string(c.spec.scale_k);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
   if (c.preshuffled()) name += ".preshuffled";
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
@@ -262,7 +262,7 @@ inline Work work_of(const GemmCase& c) {
   if (c.has(GemmScale::tensor)) scales = 2;
   if (c.has(GemmScale::row)) scales = rows + columns;
   if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
-  if (c.has(GemmScale::group)) scales = columns * (c.k / c.spec.group) / 2 + (c.row_scales_of_a() ? rows : 0);
+  if (c.has(GemmScale::group)) scales = columns * (c.k / c.spec.scale_k) / 2 + (c.row_scales_of_a() ? rows : 0);
   if (c.spec.out_scale == ScaleMode::per_tensor) ++scales;
   const std::int64_t mx_scales = c.spec.mx() ? (rows + columns) * (c.k / mx_group) : 0;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;

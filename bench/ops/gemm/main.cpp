@@ -64,7 +64,7 @@ std::vector<GemmPlan> plans_of(const GemmProblem& p, const GemmPlan& chosen, con
   if (o.splits > 0) return {{chosen.entry, std::min(o.splits, policy.splits)}};
   if (o.policies != "all") return {chosen};
   std::vector<GemmPlan> plans{chosen};
-  const int steps = ceil_div(bytes_of(p.spec.a, p.k), policy.depth);
+  const int steps = ceil_div(bytes_of(p.spec.a, p.k), policy.depth_bytes);
   for (const int splits : {1, 2, 3, 4, 6, 8, 12, 16}) {
     if (splits == chosen.splits) continue;
     if (splits == 1 || (splits <= policy.splits && 2 * splits <= steps)) plans.push_back({chosen.entry, splits});

@@ -22,7 +22,7 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   const GemmPolicy p = has ? plan.entry->policy : GemmPolicy{0, 0, 0, 0, 0, 0, {}, false, 0, 0, 0, 0};
   visit("tile_rows", p.rows);
   visit("tile_columns", p.columns);
-  visit("depth", p.depth);
+  visit("depth", p.depth_bytes);
   visit("stages", p.stages);
   visit("waves_rows", p.waves_rows);
   visit("waves_columns", p.waves_columns);
@@ -97,7 +97,7 @@ class GemmRunner {
     const DeviceBuffer workspace(row.plan.workspace_bytes(p));
     workspace.fill(0xff);
     p.workspace = workspace.data();
-    p.workspace_bytes = static_cast<std::int64_t>(workspace.bytes());
+    p.workspace_bytes = workspace.bytes();
 
     const auto launch = [&](hipStream_t stream) { return row.plan.launch(p, stream); };
     if (!meter_.run(c.arch, launch, measured.timing, std::array{&tensors.out, &tensors.out_scale})) return;

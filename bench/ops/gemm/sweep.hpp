@@ -287,7 +287,7 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
     spec.b = DType::i4;
     spec.scale = GemmScale::group;
     spec.weights = GemmWeights::preshuffled;
-    spec.group = group;
+    spec.scale_k = group;
     return spec;
   };
   for (const GemmWeightShape s :

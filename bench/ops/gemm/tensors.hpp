@@ -151,7 +151,7 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
     t.b_scale = filled_mx_scales(c, 't', c.layers(), c.n, threads);
   } else if (c.has(GemmScale::group)) {
     if (c.row_scales_of_a()) t.a_scale = filled_scales(c, 's', a_rows, 1, threads);
-    t.b_scale = filled(c.spec.group_scale(), c.layers() * (c.k / c.spec.group), c.n, threads,
+    t.b_scale = filled(c.spec.group_scale(), c.layers() * (c.k / c.spec.scale_k), c.n, threads,
                        [&](std::int64_t r, std::int64_t column) {
                          return (1 + 0.5f * drawn(c.seed, 't', r, column)) / deviation_of(c.spec.b);
                        });
@@ -193,7 +193,7 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   if (c.has(GemmScale::group)) {
     if (c.row_scales_of_a()) p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_group_scale = address(t.b_scale);
-    p.b_scale_k_stride = n, p.b_scale_batch_stride = n * (c.k / c.spec.group);
+    p.b_scale_k_stride = n, p.b_scale_batch_stride = n * (c.k / c.spec.scale_k);
   } else if (c.spec.mx()) {
     p.a_mx_scale = static_cast<const std::uint8_t*>(address(t.a_scale));
     p.b_mx_scale = static_cast<const std::uint8_t*>(address(t.b_scale));

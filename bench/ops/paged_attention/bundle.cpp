@@ -200,14 +200,14 @@ class Writer {
         workspace_(std::make_unique_for_overwrite<std::byte[]>(plan.workspace_bytes(problem_))) {
     problem_.workspace = workspace_.get();
     args_ = paged_attention_args(problem_, plan.entry->policy, facts_of(plan.entry->arch), plan.splits);
-    json_ = {
-        {"schema", "tilewave-bundle/1"},
-        {"arch", name_of(c.arch)},
-        {"config", name_of(c)},
-        {"policy", plan.name()},
-        {"description", "paged-attention decode, " + name_of(plan.entry->spec) +
-                            ": run the launches in order, then compare the outputs; docs/reference/bundle.md explains every key"},
-        {"problem", describe(problem_, plan.splits)}};
+    json_ = {{"schema", "tilewave-bundle/1"},
+             {"arch", name_of(c.arch)},
+             {"config", name_of(c)},
+             {"policy", plan.name()},
+             {"description",
+              "paged-attention decode, " + name_of(plan.entry->spec) +
+                  ": run the launches in order, then compare the outputs; docs/reference/bundle.md explains every key"},
+             {"problem", describe(problem_, plan.splits)}};
   }
 
   void add_launch(const std::string& name, const Compiled& compiled, std::int64_t grid) {

@@ -28,7 +28,7 @@ struct GemmUnit {
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (arch != ArchId::sm90 || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
   const bool folded = s.scale == GemmScale::block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
-  const int chain = s.packed() ? s.group : folded ? gemm_scale_block : 0;
+  const int chain = s.int4() ? s.scale_k : folded ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
 
@@ -109,14 +109,14 @@ class Gemm {
       for (std::int32_t row = 0; row < p.m; ++row) {
         for (std::int32_t k = 0; k < p.k; ++k)
           a_.push_back(transposed_a(s.layout) ? element(s.a, p.a, layer * p.a_batch_stride + k * p.a_stride + row)
-                                          : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
+                                              : value(s.a, p.a, layer * p.a_batch_stride + row * p.a_stride, k));
       }
     }
     for (std::int32_t layer = 0; layer < layers_; ++layer) {
       for (std::int32_t i = 0; i < columns_ * halves_; ++i) {
         const std::int64_t row = row_of_b(first_column + i / halves_, i % halves_);
         for (std::int32_t k = 0; k < p.k; ++k) {
-          if (s.packed()) {
+          if (s.int4()) {
             const auto* const layer_of_b = static_cast<const std::uint8_t*>(p.b) + layer * p.b_batch_stride;
             b_.push_back(packed_value(layer_of_b, row, k, p.k));
             continue;
@@ -125,7 +125,7 @@ class Gemm {
           b_.push_back(s.weights == GemmWeights::preshuffled
                            ? value(s.b, p.b, of_layer, preshuffled_index(row, k, p.k, s.b))
                        : transposed_b(s.layout) ? element(s.b, p.b, of_layer + k * p.b_stride + row)
-                                            : value(s.b, p.b, of_layer + row * p.b_stride, k));
+                                                : value(s.b, p.b, of_layer + row * p.b_stride, k));
         }
       }
     }
@@ -186,7 +186,7 @@ class Gemm {
     const float* const b_scale = p_.b_scale + layer * p_.b_scale_batch_stride;
     GemmValue sum;
     GemmLoss loss(unit_);
-    const std::int32_t of_scale = s.packed() ? s.group : s.mx() ? mx_group : gemm_scale_block;
+    const std::int32_t of_scale = s.int4() ? s.scale_k : s.mx() ? mx_group : gemm_scale_block;
     for (std::int32_t from = 0; from < p_.k; from += of_scale) {
       const std::int32_t block = from / of_scale, end = std::min(from + of_scale, p_.k);
       double scale = 1;

@@ -36,7 +36,7 @@ inline std::vector<double> written_head(const KvCacheWriteProblem& p, HeadOf wha
   if (!p.spec.fused || what == HeadOf::v) return values;
   std::vector<double> transposed(values.begin() + p.rotary_first, values.begin() + p.rotary_first + p.rotary);
   rope_rotate(p.spec.rope(), p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
-            index_at(p.positions, p.position_type, token), transposed);
+              index_at(p.positions, p.position_type, token), transposed);
   std::copy(transposed.begin(), transposed.end(), values.begin() + p.rotary_first);
   return values;
 }

@@ -84,8 +84,9 @@ inline std::int64_t index_at(const void* data, IndexType type, std::int64_t i) {
 
 /// A head whose first `rotary` dimensions turn by the angles of a position; NaN where the tables have no such row.
 /// Tables are on the host.
-inline void rope_rotate(const RopeSpec& s, const void* cos, const void* sin, std::int64_t stride, std::int32_t table_rows,
-                      std::int32_t rotary, std::int64_t position, std::vector<double>& head) {
+inline void rope_rotate(const RopeSpec& s, const void* cos, const void* sin, std::int64_t stride,
+                        std::int32_t table_rows, std::int32_t rotary, std::int64_t position,
+                        std::vector<double>& head) {
   const std::vector<double> x = head;
   const bool known = position >= 0 && position < table_rows, halves = s.pairs == RopePairs::halves;
   for (int i = 0; i < rotary / 2; ++i) {
@@ -106,8 +107,8 @@ inline std::vector<double> rope_head(const RopeProblem& p, std::int32_t token, s
   const std::int64_t first = token * s.token + (is_k ? head - p.q_heads : head) * s.head;
   std::vector<double> values(p.head_size);
   for (int d = 0; d < p.head_size; ++d) values[d] = element(p.spec.x, is_k ? p.k : p.q, first + d);
-  rope_rotate(p.spec, p.cos, p.sin, p.table_stride, p.table_rows, p.rotary, index_at(p.positions, p.position_type, token),
-            values);
+  rope_rotate(p.spec, p.cos, p.sin, p.table_stride, p.table_rows, p.rotary,
+              index_at(p.positions, p.position_type, token), values);
   return values;
 }
 

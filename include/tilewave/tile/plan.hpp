@@ -48,7 +48,7 @@ struct OpPlan {
   using Problem = typename Registry::Problem;
 
   const Entry* entry = nullptr;
-  int splits = 1;                             // blocks that share the K of a tile, or the tokens of a sequence
+  int splits = 1;                              // blocks that share the K of a tile, or the tokens of a sequence
   std::span<const Entry* const> candidates{};  // what the entry was chosen among; the maker of the plan keeps them
 
   /// Bytes that launch() needs at problem.workspace, 16-byte aligned, contents irrelevant. 0 for most ops, and for a

@@ -188,8 +188,9 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
   };
   if (per_arch(arch, false, false, true)) {
-    // Measured on an H200, see docs/notebook/2026-11-21-rows.md: two to four chunks a lane with as many blocks as that leaves room
-    // for reach the copy ceiling; blocks of 1024 lanes wait too long for each other, but serve a few rows soonest.
+    // Measured on an H200, see docs/notebook/2026-11-21-rows.md: two to four chunks a lane with as many blocks as that
+    // leaves room for reach the copy ceiling; blocks of 1024 lanes wait too long for each other, but serve a few rows
+    // soonest.
     vectors(16, 16, 1, 16);
     vectors(64, 4, 1, 16);
     vectors(128 / chunks, chunks, chunks, chunks == 2 ? 12 : 8);

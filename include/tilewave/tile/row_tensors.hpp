@@ -104,9 +104,9 @@ Status check_absent(const void* tensor, std::initializer_list<std::int64_t> stri
   return {};
 }
 /// A workspace: more bytes than there can be would overlap everything, which is not what is wrong with them.
-inline Status check_workspace_bytes(std::int64_t bytes) {
-  if (bytes < 0) return {StatusCode::bad_value, "workspace_bytes is negative"};
-  if (bytes > Region::most_bytes) return {StatusCode::bad_value, "workspace_bytes is more than 2^56"};
+inline Status check_workspace_bytes(std::size_t bytes) {
+  if (bytes > static_cast<std::size_t>(Region::most_bytes))
+    return {StatusCode::bad_value, "workspace_bytes is more than 2^56"};
   return {};
 }
 /// The same, or is the other one, element for element: each lane reads what it holds before it writes there.

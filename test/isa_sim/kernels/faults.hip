@@ -151,7 +151,8 @@ __device__ inline void write_over_read(const int* in, int* out) {
   if constexpr (!own) asm volatile("s_barrier" ::: "memory");
   if (own || __builtin_amdgcn_readfirstlane(lane()) >= 64) {
     if constexpr (copies)
-      asm volatile("s_mov_b32 m0, %1\n s_nop 0\n global_load_lds_dword %0, off" ::"v"(from), "s"((Shared*)room) : "memory");
+      asm volatile("s_mov_b32 m0, %1\n s_nop 0\n global_load_lds_dword %0, off" ::"v"(from), "s"((Shared*)room)
+                   : "memory");
     else
       asm volatile("ds_write_b32 %0, %0" ::"v"((Shared*)room + l) : "memory");
   }

@@ -86,12 +86,12 @@ class GemmCall {
         a_layers_(spec.groups == GemmGroups::contiguous ? 1 : layers_),
         a_rows_(transposed_a(spec.layout) ? s.k : s.m),
         a_columns_(transposed_a(spec.layout) ? s.m : s.k / packing_of(spec.a) * stored_size(spec.a)),
-        b_rows_(preshuffled()           ? 1
+        b_rows_(preshuffled()               ? 1
                 : transposed_b(spec.layout) ? s.k
-                                        : s.n),
-        b_columns_(preshuffled()           ? s.n * s.k / packing_of(spec.b)
+                                            : s.n),
+        b_columns_(preshuffled()               ? s.n * s.k / packing_of(spec.b)
                    : transposed_b(spec.layout) ? s.n
-                                           : s.k / packing_of(spec.b) * stored_size(spec.b)),
+                                               : s.k / packing_of(spec.b) * stored_size(spec.b)),
         operand_(strides(a_columns_, a_rows_, spec.a)),
         weights_(preshuffled() ? RowStrides{b_columns_, 0} : strides(b_columns_, b_rows_, spec.b)),
         output_(strides(columns_, s.m, DType::f32)),
@@ -113,7 +113,7 @@ class GemmCall {
       return operand(spec.a, transposed ? r % s.k : c,
                      [&](std::int64_t k) { return values('a', transposed ? std::int64_t{r} / s.k * s.m + c : r, k); });
     });
-    if (spec.packed()) {
+    if (spec.int4()) {
       std::vector<std::vector<std::uint8_t>> bytes;
       for (std::int32_t layer = 0; layer < layers_; ++layer) {
         bytes.push_back(packed_weights(s.n, s.k, [&](std::int64_t r, std::int64_t c) {
@@ -133,8 +133,9 @@ class GemmCall {
     } else {
       b_.set(layers_ * b_rows_, b_columns_, [&](int r, int c) {
         const bool transposed = transposed_b(spec.layout);
-        return operand(spec.b, transposed ? r % s.k : c,
-                       [&](std::int64_t k) { return values('b', transposed ? std::int64_t{r} / s.k * s.n + c : r, k); });
+        return operand(spec.b, transposed ? r % s.k : c, [&](std::int64_t k) {
+          return values('b', transposed ? std::int64_t{r} / s.k * s.n + c : r, k);
+        });
       });
     }
     if (spec.mx()) {
@@ -173,7 +174,7 @@ class GemmCall {
   std::string run(const GemmEntry& entry, void (*change)(GemmProblem&) = nullptr) {
     GemmProblem p = on_device();
     if (change != nullptr) change(p);
-    const std::int64_t bytes = gemm_workspace_size(p, entry.policy, s_.splits);
+    const std::size_t bytes = gemm_workspace_size(p, entry.policy, s_.splits);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes));
     workspace.fill(unread_byte);
     p.workspace = workspace.data();
@@ -209,9 +210,9 @@ class GemmCall {
   bool per_group() const { return spec_.out_scale == ScaleMode::per_group; }
   std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }
   std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
-  bool row_scales_of_a() const { return spec_.scale == GemmScale::row || (spec_.packed() && is_fp8(spec_.a)); }
+  bool row_scales_of_a() const { return spec_.scale == GemmScale::row || (spec_.int4() && is_fp8(spec_.a)); }
   std::int32_t a_scales() const { return block() ? s_.m * k_blocks() : row_scales_of_a() ? std::max(s_.m, 1) : 1; }
-  std::int32_t k_groups() const { return spec_.packed() ? s_.k / spec_.group : 0; }
+  std::int32_t k_groups() const { return spec_.int4() ? s_.k / spec_.scale_k : 0; }
   RowStrides group_strides() const {
     const std::int64_t row = align_up(s_.n + s_.gap, 4);
     return {std::max(k_groups(), 1) * row + 4 * (s_.gap > 0), row};
@@ -254,7 +255,7 @@ class GemmCall {
     p.a = data(a_);
     p.b = data(b_);
     p.out = const_cast<void*>(data(out_));
-    if (spec_.packed()) {
+    if (spec_.int4()) {
       if (row_scales_of_a()) p.a_scale = static_cast<const float*>(data(a_scale_));
       p.b_group_scale = data(group_scale_);
       p.b_scale_k_stride = group_strides().inner;
@@ -294,7 +295,7 @@ class GemmCall {
     }
     if (row_scales_of_a() || block()) p.a_scale_batch_stride = a_scales();
     if (spec_.scale == GemmScale::row || block()) p.b_scale_batch_stride = b_scales();
-    if (spec_.packed()) p.b_scale_batch_stride = group_strides().outer;
+    if (spec_.int4()) p.b_scale_batch_stride = group_strides().outer;
     p.batch_invariant = s_.batch_invariant;
     return p;
   }

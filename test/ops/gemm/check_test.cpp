@@ -77,7 +77,7 @@ const Wrong<P> any[] = {
        p.residual_stride += 8;
        p.residual_batch_stride += 8 * p.m;
      }},
-    {"workspace_bytes -1", C::bad_value, [](P& p) { p.workspace_bytes = -1; }},
+    {"workspace_bytes -1", C::bad_value, [](P& p) { p.workspace_bytes = ~std::size_t{0}; }},
     {"workspace is out", C::bad_value, [](P& p) { p.workspace = p.out; }},
     {"workspace is out, of 2^62 bytes", C::bad_value,
      [](P& p) { p.workspace = p.out, p.workspace_bytes = std::int64_t{1} << 62; }, "workspace_bytes"},
@@ -175,15 +175,15 @@ const Wrong<P> of_blocks[] = {
 
 const Wrong<P> not_of_int4[] = {
     {"scales of groups", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::group; }},
-    {"a group", C::bad_value, [](P& p) { p.spec.group = 32; }},
+    {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"b_group_scale", C::bad_value, [](P& p) { p.b_group_scale = p.bias; }},
 };
 const Wrong<P> of_int4[] = {
     {"rows of i8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::i8; }},
     {"scales of rows", C::unsupported_quant_mode, [](P& p) { p.spec.scale = GemmScale::row; }},
-    {"group 48", C::bad_value, [](P& p) { p.spec.group = 48; }},
+    {"group 48", C::bad_value, [](P& p) { p.spec.scale_k = 48; }},
     {"row-major", C::unsupported_layout, [](P& p) { p.spec.weights = GemmWeights::row_major; }},
-    {"k no multiple of the group", C::bad_extent, [](P& p) { p.k -= p.spec.group / 2; }},
+    {"k no multiple of the group", C::bad_extent, [](P& p) { p.k -= p.spec.scale_k / 2; }},
     {"b_scale", C::bad_value, [](P& p) { p.b_scale = floats(p.bias); }},
     {"b_group_scale null", C::null_pointer, [](P& p) { p.b_group_scale = nullptr; }},
     {"b_group_scale off by 4 bytes", C::misaligned, [](P& p) { p.b_group_scale = moved(p.b_group_scale, 4); }},
@@ -275,7 +275,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     const GemmSpec& spec = e->spec;
     const bool groups = spec.groups != GemmGroups::one, block = spec.scale == GemmScale::block;
     constexpr std::int32_t m = 3, layers = 2, workspace_bytes = 64;
-    const std::int32_t k = spec.packed() ? 256 : 288;
+    const std::int32_t k = spec.int4() ? 256 : 288;
     const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
     constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
     Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), group_scale(DType::bf16, layers * n * 8),
@@ -295,7 +295,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     good.out_stride = columns, good.out_batch_stride = m * columns;
     good.residual_stride = columns, good.residual_batch_stride = m * columns;
     good.bias_batch_stride = n;
-    if (spec.packed()) {
+    if (spec.int4()) {
       if (is_fp8(spec.a)) good.a_scale = floats(a_scale.device()), good.a_scale_batch_stride = m;
       good.b_group_scale = group_scale.device();
       good.b_scale_k_stride = n, good.b_scale_batch_stride = 8 * n;
@@ -326,8 +326,8 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     refused(of_layers);
     refused(spec.weights == GemmWeights::preshuffled ? std::span<const Wrong<P>>(preshuffled) : row_major);
     if (spec.weights == GemmWeights::preshuffled && e->arch == ArchId::sm90) refused(of_strips);
-    refused(spec.packed() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
-    if (spec.packed()) {
+    refused(spec.int4() ? std::span<const Wrong<P>>(of_int4) : not_of_int4);
+    if (spec.int4()) {
       refused(is_fp8(spec.a) ? std::span<const Wrong<P>>(int4_of_fp8) : int4_of_16_bits);
       if (spec.gated) refused(gated_int4);
     } else {
@@ -374,7 +374,7 @@ TEST_CASE("blocks that share K need a workspace of a size, aligned and apart") {
     p.a = a.device(), p.b = b.device(), p.out = out.device();
     p.m = m, p.n = n, p.k = k;
     p.a_stride = p.b_stride = k, p.out_stride = n;
-    const std::int64_t bytes = gemm_workspace_size(p, e->policy, 2);
+    const std::size_t bytes = gemm_workspace_size(p, e->policy, 2);
     REQUIRE(bytes > 0);
     CHECK(gemm_workspace_size(p, e->policy, 1) == 0);
     CHECK(e->launch(p, 2, {}).code == StatusCode::null_pointer);

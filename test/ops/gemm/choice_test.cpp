@@ -69,7 +69,7 @@ TEST_CASE("few rows take the width that leaves the fewest rounds") {
 }
 
 TEST_CASE("weights of four bits go straight to up to 16 rows") {
-  const GemmSpec codes{.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .group = 128};
+  const GemmSpec codes{.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .scale_k = 128};
   for (const std::int32_t m : {1, 8, 16}) {
     for (const std::int32_t n : {4096, 5120, 28672}) {
       const GemmPolicy policy = chosen(codes, m, n, 8192);

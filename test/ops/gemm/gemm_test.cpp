@@ -19,7 +19,7 @@ void each_entry(const F& f) {
     }
   }
 }
-std::int32_t step_of(const GemmEntry& e) { return e.policy.depth / size_of(e.spec.a) * packing_of(e.spec.a); }
+std::int32_t step_of(const GemmEntry& e) { return e.policy.depth_bytes / size_of(e.spec.a) * packing_of(e.spec.a); }
 bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
 /// What preshuffled weights, scales and pairs of gates and ups take.
 GemmShape taken(const GemmEntry& e, GemmShape s) {
@@ -28,7 +28,7 @@ GemmShape taken(const GemmEntry& e, GemmShape s) {
   if (e.spec.mx()) s.k = align_up(s.k, mx_group);
   if (!preshuffled(e)) return s;
   s.n = align_up(s.n, e.spec.gated ? 32 : 16);
-  s.k = align_up(s.k, e.spec.packed() ? e.spec.group : 32);
+  s.k = align_up(s.k, e.spec.int4() ? e.spec.scale_k : 32);
   return s;
 }
 void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
@@ -43,7 +43,7 @@ void check_one(const GemmEntry& e, GemmShape s, GemmValues values) {
 /// Gated entries with gates and ups in halves, and interleaved.
 void check(const GemmEntry& e, const GemmShape& s, GemmValues values = gemm_random) {
   check_one(e, s, values);
-  if (!e.spec.gated || e.spec.packed() || e.spec.mx() || (preshuffled(e) && e.arch == ArchId::sm90)) return;
+  if (!e.spec.gated || e.spec.int4() || e.spec.mx() || (preshuffled(e) && e.arch == ArchId::sm90)) return;
   GemmShape interleaved = s;
   interleaved.interleaved = true;
   check_one(e, interleaved, values);
@@ -133,7 +133,7 @@ TEST_CASE("a product with the identity is exact") {
 
 TEST_CASE("weights of i4 are their values times the scales of their groups, exactly") {
   each_entry([](const GemmEntry& e) {
-    if (!e.spec.packed() || e.spec.gated) return;
+    if (!e.spec.int4() || e.spec.gated) return;
     constexpr std::int32_t k = 384, n = 48;  // A has a row of the identity for some k of each group
     GemmCall call(e.spec, {.m = 36, .n = n, .k = k}, [](char tensor, std::int64_t r, std::int64_t c) {
       if (tensor == 'a') return float(c == 11 * r % k);
@@ -144,7 +144,7 @@ TEST_CASE("weights of i4 are their values times the scales of their groups, exac
     for (int r = 0; r < 36; ++r) {
       for (int c = 0; c < n; ++c) {
         const int at = 11 * r % k;
-        const double right = std::ldexp((3 * c + 5 * at) % 16 - 8, (at / e.spec.group + c) % 7 - 3);
+        const double right = std::ldexp((3 * c + 5 * at) % 16 - 8, (at / e.spec.scale_k + c) % 7 - 3);
         if (call.out().at(r, c) != right) FAIL("row " << r << " column " << c << ": " << call.out().at(r, c));
       }
     }
@@ -216,7 +216,7 @@ TEST_CASE("strides of what counts one may be anything") {
       if (!transposed_a(p.spec.layout)) p.a_stride = any;
       p.out_stride = any;
       p.a_batch_stride = p.b_batch_stride = p.out_batch_stride = any;
-      if (p.spec.packed()) p.b_scale_k_stride = any;
+      if (p.spec.int4()) p.b_scale_k_stride = any;
       if (p.spec.scale == GemmScale::block)
         p.a_scale_stride = p.a_scale_k_stride = p.b_scale_stride = p.b_scale_k_stride = any;
       if (p.a_scale_batch_stride != 0) p.a_scale_batch_stride = any;

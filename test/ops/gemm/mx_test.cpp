@@ -113,7 +113,7 @@ const Wrong<P> wrongs[] = {
     {"a fp4 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp8_e4m3fn; }},
     {"fp4 without scales", C::unsupported_dtype,
      [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = GemmScale::none; }},
-    {"a group", C::bad_value, [](P& p) { p.spec.group = 32; }},
+    {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }},
     {"contiguous groups", C::unsupported_layout, [](P& p) { p.spec.groups = GemmGroups::contiguous; }},
     {"mx scales of out", C::unsupported_quant_mode,

@@ -71,7 +71,7 @@ TEST_CASE("packed strides are those of the documented shapes") {
   CHECK(block.b_scale_stride == 3);  // [3, 3]
   CHECK(block.b_scale_batch_stride == 9);
   const GemmProblem int4 = packed(
-      {.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .group = 128}, 5, 64, 512);
+      {.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .scale_k = 128}, 5, 64, 512);
   CHECK(int4.b_stride == 0);
   CHECK(int4.b_batch_stride == 64 * 512 / 2);  // bytes: two weights in each
   CHECK(int4.b_scale_k_stride == 64);          // [4, 64]

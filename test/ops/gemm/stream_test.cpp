@@ -76,13 +76,13 @@ float picking(char tensor, std::int64_t r, std::int64_t c) {
 
 /// Tiles of a product as wide as one, so many below each other, with ragged edges.
 GemmShape column(const GemmEntry& e, std::int32_t tiles, std::int32_t k_steps) {
-  const std::int32_t step = e.policy.depth / size_of(e.spec.a);
+  const std::int32_t step = e.policy.depth_bytes / size_of(e.spec.a);
   return {.m = tiles * e.policy.rows - 3, .n = e.policy.columns - 5, .k = k_steps * step - 9, .gap = 3};
 }
 
 TEST_CASE("tiles are right wherever they are cut") {
   each_streamed([](const GemmEntry& e) {
-    const std::int32_t step = e.policy.depth / size_of(e.spec.a);
+    const std::int32_t step = e.policy.depth_bytes / size_of(e.spec.a);
     std::vector<GemmShape> shapes{column(e, 1, 1), column(e, 1, 9), column(e, 2, 10)};
     if (e.policy.columns == 128 && e.spec == GemmSpec{}) {
       shapes.push_back(column(e, 5, 18));  // blocks end one tile and begin the next
@@ -124,8 +124,8 @@ TEST_CASE("a streamed product needs a workspace where tiles are left, and is nev
     GemmCall call(e.spec, column(e, 1, 2 * GemmStream::least_share));
     GemmProblem p = call.on_device();
     const GemmPlan plan{&e, 1};
-    const std::int64_t bytes = plan.workspace_bytes(p);
-    CHECK(bytes == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);  // of two blocks
+    const std::size_t bytes = plan.workspace_bytes(p);
+    CHECK(static_cast<std::int64_t>(bytes) == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);  // of two blocks
     CHECK(e.launch(p, 1, {}).code == StatusCode::null_pointer);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
     p.workspace = workspace.data(), p.workspace_bytes = bytes - 1;

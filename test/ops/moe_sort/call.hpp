@@ -69,7 +69,7 @@ class SortCall {
     workspace_ = bench::DeviceBuffer(static_cast<std::size_t>(moe_sort_workspace_size(p, entry.policy)));
     if (workspace_.bytes() > 0) workspace_.fill(unread_byte);
     p.workspace = workspace_.data();
-    p.workspace_bytes = static_cast<std::int64_t>(workspace_.bytes());
+    p.workspace_bytes = workspace_.bytes();
     const Status status = entry.launch(p, {});
     if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
     bench::check_hip(hipDeviceSynchronize(), "running the kernels");

@@ -61,7 +61,7 @@ TEST_CASE("bad sorts get a named status and a reason, and nothing is written") {
                    .local = [](int) { return true; }});
     check_refused<MoeSortEntry, P>(*e, call.p, wrongs, moe_sort_check, moe_sort_select, all_moe_sort_entries());
 
-    const std::int64_t bytes = moe_sort_workspace_size(call.p, e->policy);
+    const std::size_t bytes = moe_sort_workspace_size(call.p, e->policy);
     CHECK(bytes > 0);
     bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
     const auto code = [&](void* data, std::int64_t size) {
@@ -94,14 +94,15 @@ TEST_CASE("more tokens never take less capacity or workspace") {
   p.topk = 6;
   p.experts = 100;
   p.unit = 48;
-  std::int64_t capacity = 0, workspace = 0;
+  std::int64_t capacity = 0;
+  std::size_t workspace = 0;
   for (p.tokens = 0; p.tokens < 200000; p.tokens += 41) {
     CHECK(moe_sort_capacity(p) >= capacity);
     CHECK(moe_sort_workspace_size(p, policy) >= workspace);
     const MoeSortShares shares = moe_sort_shares(p, policy);
     CHECK((moe_sort_workspace_size(p, policy) > 0) == (shares.counts == MoeSortCounts::workspace));
     if (shares.counts == MoeSortCounts::workspace)
-      CHECK(std::int64_t{4} * p.experts * shares.blocks <= moe_sort_workspace_size(p, policy));
+      CHECK(std::size_t{4} * p.experts * shares.blocks <= moe_sort_workspace_size(p, policy));
     capacity = moe_sort_capacity(p);
     workspace = moe_sort_workspace_size(p, policy);
   }

@@ -113,7 +113,7 @@ class Layer {
     if (status.ok()) status = moe_reduce_select(sum_, all_moe_reduce_entries(), facts, sum_entry_);
     if (!status.ok()) return std::string("not selected: ") + status.reason;
     sort_.workspace_bytes = moe_sort_workspace_size(sort_, sort_entry_->policy);
-    product_.workspace_bytes = gemm_workspace_size(product_, plan_);
+    product_.workspace_bytes = plan_.workspace_bytes(product_);
     of_sort_ = bench::DeviceBuffer(static_cast<std::size_t>(sort_.workspace_bytes));
     of_product_ = bench::DeviceBuffer(static_cast<std::size_t>(product_.workspace_bytes));
     sort_.workspace = of_sort_.data(), product_.workspace = of_product_.data();
@@ -124,7 +124,7 @@ class Layer {
     Status status = gating_entry_->launch(gating_, stream);
     if (status.ok()) status = sort_entry_->launch(sort_, stream);
     if (status.ok()) status = gather_entry_->launch(gather_, stream);
-    if (status.ok()) status = plan_.entry->launch(product_, plan_.splits, stream);
+    if (status.ok()) status = plan_.launch(product_, stream);
     if (status.ok()) status = sum_entry_->launch(sum_, stream);
     return status;
   }

@@ -59,7 +59,7 @@ const Wrong<P> wrongs[] = {
     {"min_p in tokens", C::bad_value, [](P& p) { p.min_p = at<float>(p.tokens, 4); }},
     {"top_k are tokens", C::bad_value, [](P& p) { p.top_k = at<std::int32_t>(p.tokens, 0); }},
     {"seeds are tokens", C::bad_value, [](P& p) { p.seed = at<std::uint64_t>(p.tokens, 0); }},
-    {"workspace of -1 bytes", C::bad_value, [](P& p) { p.workspace_bytes = -1; }},
+    {"workspace of -1 bytes", C::bad_value, [](P& p) { p.workspace_bytes = ~std::size_t{0}; }},
     {"workspace off by 8 bytes", C::misaligned,
      [](P& p) {
        p.workspace = moved(p.tokens, 8);

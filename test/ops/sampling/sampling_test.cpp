@@ -180,7 +180,7 @@ TEST_CASE("rows are shared by as many blocks as the chip has room for, where the
   for (const std::int32_t rows : {1, 8, 64, 152, 153, 100000}) {
     p.rows = rows;
     CHECK(sampling_workspace_size(p, facts_of(ArchId::sm90)) == 0);
-    const std::int64_t bytes = sampling_workspace_size(p, facts_of(ArchId::gfx942));
+    const std::size_t bytes = sampling_workspace_size(p, facts_of(ArchId::gfx942));
     CHECK(bytes >= before);
     before = bytes;
   }

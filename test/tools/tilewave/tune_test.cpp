@@ -163,7 +163,7 @@ TEST_CASE("a tuned table holds the best of each config, neighbours that agree as
                                  row("64", 64, 1, 6, "64") + row("64", 16, 4, 7, "64"));
   CHECK(text.find("1, 8, 4096, 512, 1, 0,") != text.npos);
   CHECK(text.find("64, 64, 4096, 512, 1, 0,") != text.npos);
-  CHECK(text.find(".rows = 16, .columns = 64, .depth = 128") != text.npos);
+  CHECK(text.find(".rows = 16, .columns = 64, .depth_bytes = 128") != text.npos);
   CHECK(text.find(".path = GemmPath::tensor, .swapped = true") != text.npos);
   for (const char* line :
        {"3 configs, 5 candidates.\n", "// source: t.csv\n", "// device: a chip\n", "// commit: abc\n"})

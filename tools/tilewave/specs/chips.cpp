@@ -108,7 +108,8 @@ Chip parse_chip(std::string_view text, const std::string& file) {
 std::vector<Chip> all_chips(const std::string& folder) {
   std::vector<Chip> chips;
   if (folder.empty()) {
-    for (const auto& [name, text] : hardware_files()) chips.push_back(parse_chip(text, "docs/reference/hardware/" + name));
+    for (const auto& [name, text] : hardware_files())
+      chips.push_back(parse_chip(text, "docs/reference/hardware/" + name));
     return chips;
   }
   std::error_code error;

@@ -186,7 +186,8 @@ void add_trace(Command& tilewave) {
   changes.option("--arch", o->arch, "chip or architecture, for occupancy");
   changes.option("--out", o->out, "file instead of stdout");
   changes.option("--top", o->top, "rows of each table (default: 15)").range(1, 10000);
-  changes.option("--hardware", o->hardware, "folder to read instead of the docs/reference/hardware this was built with");
+  changes.option("--hardware", o->hardware,
+                 "folder to read instead of the docs/reference/hardware this was built with");
   changes.flag("--json", o->json, "the changes as JSON");
   changes.example("  tilewave trace diff profiles/before profiles/after --arch MI350X");
   changes.run([o] { return diff(*o); });

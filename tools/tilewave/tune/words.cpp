@@ -43,7 +43,7 @@ std::string gemm_spec_text(const Csv& csv, std::size_t row) {
   return fmt::format(
       "{{.a = DType::{}, .b = DType::{}, .out = DType::{}, .scale = GemmScale::{}, .layout = GemmLayout::{}, "
       ".weights = GemmWeights::{}, .groups = GemmGroups::{}, .activation = ActivationKind::{}, "
-      ".gated = {}, .out_scale = ScaleMode::{}, .group = {}, .sums = GemmSums::{}}}",
+      ".gated = {}, .out_scale = ScaleMode::{}, .scale_k = {}, .sums = GemmSums::{}}}",
       name("a_dtype"), name("b_dtype"), name("out_dtype"), name("scale"), name("layout"), name("weights"),
       name("group_kind"), name("activation"), tried_count(csv, row, "gated") != 0, name("out_scale"),
       tried_count(csv, row, "group"), sums_word(csv, row));
@@ -53,7 +53,7 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   const auto number = [&](const char* column) { return tried_count(csv, row, column); };
   const std::string path = tried_word(csv, row, "path");
   return fmt::format(
-      "{{.rows = {}, .columns = {}, .depth = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
+      "{{.rows = {}, .columns = {}, .depth_bytes = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
       ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
       ".stream = {}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),

@@ -28,7 +28,7 @@ inline Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_dtype, "with mx scales b is of a's type, or fp4"};
   if (is_fp6(s.b) && s.weights == GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "preshuffled weights with mx scales are fp4 or fp8"};
-  if (s.group != 0) return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
+  if (s.scale_k != 0) return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
   if (s.out_scale == ScaleMode::per_group)
     return {StatusCode::unsupported_quant_mode, "with mx scales out has no scales of groups"};
   if (s.groups == GemmGroups::contiguous)
@@ -44,18 +44,18 @@ inline Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) {
     return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   }
   if (s.mx()) return check_mx_spec(s, facts);
-  if (s.a != s.b && !s.packed()) return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4"};
+  if (s.a != s.b && !s.int4()) return {StatusCode::unsupported_dtype, "a and b must be of one type, or b of i4"};
   const bool fp8 = is_fp8(s.a);
   if (fp8 && s.a != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour is not this architecture's"};
-  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && (s.a != DType::i8 || s.packed()))
+  if (!fp8 && s.a != DType::bf16 && s.a != DType::f16 && (s.a != DType::i8 || s.int4()))
     return {StatusCode::unsupported_dtype, "a and b must be bf16, f16, fp8 or i8, and a of i4 weights not i8"};
-  if (s.packed() != (s.scale == GemmScale::group))
+  if (s.int4() != (s.scale == GemmScale::group))
     return {StatusCode::unsupported_quant_mode, "weights of i4 have scales of groups, and no others have"};
-  if (s.packed() ? s.group != 32 && s.group != 64 && s.group != 128 : s.group != 0)
+  if (s.int4() ? s.scale_k != 32 && s.scale_k != 64 && s.scale_k != 128 : s.scale_k != 0)
     return {StatusCode::bad_value, "group must be 32, 64 or 128 with weights of i4, else 0"};
-  if (s.packed() && s.weights != GemmWeights::preshuffled)
+  if (s.int4() && s.weights != GemmWeights::preshuffled)
     return {StatusCode::unsupported_layout, "weights of i4 must be preshuffled"};
-  if (s.packed() && s.out_scale == ScaleMode::per_group)
+  if (s.int4() && s.out_scale == ScaleMode::per_group)
     return {StatusCode::unsupported_quant_mode, "with weights of i4 out has no scales of groups"};
   if (s.scale == GemmScale::block && !fp8)
     return {StatusCode::unsupported_quant_mode, "block scales are for fp8 operands"};
@@ -111,7 +111,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.spec.mx() && p.k % mx_group != 0) return {StatusCode::bad_extent, "k with mx scales is a multiple of 32"};
   if (p.spec.mx() && p.spec.gated && p.n % 64 != 0)
     return {StatusCode::bad_extent, "gates with mx scales are whole 32 rows"};
-  if (p.spec.packed() && p.k % p.spec.group != 0)
+  if (p.spec.int4() && p.k % p.spec.scale_k != 0)
     return {StatusCode::bad_extent, "k must be a multiple of the group of a scale"};
   return {};
 }
@@ -153,7 +153,7 @@ struct GemmRegions {
     } else if (s.scale == GemmScale::group) {
       if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {{a_layers, p.a_scale_batch_stride}});
       b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
-                       {{p.k / s.group, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+                       {{p.k / s.scale_k, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
     }
     if (s.mx()) {
       const std::int64_t row = align_up(p.k / mx_group, 8);
@@ -171,7 +171,7 @@ struct GemmRegions {
     }
     table = Region(s.groups == GemmGroups::masked ? p.group_rows : p.group_offsets, sizeof(std::int32_t),
                    std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});
-    workspace = Region(p.workspace, 1, p.workspace_bytes, {});
+    workspace = Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {});
   }
 };
 
@@ -254,11 +254,12 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
     return count > 1 && (stride < 0 || stride % unit != 0);
   };
   const int unit = elements_of_unit(s.a), unit_b = elements_of_unit(s.b);
-  if (p.k > 0 && (bad(transposed_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
-                  bad(transposed_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
+  if (p.k > 0 &&
+      (bad(transposed_a(s.layout) ? p.k : p.m, p.a_stride, unit) || bad(a_layers, p.a_batch_stride, unit) ||
+       bad(transposed_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
-  if (of_groups && (bad(p.k / s.group, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
+  if (of_groups && (bad(p.k / s.scale_k, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))
     return {StatusCode::bad_stride, "strides of mx scales are multiples of 16, not negative"};
@@ -282,7 +283,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
 /// brings them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
-  if (s.weights != GemmWeights::preshuffled || (!s.packed() && per_arch(facts.id, true, true, false))) return {};
+  if (s.weights != GemmWeights::preshuffled || (!s.int4() && per_arch(facts.id, true, true, false))) return {};
   if (p.interleaved)
     return {StatusCode::unsupported_layout,
             "gates and ups of i4 weights, and on sm90 of preshuffled ones, lie in halves"};

@@ -93,7 +93,7 @@ struct GemmEpilogue {
   /// What all elements are multiplied by.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
     if constexpr (S.scale == GemmScale::tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
-    if constexpr (S.packed() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
+    if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
   /// Of a row or column of the tile under GemmScale::row, of a row under GemmScale::group.
@@ -101,7 +101,7 @@ struct GemmEpilogue {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
   TILEWAVE_DEVICE static float column_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t column, int half) {
-    if constexpr (S.packed()) return 1.0f;  // codes have theirs already
+    if constexpr (S.int4()) return 1.0f;  // codes have theirs already
     const std::int32_t row = gemm_row_of_b<S>(a, min_of(tile.first_column + column, a.n - 1), half);
     return B::load(a.b_scale + tile.layer * a.b_scale_layer_stride + row);
   }

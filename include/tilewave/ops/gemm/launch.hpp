@@ -14,11 +14,11 @@ namespace detail {
 constexpr int gemm_tensor_blocks(const GemmPolicy& p) { return sm90_facts.compute_units * p.waves_per_simd; }
 inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, std::int64_t tiles) {
   const std::int32_t tiles_m = ceil_div(p.m, policy.rows), band = gemm_band(policy);
-  return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth / size_of(p.spec.a)),
+  return GemmStream::of(tiles, gemm_tensor_blocks(policy), ceil_div(p.k, policy.depth_bytes / size_of(p.spec.a)),
                         tiles_m <= band ? tiles_m : std::gcd(band, tiles_m));
 }
-inline std::int64_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream& stream) {
-  return stream.parts() * policy.rows * policy.columns * std::int64_t{sizeof(float)};
+inline std::size_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream& stream) {
+  return stream.parts() * policy.rows * policy.columns * sizeof(float);
 }
 
 /// `args` has those of all kernels and the epilogue; of its grid there are `tiles`.
@@ -26,7 +26,7 @@ template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
 Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
                         typename GemmTensorKernel<B, S, P, Epilogue>::Args& args) {
   using L = GemmTensorLayout<B, S, P, Epilogue>;
-  args.k_steps = ceil_div(p.k, L::depth);
+  args.k_steps = ceil_div(p.k, L::depth_k);
   const int splits = args.gemm.splits;
   const std::int64_t clusters = gemm_tensor_blocks(P) / (P.cluster * splits);
   // Blocks that share K have one tile each.
@@ -48,7 +48,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
   };
   if (p.k > 0) {
     const TensorShape a = transposed_a(S.layout)
-                              ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth)
+                              ? shape(p.a, S.a, p.m, p.k, a_layers, p.a_stride, p.a_batch_stride, L::depth_k)
                               : shape(p.a, S.a, p.k, p.m, a_layers, p.a_stride, p.a_batch_stride, P.rows);
     if (Status s = B::make_tensor_map(a, args.a); !s.ok()) return s;
     if constexpr (L::packed) {
@@ -65,7 +65,7 @@ Status gemm_tensor_args(const GemmProblem& p, std::int64_t tiles,
           static_cast<const char*>(p.b) + gemm_row_of_b<S>(args.gemm, 0, half) * p.b_stride * size_of(S.b);
       const std::int64_t stride = S.gated ? args.gemm.gate_step * p.b_stride : p.b_stride;
       const TensorShape b = transposed_b(S.layout)
-                                ? shape(first, S.b, p.n, p.k, layers, stride, p.b_batch_stride, L::depth)
+                                ? shape(first, S.b, p.n, p.k, layers, stride, p.b_batch_stride, L::depth_k)
                                 : shape(first, S.b, p.k, args.gemm.n, layers, stride, p.b_batch_stride, L::b_box);
       if (Status s = B::make_tensor_map(b, args.b[half]); !s.ok()) return s;
     }
@@ -92,7 +92,7 @@ struct GemmFewRowsStrides {
     const auto of_layers = [&](std::int64_t stride) { return of(p.batch, stride); };
     const int unit = elements_of_unit(p.spec.a);
     a = of_rows(p.a_stride) / unit, a_layer = of_layers(p.a_batch_stride) / unit;
-    scale = of(p.k / p.spec.group, p.b_scale_k_stride), scale_layer = of_layers(p.b_scale_batch_stride);
+    scale = of(p.k / p.spec.scale_k, p.b_scale_k_stride), scale_layer = of_layers(p.b_scale_batch_stride);
     out = of_rows(p.out_stride), out_layer = of_layers(p.out_batch_stride);
     residual = of_rows(p.residual_stride), residual_layer = of_layers(p.residual_batch_stride);
     code_layer = p.k > 0 ? of_layers(p.b_batch_stride) / gemm_strip_elements(p) : 0;
@@ -131,9 +131,9 @@ Status gemm_launch_few_rows(const Epilogue& epilogue, const GemmProblem& p, hipS
                                    .m = p.m,
                                    .n = p.n,
                                    .steps = p.k / Kernel::step,
-                                   .passes = passes,
-                                   .each = rest / of_rows,
-                                   .more = rest % of_rows,
+                                   .full_passes = passes,
+                                   .strips_per_block = rest / of_rows,
+                                   .blocks_with_one_more = rest % of_rows,
                                    .blocks = FastDiv::by(of_rows),
                                    .row_tiles = FastDiv::by(row_tiles),
                                    .alpha = p.alpha,
@@ -215,7 +215,7 @@ Status gemm_launch(const GemmProblem& p, int splits, hipStream_t stream) {
 }
 
 /// Bytes of workspace that a launch of the policy with so many splits needs; 0 for most.
-inline std::int64_t gemm_workspace_size(const GemmProblem& p, const GemmPolicy& policy, int splits) {
+inline std::size_t gemm_workspace_size(const GemmProblem& p, const GemmPolicy& policy, int splits) {
   const std::int64_t tiles = gemm_tiles(p.spec, gemm_args(p, policy, splits), policy);
   if (policy.stream) return detail::gemm_stream_bytes(policy, detail::gemm_stream(p, policy, tiles));
   if (policy.path == GemmPath::tensor) return 0;  // a cluster merges sums in shared memory

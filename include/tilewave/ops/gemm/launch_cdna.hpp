@@ -15,7 +15,7 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
   };
   const std::int64_t b_stride = p.spec.weights == GemmWeights::preshuffled ? p.k : p.b_stride;
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;
-  const int step = policy.depth / size_of(p.spec.a);  // k of a [K, M] or [K, N] at a time
+  const int step = policy.depth_bytes / size_of(p.spec.a);  // k of a [K, M] or [K, N] at a time
   const bool of_a = transposed_a(p.spec.layout), of_b = transposed_b(p.spec.layout);
   const std::int32_t a_rows = of_a ? min_of(step, p.k) : min_of(policy.rows, p.m);
   const std::int32_t columns = min_of(gemm_tile_columns(p.spec, policy), gemm_out_columns(p));
@@ -30,7 +30,7 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
 }
 
 /// Whether there is a workspace of so many bytes.
-inline Status check_gemm_workspace(const GemmProblem& p, std::int64_t needed) {
+inline Status check_gemm_workspace(const GemmProblem& p, std::size_t needed) {
   if (needed == 0) return {};
   if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see gemm_workspace_size"};
@@ -40,7 +40,7 @@ inline Status check_gemm_workspace(const GemmProblem& p, std::int64_t needed) {
 }
 
 /// What blocks that share K need: their sums in f32.
-inline std::int64_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, int splits) {
+inline std::size_t gemm_partial_bytes(const GemmPolicy& p, std::int64_t tiles, int splits) {
   return splits > 1 ? tiles * splits * p.rows * p.columns * std::int64_t{sizeof(float)} : 0;
 }
 
@@ -50,11 +50,11 @@ Status gemm_launch_lds(const GemmProblem& p, typename GemmKernel<B, S, P, Epilog
   using Kernel = GemmKernel<B, S, P, Epilogue>;
   if (Status s = check_gemm_reach(p, P); !s.ok()) return s;
   const int splits = args.gemm.splits;
-  args.k_steps = ceil_div(bytes_of(S.a, p.k), P.depth);
+  args.k_steps = ceil_div(bytes_of(S.a, p.k), P.depth_bytes);
   const auto four = [](std::int64_t elements) { return elements % 4 == 0; };
   args.wide_rows = reinterpret_cast<std::uintptr_t>(p.out) % (4 * size_of(S.out)) == 0 &&
                    (p.m == 1 || four(p.out_stride)) && (gemm_a_layers(p) == 1 || four(p.out_batch_stride));
-  const std::int64_t needed = gemm_partial_bytes(P, args.tiles, splits);
+  const std::size_t needed = gemm_partial_bytes(P, args.tiles, splits);
   if (Status s = check_gemm_workspace(p, needed); !s.ok()) return s;
   args.partial = static_cast<float*>(p.workspace);
   if (Status s = B::template launch<Kernel>({args.tiles * splits, Kernel::block_threads}, args, stream);

@@ -19,11 +19,11 @@ constexpr const char* name_of(GemmPath p) {
   return names[static_cast<int>(p)];
 }
 
-/// A block computes rows x columns of C in steps of `depth` bytes of A's K, of which `stages` are in shared memory. Its
-/// `waves_rows` x `waves_columns` waves (sm90: wave groups) share the tile.
+/// A block computes rows x columns of C in steps of `depth_bytes` bytes of A's K, of which `stages` are in shared
+/// memory. Its `waves_rows` x `waves_columns` waves (sm90: wave groups) share the tile.
 struct GemmPolicy {
   int rows = 128, columns = 256;
-  int depth = 128;
+  int depth_bytes = 128;
   int stages = 4;
   int waves_rows = 2, waves_columns = 1;
   GemmPath path = GemmPath::tensor;
@@ -46,8 +46,8 @@ struct GemmPolicy {
 /// splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`, where they are not the default.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
-  std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth) + ".w" + text(p.waves_rows) +
-                     "x" + text(p.waves_columns) + ".s" + text(p.stages) + "." + name_of(p.path);
+  std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +
+                     text(p.waves_rows) + "x" + text(p.waves_columns) + ".s" + text(p.stages) + "." + name_of(p.path);
   if (p.swapped) name += ".swap";
   if (p.cluster > 1) name += ".c" + text(p.cluster);
   if (p.splits > 1) name += ".k" + text(p.splits);

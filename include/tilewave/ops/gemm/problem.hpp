@@ -2,6 +2,7 @@
 // One call of a GEMM: raw pointers, extents, int64 strides in elements.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tilewave/core/math.hpp"
@@ -64,13 +65,13 @@ struct GemmProblem {
   bool batch_invariant = false;  // a row's bits do not depend on M: K is never split, tiles are chosen by N and K alone
 
   void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
-  std::int64_t workspace_bytes = 0;
+  std::size_t workspace_bytes = 0;
 
   /// The problem of tensors without gaps, with every stride filled in, also those from a batch or group to the next:
   /// only `batch` or `groups` is left to set for more than one product. Block scales lie as [M, ceil(K / 128)] and
-  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns / 128)].
-  /// Scales and tables that the spec asks for are the caller's to set; with_bias and with_residual add those. The
-  /// contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
+  /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / group, N], scales of out as [M, ceil(columns /
+  /// 128)]. Scales and tables that the spec asks for are the caller's to set; with_bias and with_residual add those.
+  /// The contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.
   static constexpr GemmProblem packed(const GemmSpec& spec, const void* a, const void* b, void* out, std::int32_t m,
                                       std::int32_t n, std::int32_t k);
   /// The same with a bias [batch or groups][N], or a residual of out's shape, both without gaps.
@@ -109,7 +110,7 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
       break;
     case GemmScale::group:
       p.a_scale_batch_stride = is_fp8(spec.a) ? m : 0;
-      p.b_scale_k_stride = n, p.b_scale_batch_stride = spec.group > 0 ? wide_n * (k / spec.group) : 0;
+      p.b_scale_k_stride = n, p.b_scale_batch_stride = spec.scale_k > 0 ? wide_n * (k / spec.scale_k) : 0;
       break;
     case GemmScale::mx: {
       const std::int64_t k_groups = align_up(ceil_div(k, 32), 8);

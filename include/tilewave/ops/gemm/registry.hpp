@@ -45,10 +45,10 @@ constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.swapped ? p.waves() * p.rows * 128
                             : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == GemmScale::block;
-  const int of_b = s.packed() ? 64 + 4 * (128 / s.group) : p.depth;  // of a row of B
-  const int stage = p.rows * p.depth + p.columns * of_b + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
-  const int most = p.swapped && p.waves() == 1 && !s.packed() ? 10 : 16;
-  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.packed() ? 2048 : 0)) / stage);
+  const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
+  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
+  const int most = p.swapped && p.waves() == 1 && !s.int4() ? 10 : 16;
+  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.int4() ? 2048 : 0)) / stage);
 }
 constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
   p.stages = gemm_stages(s, p);
@@ -60,11 +60,11 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (s.packed() && per_arch(arch, true, true, false)) return gemm_int4_cdna_policies(s);
-  if (s.packed()) {  // codes as the tall side, in steps of 128 k
+  if (s.int4() && per_arch(arch, true, true, false)) return gemm_int4_cdna_policies(s);
+  if (s.int4()) {  // codes as the tall side, in steps of 128 k
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
     const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
-      GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .waves_rows = wave_groups};
+      GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 128 * size_of(s.a), .waves_rows = wave_groups};
       p.swapped = true, p.splits = most_splits;
       p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
       p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
@@ -82,11 +82,11 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     codes(32, 128, 2, splits);
     codes(64, 192, 3, splits);
     codes(128, 128, 2, splits);
-    if (s.group != 128) return all;
+    if (s.scale_k != 128) return all;
     const auto few_rows = [&](int rows, int strips, int waves) {
       all.add({.rows = rows,
                .columns = 16 * strips,
-               .depth = 128 * size_of(s.a),
+               .depth_bytes = 128 * size_of(s.a),
                .stages = 2,
                .waves_rows = 1,
                .path = GemmPath::weights_in_registers,
@@ -214,11 +214,11 @@ struct GemmRegistry {
   /// The modelled time, in microseconds, by which entries are ranked: an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
-    if (e.policy.path == GemmPath::tensor || (p.spec.packed() && per_arch(e.arch, false, false, true))) {
+    if (e.policy.path == GemmPath::tensor || (p.spec.int4() && per_arch(e.arch, false, false, true))) {
       return gemm_cost_sm90(p, p.m, e.policy, splits);
     }
-    return p.spec.packed() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)
-                           : gemm_cost_cdna(p, p.m, e.policy, splits, facts);
+    return p.spec.int4() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)
+                         : gemm_cost_cdna(p, p.m, e.policy, splits, facts);
   }
 };
 
@@ -248,7 +248,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   for (const GemmEntry* e : candidates) {
     if (!GemmRegistry::considers(p, *e, facts).ok()) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
-      if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth) < 2 * splits) break;
+      if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth_bytes) < 2 * splits) break;
       const double cost = GemmRegistry::cost_us(q, *e, splits);
       if (plan.entry != nullptr && cost >= best) continue;
       plan.entry = e, plan.splits = splits;

@@ -25,7 +25,7 @@ enum class GemmWeights : int { row_major, preshuffled };
 
 /// What multiplies sums of products (f32; of i8 they are ints, exact): nothing; one number of A and one of B; one for
 /// each row of A and each of B; or one for each 128 k of a row of A and for each 128 x 128 of B, which multiplies that
-/// block's part of the sum. Of i4 weights, and of no other, one for each `GemmSpec::group` k of a row of B, which
+/// block's part of the sum. Of i4 weights, and of no other, one for each `GemmSpec::scale_k` k of a row of B, which
 /// multiplies that part of the sum, and where A is fp8 one for each of its rows. OCP MX: an e8m0 one for each 32 k of a
 /// row of A and of a row of B, which multiply their products.
 enum class GemmScale : int { none, tensor, row, block, group, mx };
@@ -76,14 +76,14 @@ struct GemmSpec {
   ActivationKind activation = ActivationKind::none;
   bool gated = false;
   ScaleMode out_scale = ScaleMode::none;
-  int group = 0;  // k of a scale of i4 weights: 32, 64 or 128
+  int scale_k = 0;  // values of K with one scale of int4 weights: 32, 64 or 128
   GemmSums sums = GemmSums::promoted;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
   constexpr bool mx() const { return scale == GemmScale::mx; }
   /// Weights of four bits, and the type of scales of their groups.
-  TILEWAVE_HOST_DEVICE constexpr bool packed() const { return b == DType::i4; }
+  TILEWAVE_HOST_DEVICE constexpr bool int4() const { return b == DType::i4; }
   TILEWAVE_HOST_DEVICE constexpr DType group_scale() const { return a == DType::f16 ? DType::f16 : DType::bf16; }
   /// Whether `sums` is to choose: fp8 sums of which nothing is scaled on the way.
   TILEWAVE_HOST_DEVICE constexpr bool has_sums_to_choose() const {
@@ -96,7 +96,7 @@ struct GemmSpec {
 /// `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt`, `bf16.i4.bf16.group128.nt`, and what else is not the default: `.preshuffled`,
 /// `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`.
 inline std::string name_of(const GemmSpec& s) {
-  const std::string group = s.group > 0 ? std::to_string(s.group) : "";
+  const std::string group = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
                      "." + name_of(s.scale) + group + "." + name_of(s.layout);
   if (s.weights != GemmWeights::row_major) name += std::string(".") + name_of(s.weights);

@@ -10,7 +10,8 @@
 namespace tilewave {
 
 /// In the order in which a block needs them: on sm90 the first 176 bytes come with the launch, the others from memory,
-/// which takes up to 0.9 us (docs/notebook/2026-11-22-decode.md), below the reads of heads where these do not wait for them.
+/// which takes up to 0.9 us (docs/notebook/2026-11-22-decode.md), below the reads of heads where these do not wait for
+/// them.
 struct KvCacheWriteArgs {
   std::int32_t head_blocks, head_rows, q_heads;  // rows of q and k
   FastDiv heads;                                 // of q and k of a token

@@ -2,8 +2,8 @@
 // One call of a write into a paged KV cache: raw pointers, extents, int64 element strides.
 #pragma once
 
-#include "tilewave/ops/kv_cache_write/spec.hpp"
 #include "tilewave/attention/cache.hpp"
+#include "tilewave/ops/kv_cache_write/spec.hpp"
 #include "tilewave/ops/rope/problem.hpp"
 
 namespace tilewave {

@@ -114,9 +114,9 @@ constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPo
 }
 
 /// Bytes of workspace, 0 where one launch does: by tokens, topk and experts alone, and never less for more of them.
-constexpr std::int64_t moe_sort_workspace_size(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+constexpr std::size_t moe_sort_workspace_size(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t tiles = moe_sort_tiles(p, policy);
-  return tiles <= policy.tiles_alone ? 0 : std::int64_t{4} * min_of(tiles, most_sort_blocks) * p.experts;
+  return tiles <= policy.tiles_alone ? 0 : std::size_t{4} * min_of(tiles, most_sort_blocks) * p.experts;
 }
 
 /// Every rule a problem must satisfy; ids and masks live on the device and are not read. The workspace is looked at
@@ -163,7 +163,7 @@ template <class B, MoeSortSpec S, MoeSortPolicy P>
 Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
   if (Status s = moe_sort_check(p, B::facts); !s.ok()) return s;
-  const std::int64_t needed = moe_sort_workspace_size(p, P);
+  const std::size_t needed = moe_sort_workspace_size(p, P);
   if (Status s = check_workspace_bytes(p.workspace_bytes); !s.ok()) return s;
   if (needed > 0 && p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
   if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see moe_sort_workspace_size"};
@@ -172,7 +172,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   }
   if (needed > 0) {
     const detail::SortRegions r(p);
-    const Region workspace = vector_region(p.workspace, DType::f32, needed / 4);
+    const Region workspace = vector_region(p.workspace, DType::f32, static_cast<std::int64_t>(needed / 4));
     bool clear = clear_of(workspace, {r.ids, r.weights, r.mask});
     for (const Region& output : r.written) clear = clear && !overlap(workspace, output);
     if (!clear) return {StatusCode::bad_value, "workspace overlaps another tensor"};

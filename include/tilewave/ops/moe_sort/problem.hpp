@@ -2,6 +2,7 @@
 // One call of a sort of tokens by expert: raw pointers, extents, int64 element strides.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tilewave/core/status.hpp"
@@ -41,7 +42,7 @@ struct MoeSortProblem {
   std::int64_t ids_stride = 0, weights_stride = 0, rows_stride = 0;  // from a token to the next
 
   void* workspace = nullptr;  // see moe_sort_workspace_size; 16-byte aligned
-  std::int64_t workspace_bytes = 0;
+  std::size_t workspace_bytes = 0;
 };
 
 /// The most rows, pads included, that so many tokens can take.

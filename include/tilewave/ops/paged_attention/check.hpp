@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "tilewave/attention/reach.hpp"
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
-#include "tilewave/attention/reach.hpp"
 
 namespace tilewave {
 

@@ -285,7 +285,8 @@ struct Sampling {
     std::uint32_t key = B::highest(found ? Order::key(drawn.logit) : 0u);
     if constexpr (Exchange::waves > 1) {
       const std::uint64_t published = number != nullptr && token > 0 ? *number : 0;
-      exchange.publish({{token, key, static_cast<std::uint32_t>(published), static_cast<std::uint32_t>(published >> 32)}});
+      exchange.publish(
+          {{token, key, static_cast<std::uint32_t>(published), static_cast<std::uint32_t>(published >> 32)}});
       Words most{};
       exchange.each([&](const Words& words) {
         TILEWAVE_UNROLL

@@ -51,7 +51,7 @@ inline Status check_sampling_workspace(const SamplingProblem& p, std::initialize
   if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0) {
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
   }
-  if (!clear_of(Region(p.workspace, 1, p.workspace_bytes, {}), others)) {
+  if (!clear_of(Region(p.workspace, 1, static_cast<std::int64_t>(p.workspace_bytes), {}), others)) {
     return {StatusCode::bad_value, "workspace overlaps a tensor"};
   }
   return {};
@@ -112,7 +112,7 @@ constexpr int sampling_part_bits(const SamplingProblem& p, const SamplingPolicy&
   return bits;
 }
 /// Bytes of workspace with which rows are shared, 0 where a chip has no need of it: as many for any number of rows.
-constexpr std::int64_t sampling_workspace_size(const SamplingProblem& p, const ArchFacts& facts) {
+constexpr std::size_t sampling_workspace_size(const SamplingProblem& p, const ArchFacts& facts) {
   const std::int64_t block = sizeof(SamplingFound) + 1024 / facts.wave_lanes * sizeof(SamplingWeighed);
   return facts.max_cluster_blocks > 1 || p.rows == 0 ? 0 : facts.compute_units * block;
 }

@@ -2,6 +2,7 @@
 // One call of a sampling: raw pointers, extents, int64 element strides.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "tilewave/core/config.hpp"
@@ -56,7 +57,7 @@ struct SamplingProblem {
   std::int64_t row_stride = 0;
 
   void* workspace = nullptr;  // optional, see sampling_workspace_size; 16-byte aligned
-  std::int64_t workspace_bytes = 0;
+  std::size_t workspace_bytes = 0;
 };
 
 inline constexpr std::int32_t max_vocabulary = 1 << 18;

@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// Fitted to modelled times, not to measured ones: those of the simulator's clock for MI300X and MI355X (docs/reference/clock.md,
-/// "Choices"; tiles below 128 x 128: docs/notebook/campaigns).
+/// Fitted to modelled times, not to measured ones: those of the simulator's clock for MI300X and MI355X
+/// (docs/reference/clock.md, "Choices"; tiles below 128 x 128: docs/notebook/campaigns).
 struct GemmCdnaCosts {
   double few, small, large;     // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
   double small_area;            // the power of a smaller tile's area that its step takes
@@ -26,7 +26,7 @@ constexpr GemmCdnaCosts gemm_cdna_costs(ArchId arch) {
 
 /// Microseconds, with m rows in each layer, or in all contiguous groups together.
 inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
-                            const ArchFacts& facts) {
+                             const ArchFacts& facts) {
   const GemmCdnaCosts c = gemm_cdna_costs(facts.id);
   const auto size_of_value = [](DType type) { return double(size_of(type)) / packing_of(type); };
   const double size = size_of_value(p.spec.a), size_b = size_of_value(p.spec.b);
@@ -46,7 +46,7 @@ inline double gemm_cost_cdna(const GemmProblem& p, std::int32_t m, const GemmPol
   const double part = p.spec.mx() && !by_registers && area > 1 ? area / 4 : 1.0;
   // Products of fp4 and fp6 take half the time of those that fp8 has a part in.
   const double half = p.spec.mx() && packing_of(p.spec.a) > 1 ? 0.5 : 1.0;
-  const double steps = std::ceil(p.k * size / policy.depth / splits);
+  const double steps = std::ceil(p.k * size / policy.depth_bytes / splits);
   const double computing = std::ceil(blocks / at_a_time) * steps * step * half * part;
   const double by_tiles =
       tiles * (policy.rows * size + policy.columns * size_b) * p.k / (by_registers || area >= 1 ? c.l2 : c.l2_small);

@@ -30,36 +30,37 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
 
 /// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
 /// and both ends, and the longer of memory and the stages of the block that has most strips, in passes of which a part
-/// takes as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all (docs/reference/gemm.md).
+/// takes as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all
+/// (docs/reference/gemm.md).
 inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
   if (m > p.rows) return 1e6;  // would read all weights again
   const std::int32_t slots = max_of(1, sm90_facts.compute_units / max_of(1, problem.batch)), of_pass = p.columns / 16;
   const std::int32_t strips = ceil_div(ceil_div(problem.n, 16), slots);
   const double rounds = max_of(1.0, double(problem.batch) / sm90_facts.compute_units);
   const double stages = rounds * (strips > of_pass ? align_up(strips, 2) : strips) * ceil_div(problem.k, 128);
-  const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.group);
+  const double bytes = double(problem.batch) * problem.n * problem.k * (0.5 + 2.0 / problem.spec.scale_k);
   const double streamed = max_of(bytes / 4.4e6, 0.026 * stages);
   return p.rows > 8 ? 6.3 + 1.06 * streamed : 5.5 + (of_pass > 2 ? 1.02 : 1.0) * streamed;
 }
 
-/// Microseconds on an H200 (docs/reference/gemm.md has the measurements behind the constants): the longer of what the products
-/// and what the bytes take, and what is there once.
+/// Microseconds on an H200 (docs/reference/gemm.md has the measurements behind the constants): the longer of what the
+/// products and what the bytes take, and what is there once.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
-  const double of_b = spec.packed() ? 0.5 + 2.0 / spec.group : element;  // bytes of an element
+  const double b_bytes = spec.int4() ? 0.5 + 2.0 / spec.scale_k : element;  // bytes of an element
   const double sms = sm90_facts.compute_units;
   const GemmTileCount count = gemm_tile_count(problem, m, p);
   if (p.path == GemmPath::weights_in_registers) return gemm_cost_few_rows(problem, m, p);
   const double slots = double(clusters_at_a_time(p.cluster * splits) * p.waves_per_simd);
-  const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth), splits));
-  const double begun = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
+  const double steps = double(ceil_div(ceil_div(problem.k * element, p.depth_bytes), splits));
+  const double rounds_started = double(std::int64_t((count.tiles + slots - 1) / slots));  // rounds
   const GemmTail tail = gemm_tail(p, count.tiles, slots, steps);
-  const double rounds = p.stream ? tail.rounds : begun;
+  const double rounds = p.stream ? tail.rounds : rounds_started;
   // 64 rows of one side by n of the other and 32 bytes of k take n / 2 cycles, at 1.75 GHz under load; narrow tiles
   // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
-  double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth / 32);
+  double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth_bytes / 32);
   const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
@@ -72,39 +73,40 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
     if (block) cycles = max_of(1.4 * cycles, (270 + 2.8 * wide) * (p.waves_rows > 1 ? 1.5 : 1.0));
     if (spec.has_sums_to_choose() && spec.sums == GemmSums::promoted) cycles *= 1.035;
   }
-  if (spec.packed()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
+  if (spec.int4()) {  // a stage of 128 k: a chain of waits, and the groups of an SM widen in turn
     const double groups = tall / 64 * (count.tiles * splits > sms ? p.waves_per_simd : 1);
     cycles = 250 + 3.25 * wide * element + 320 * groups;
   }
   // What copies bring a block a cycle: from L2 more than what streams from memory, and most where few ask. The two of a
   // stage take 262 cycles to begin, whatever their size; two blocks of an SM take turns.
   const double active = min_of(count.tiles * p.cluster * splits, sms);
-  const double rate = spec.packed() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active));
-  const double begin = spec.packed() ? 0.0 : 262.0;
-  const double pairs = !spec.packed() && p.waves_per_simd > 1 && count.tiles > sms ? 2.0 : 1.0;
-  const double arriving = pairs * max_of(begin, (p.rows + p.columns * of_b / element) * p.depth / rate);
+  const double rate = spec.int4() ? 50.0 : max_of(p.swapped || m <= 128 ? 50.0 : 60.0, min_of(70.0, 6700 / active));
+  const double begin = spec.int4() ? 0.0 : 262.0;
+  const double blocks_in_turn = !spec.int4() && p.waves_per_simd > 1 && count.tiles > sms ? 2.0 : 1.0;
+  const double copy_cycles =
+      blocks_in_turn * max_of(begin, (p.rows + p.columns * b_bytes / element) * p.depth_bytes / rate);
   const double own_epilogue =
       scaled_large ? (p.rows * p.columns == 16384 ? 0.4 : 1.1) : 0.6 + 1.2 * p.rows * p.columns / 32768;
   const double epilogue = own_epilogue + (splits > 1 ? 2.0 + 0.3 * splits + 5.0 * p.rows * p.columns / 16384 : 0.0);
-  const double products = rounds * steps * max_of(cycles, arriving) / 1750 + begun * epilogue;
+  const double products = rounds * steps * max_of(cycles, copy_cycles) / 1750 + rounds_started * epilogue;
   // Clusters of further rows of tiles come late, where they are not all there from the beginning.
-  const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), begun) - 0.7 : 0.0;
+  const double passes = p.swapped && splits > 1 ? 0.7 * min_of(double(ceil_div(m, p.rows)), rounds_started) - 0.7 : 0.0;
   const double layers = problem.spec.groups == GemmGroups::one ? problem.batch : problem.groups;
   // Of groups whole tiles of A are read; by 32 rows, or of hardly any rows, two to ten percent more slowly.
   const bool grouped = spec.groups != GemmGroups::one;
   const double rows_read = grouped ? count.tiles / ceil_div(problem.n, p.columns) * p.rows * p.cluster : count.rows;
-  const double bytes = ((rows_read * element + layers * problem.n * of_b) * problem.k +
+  const double bytes = ((rows_read * element + layers * problem.n * b_bytes) * problem.k +
                         count.rows * problem.n * size_of(problem.spec.out)) *
                        (grouped && (p.rows < 64 || rows_read > 3 * count.rows) ? 1.05 : 1.0);
   // Blocks that have nothing left leave bandwidth to the others, but not all can use it.
-  const double busy = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
+  const double bandwidth_share = count.tiles / (rounds * slots) * (slots * p.cluster * splits / sms);
   // What rows of tiles below each other read again comes from L2, all of it if they are all there at once; blocks of a
   // second round begin anew.
-  const bool at_once = (begun == 1 && splits == 1) || grouped;  // of a group
-  const double down = at_once ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
-  const double again = 0.4 * (down - 1) * problem.n * problem.k * of_b * layers;
-  const double memory = (bytes + again) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * busy))) + epilogue +
-                        (splits > 1 ? 4 * (rounds - 1) : 0.4 * (begun - 1));
+  const bool at_once = (rounds_started == 1 && splits == 1) || grouped;  // of a group
+  const double row_bands = at_once ? 1.0 : double(ceil_div(min_of(m, 1024), p.rows * p.cluster));
+  const double reread_bytes = 0.4 * (row_bands - 1) * problem.n * problem.k * b_bytes * layers;
+  const double memory = (bytes + reread_bytes) / (4.4e6 * max_of(0.6, min_of(1.0, 0.6 + 0.5 * bandwidth_share))) +
+                        epilogue + (splits > 1 ? 4 * (rounds - 1) : 0.4 * (rounds_started - 1));
   const double us = 3.5 + passes + max_of(products, memory);
   // Streamed products took 3 to 6 % more beside whole tiles than this says, without a whole round 8 %.
   return p.stream ? (rounds >= 1 ? 1.06 : 1.08) * (us + tail.us) : us;

@@ -20,14 +20,14 @@ struct GemmPolicies {
 constexpr GemmPolicies gemm_int4_cdna_policies(const GemmSpec& s) {
   GemmPolicies all;
   const auto add = [&](int rows, int columns, int waves_rows, int waves_columns, int waves_k, int splits) {
-    GemmPolicy p{.rows = rows, .columns = columns, .depth = 128 * size_of(s.a), .stages = 2};
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 128 * size_of(s.a), .stages = 2};
     p.waves_rows = waves_rows, p.waves_columns = waves_columns, p.waves_k = waves_k;
     p.path = GemmPath::weights_in_registers;
     p.splits = splits;
     all.add(p);
   };
   add(16, 32, 1, 1, 8, 8);
-  if (s.group < 64) {  // scales take registers, too
+  if (s.scale_k < 64) {  // scales take registers, too
     add(32, 64, 1, 2, 4, 8);
   } else {
     add(16, 128, 1, 4, 1, 8);
@@ -44,7 +44,7 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
   const bool fp8_weights = packing_of(s.b) == 1;
   const auto tile = [&](int rows, int columns, int waves_rows, int waves_columns, int splits, int waves_per_simd) {
     const int waves = waves_rows * waves_columns, step = rows * depth + columns * depth_b + waves * 512;
-    GemmPolicy p{.rows = rows, .columns = columns, .depth = depth};
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = depth};
     p.stages = min_of(fp8_weights ? 3 : 4, facts.lds_bytes / waves_per_simd / step);
     p.waves_rows = waves_rows, p.waves_columns = waves_columns;
     p.path = GemmPath::direct;
@@ -52,7 +52,7 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
     all.add(p);
   };
   const auto few = [&](int rows, int columns, int stages) {
-    GemmPolicy p{.rows = rows, .columns = columns, .depth = depth, .stages = stages};
+    GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = depth, .stages = stages};
     p.waves_rows = 1, p.waves_columns = 4;
     p.path = GemmPath::weights_in_registers;
     p.splits = 16;
@@ -92,7 +92,8 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   } else {
     shared(tile(128, 128, stages, 2, 2));
   }
-  // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/notebook/campaigns; docs/reference/clock.md).
+  // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/notebook/campaigns;
+  // docs/reference/clock.md).
   const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
   if (one && !transposed && !blocks && !preshuffled) {
     shared(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));

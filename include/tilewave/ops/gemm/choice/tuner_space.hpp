@@ -17,9 +17,8 @@ constexpr bool gemm_policy_fits(ArchId arch, const GemmSpec& s, const GemmPolicy
   const bool direct = p.path == GemmPath::direct, by_registers = p.path == GemmPath::weights_in_registers;
   if (!per_arch(arch, !direct, true, false) || p.path == GemmPath::tensor) return false;
   if (s.layout != GemmLayout::nt || s.gated || s.out_scale == ScaleMode::per_group) return false;
-  if (s.scale == GemmScale::block || s.groups != GemmGroups::one || s.packed() || s.mx() || p.waves_k != 1)
-    return false;
-  if (p.swapped || p.stream || p.cluster != 1 || p.depth != 128 || p.splits < 1 || p.splits > 16) return false;
+  if (s.scale == GemmScale::block || s.groups != GemmGroups::one || s.int4() || s.mx() || p.waves_k != 1) return false;
+  if (p.swapped || p.stream || p.cluster != 1 || p.depth_bytes != 128 || p.splits < 1 || p.splits > 16) return false;
   if (!power_of_two(p.waves_rows) || !power_of_two(p.waves_columns) || p.waves() > 16) return false;
   const int waves = p.waves(), wave_rows = p.rows / p.waves_rows, wave_columns = p.columns / p.waves_columns;
   if (wave_rows < 16 || wave_columns < 16 || wave_rows % 16 != 0 || wave_columns % 16 != 0) return false;

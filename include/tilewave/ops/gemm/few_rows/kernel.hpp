@@ -26,8 +26,8 @@ struct GemmFewRowsKernel {
   static constexpr int step = 128, strip_bytes = step * 8;            // k of a stage; bytes of a strip's
   static constexpr int strips = P.columns / 16, panels = P.rows / 8;  // of a pass; 8 rows of A
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;       // that is multiplied; of fp8 no value is rounded
-  static_assert(S.packed() && S.group == step && S.groups == GemmGroups::one && !S.gated && P.waves() == 1 &&
-                P.rows % 8 == 0 && P.columns % 16 == 0 && P.depth == step * size_of(S.a));
+  static_assert(S.int4() && S.scale_k == step && S.groups == GemmGroups::one && !S.gated && P.waves() == 1 &&
+                P.rows % 8 == 0 && P.columns % 16 == 0 && P.depth_bytes == step * size_of(S.a));
 
   struct Stage {
     Chunk codes[strips][2][lanes];
@@ -39,7 +39,8 @@ struct GemmFewRowsKernel {
     Sums sums[turns];
     Stage ring[waves][P.stages];
   };
-  /// No more than come with a launch, 176 bytes: others a block would read from memory (docs/notebook/2026-11-22-decode.md).
+  /// No more than come with a launch, 176 bytes: others a block would read from memory
+  /// (docs/notebook/2026-11-22-decode.md).
   struct Args {
     const char *codes, *a, *scales;
     void* out;
@@ -47,8 +48,9 @@ struct GemmFewRowsKernel {
     const void *bias, *residual;
     float* out_scale;
     std::int32_t m, n, steps;
-    std::int32_t passes, each, more;  // whole passes; strips of a block in the last one, and of how many one more
-    FastDiv blocks, row_tiles;        // of a tile of rows; of a layer
+    // Whole passes; strips of a block in the last one, and of how many blocks one more.
+    std::int32_t full_passes, strips_per_block, blocks_with_one_more;
+    FastDiv blocks, row_tiles;  // of a tile of rows; of a layer
     float alpha;
     bool wide;                                                         // out's rows take two neighbours at a time
     std::int32_t a_stride, scale_stride, out_stride, residual_stride;  // of a: in units of 16 bytes, else elements
@@ -119,14 +121,15 @@ struct GemmFewRowsKernel {
     std::int32_t share, last;
 
     TILEWAVE_DEVICE Passes(const Args& a, std::int32_t of_block)
-        : share(of_block), last(a.each + (of_block < a.more ? 1 : 0)) {}
-    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.passes + (last > 0 ? 1 : 0); }
+        : share(of_block), last(a.strips_per_block + (of_block < a.blocks_with_one_more ? 1 : 0)) {}
+    TILEWAVE_DEVICE std::int32_t count(const Args& a) const { return a.full_passes + (last > 0 ? 1 : 0); }
     TILEWAVE_DEVICE std::int32_t first_of(const Args& a, std::int32_t pass) const {
-      if (pass < a.passes) return (pass * a.blocks.divisor + share) * strips;
-      return a.passes * a.blocks.divisor * strips + share * a.each + min_of(share, a.more);
+      if (pass < a.full_passes) return (pass * a.blocks.divisor + share) * strips;
+      return a.full_passes * a.blocks.divisor * strips + share * a.strips_per_block +
+             min_of(share, a.blocks_with_one_more);
     }
     TILEWAVE_DEVICE std::int32_t strips_of(const Args& a, std::int32_t pass) const {
-      return pass < a.passes ? strips : pass == a.passes ? last : 0;
+      return pass < a.full_passes ? strips : pass == a.full_passes ? last : 0;
     }
   };
 

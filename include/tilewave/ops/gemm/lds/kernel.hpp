@@ -74,7 +74,7 @@ struct GemmLdsKernel {
   static constexpr int b_slots = one_more ? a_slots + 1 : a_slots;
   static constexpr int pieces = RowsA::pieces;
   static_assert(pieces % 2 == 0 && RowsB::pieces == pieces && (direct ? a_slots >= 2 : a_slots <= 2));
-  static_assert(P.depth == (S.mx() ? bytes_of(S.a, 128) : 128));
+  static_assert(P.depth_bytes == (S.mx() ? bytes_of(S.a, 128) : 128));
 
   struct Shared : Scales::template InLds<a_slots> {
     alignas(16) Chunk a[a_slots][a_bytes / sizeof(Chunk)];
@@ -175,14 +175,16 @@ struct GemmLdsKernel {
       B::lds_barrier();
       if constexpr (!direct && a_slots == 1) {  // all have read the slot, which is written again
         multiply_piece<1, 0, before>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
-          interleave<copies, before, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 1, 0); });
+          interleave<copies, before, slot>([&](auto i)
+                                               TILEWAVE_INLINE_LAMBDA { store_then_load<i, whole>(step + 1, 0); });
         });
         B::lds_barrier();
       }
       if constexpr (!whole) clean_end(step, a_slot, b_slot);
       multiply_piece<1, before, products>(sums, [&](auto slot) TILEWAVE_INLINE_LAMBDA {
         constexpr int slots = products - before;
-        interleave<reads, slots, slot>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], step, a_slot, b_slot, 0); });
+        interleave<reads, slots, slot>([&](auto i)
+                                           TILEWAVE_INLINE_LAMBDA { read<i>(piece[0], step, a_slot, b_slot, 0); });
         issue_copies<whole, slot, slots, 0>(step, a_slot, b_slot);
       });
       scales.fold(scales_now, sums);

@@ -82,7 +82,8 @@ struct GemmTurnedLines {
   using B = typename W::Backend;
   using Map = typename W::Map;
   static constexpr DType type = W::spec.a;
-  static constexpr int row_bytes = W::policy.depth, step_k = row_bytes / 2, side = W::side, lanes = B::facts.wave_lanes;
+  static constexpr int row_bytes = W::policy.depth_bytes, step_k = row_bytes / 2, side = W::side,
+                       lanes = B::facts.wave_lanes;
   static constexpr int line_units = rows / 8, line_bytes = 2 * rows;
   static constexpr int pieces = row_bytes / 16 / Map::units;
   static constexpr int copies = rows * row_bytes / 16 / (W::waves * lanes);  // of a wave for a slot

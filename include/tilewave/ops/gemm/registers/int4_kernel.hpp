@@ -15,10 +15,10 @@ namespace tilewave {
 /// which lie side by side.
 template <GemmSpec S>
 struct GemmPackedUnits {
-  static constexpr int step = 128, products = S.group >= 64 ? 2 : 1, k = 8 * products;  // of a lane's load of codes
-  static constexpr int all_k = 4 * k, count = step / all_k;                             // of a step
-  static constexpr int code_bytes = all_k * 8;                                          // of sixteen rows
-  static constexpr int a_words = k * size_of(S.a) / 4;                                  // of a lane
+  static constexpr int step = 128, products = S.scale_k >= 64 ? 2 : 1, k = 8 * products;  // of a lane's load of codes
+  static constexpr int all_k = 4 * k, count = step / all_k;                               // of a step
+  static constexpr int code_bytes = all_k * 8;                                            // of sixteen rows
+  static constexpr int a_words = k * size_of(S.a) / 4;                                    // of a lane
 
   /// Where a lane's first unit of codes lies, of row r of sixteen; in bytes.
   TILEWAVE_HOST_DEVICE static constexpr int code_at(int group, int r) {
@@ -38,10 +38,10 @@ struct GemmInt4Kernel {
   static constexpr int waves_per_simd = P.waves_per_simd * ceil_div(W::waves * P.waves_k, B::facts.simds_per_cu);
   static constexpr int k_per_lane = B::atom.k_per_lane, rows_per_lane = B::atom.rows_per_lane;
   static constexpr int atoms = Map::columns / Map::kv, sums_of_row = Map::run;  // beside each other; of a lane in each
-  static constexpr int groups = Units::step / S.group, units_of_group = Units::count / groups;
+  static constexpr int groups = Units::step / S.scale_k, units_of_group = Units::count / groups;
   static constexpr bool of_bf16 = S.a == DType::bf16;  // products, else of f16
-  static_assert(S.packed() && S.scale == GemmScale::group && S.weights == GemmWeights::preshuffled &&
-                P.depth == Units::step * size_of(S.a) && W::tiles_m % rows_per_lane == 0 && units_of_group > 0);
+  static_assert(S.int4() && S.scale == GemmScale::group && S.weights == GemmWeights::preshuffled &&
+                P.depth_bytes == Units::step * size_of(S.a) && W::tiles_m % rows_per_lane == 0 && units_of_group > 0);
 
   static constexpr int products = W::tiles_m * W::tiles_n;
   struct Merged {
@@ -138,7 +138,7 @@ struct GemmInt4Kernel {
       codes = static_cast<const char*>(g.b) + tile.layer * g.b_layer_stride + rows_b.first / 16 * of_sixteen + k * 8;
       code_bytes = static_cast<std::uint32_t>(ceil_div(rows_b.span(), 16) * of_sixteen);
       scales = static_cast<const char*>(g.b_group_scale) +
-               (tile.layer * g.b_scale_layer_stride + k / S.group * g.b_scale_k_stride + rows_b.first) * scale_size;
+               (tile.layer * g.b_scale_layer_stride + k / S.scale_k * g.b_scale_k_stride + rows_b.first) * scale_size;
       scale_bytes = static_cast<std::uint32_t>(rows_b.span()) * scale_size;
       scale_step = g.b_scale_k_stride * scale_size;
       TILEWAVE_UNROLL
@@ -188,7 +188,7 @@ struct GemmInt4Kernel {
       });
       static_for<groups>([&](auto g) TILEWAVE_INLINE_LAMBDA {
         const Window of_group{scales + g * scale_step, scale_bytes};
-        const std::uint32_t beyond = whole || g * S.group < left ? 0 : nowhere;
+        const std::uint32_t beyond = whole || g * S.scale_k < left ? 0 : nowhere;
         TILEWAVE_UNROLL
         for (int j = 0; j < W::tiles_n * atoms; ++j) {
           to.scales[g][j / atoms][j % atoms] =

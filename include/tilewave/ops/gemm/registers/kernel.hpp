@@ -149,7 +149,7 @@ struct GemmRegisterKernel {
   using RowsB = Rows<S.b, W::tiles_n, preshuffled>;
   using Scales = GemmStepScales<W, false>;
   static constexpr int pieces = RowsA::units / W::Map::chunks_a;
-  static_assert(P.depth == (S.mx() ? bytes_of(S.a, 128) : 128) && RowsB::units == pieces * W::Map::chunks_b);
+  static_assert(P.depth_bytes == (S.mx() ? bytes_of(S.a, 128) : 128) && RowsB::units == pieces * W::Map::chunks_b);
   using Shared = typename W::Exchange;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {

@@ -10,15 +10,15 @@ namespace tilewave {
 constexpr std::array<GemmSpec, 3> gemm_int4_specs(ArchId arch) {
   constexpr DType i4 = DType::i4;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
-  return {{{.b = i4, .scale = GemmScale::group, .weights = preshuffled, .group = 128},
-           {.a = facts_of(arch).fp8, .b = i4, .scale = GemmScale::group, .weights = preshuffled, .group = 128},
+  return {{{.b = i4, .scale = GemmScale::group, .weights = preshuffled, .scale_k = 128},
+           {.a = facts_of(arch).fp8, .b = i4, .scale = GemmScale::group, .weights = preshuffled, .scale_k = 128},
            {.b = i4,
             .scale = GemmScale::group,
             .weights = preshuffled,
             .groups = GemmGroups::contiguous,
             .activation = ActivationKind::silu,
             .gated = true,
-            .group = 32}}};
+            .scale_k = 32}}};
 }
 
 constexpr GemmPolicies gemm_int4_policies(ArchId arch, const GemmSpec& s) { return gemm_policies(arch, s); }

@@ -16,11 +16,11 @@ template <class B, GemmSpec S, GemmPolicy P, class TileRows>
 struct GemmInt4Rows {
   static constexpr int step = 128, strip_chunks = step * 8 / 16, strips = P.columns / 16;
   static constexpr int piece = 32 / size_of(S.a);                      // k of a product
-  static constexpr int group = S.packed() ? S.group : step;            // k of a scale
+  static constexpr int group = S.int4() ? S.scale_k : step;            // k of a scale
   static constexpr int groups = step / group, pieces = group / piece;  // of a stage; products of one
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
-  static_assert(!S.packed() ||
-                (P.swapped && P.cluster == 1 && P.depth == step * size_of(S.a) && TileRows::run % 16 == 0));
+  static_assert(!S.int4() ||
+                (P.swapped && P.cluster == 1 && P.depth_bytes == step * size_of(S.a) && TileRows::run % 16 == 0));
 
   /// Strips of all layers, one after the other, of which each has K / 16 rows.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {

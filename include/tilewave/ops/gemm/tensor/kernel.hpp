@@ -152,7 +152,7 @@ struct GemmTensorKernel {
                                           int from = 0) {
     B::group_mma_begin();
     TILEWAVE_UNROLL
-    for (int piece = 0; piece < P.depth / 32; ++piece) {
+    for (int piece = 0; piece < P.depth_bytes / 32; ++piece) {
       TILEWAVE_UNROLL
       for (int t = 0; t < count; ++t) {
         const int row = L::tall_row(group) + 64 * (first + t);
@@ -268,7 +268,7 @@ struct GemmTensorKernel {
   }
 
   TILEWAVE_DEVICE static void mainloop_scales_in_lds(typename Args::Steps steps, int group, Shared& shared, Ring& ring,
-                                              Sums (&sums)[L::tiles]) {
+                                                     Sums (&sums)[L::tiles]) {
     L::clear(sums);
     for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
@@ -286,7 +286,7 @@ struct GemmTensorKernel {
   /// tile, or half of its wide side. What comes between a part's additions and the next products keeps the matrix unit
   /// waiting: the next stage is waited for below the last products of this one.
   TILEWAVE_DEVICE static void mainloop_halves(typename L::StageScaleReader& reader, typename Args::Steps steps,
-                                                      int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+                                              int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
     Scales even{}, odd{};
@@ -329,7 +329,7 @@ struct GemmTensorKernel {
 
   /// With the next stage's products under way while one's are added, and the scales of the one after next.
   TILEWAVE_DEVICE static void mainloop_overlapped(typename L::StageScaleReader& reader, typename Args::Steps steps,
-                                                    int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
+                                                  int group, Shared& shared, Ring& ring, Sums (&sums)[L::tiles]) {
     L::clear(sums);
     if (steps.first == steps.end) return;
     const std::int32_t last = steps.end - 1;

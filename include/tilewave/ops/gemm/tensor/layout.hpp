@@ -25,14 +25,14 @@ struct GemmTensorLayout {
   static constexpr int halves = TileRows::halves;
   static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B of a copy
   static_assert(halves == 1 || (P.cluster == 1 && b_box % (P.swapped || S.scale == GemmScale::block ? 64 : 16) == 0));
-  static constexpr int depth = P.depth / size_of(S.a);  // elements of K of a stage
-  static constexpr bool packed = S.packed();            // the tall side is codes
+  static constexpr int depth_k = P.depth_bytes / size_of(S.a);  // elements of K of a stage
+  static constexpr bool packed = S.int4();                      // the tall side is codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
-  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth;  // without codes
-  static constexpr int boxes = P.depth / 128, row_chunks = 8;                      // boxes of a stage's k, of 128 bytes
-  static constexpr int box_chunks = 8 * depth;  // of 64 rows side by side by a stage's k
+  static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // without codes
+  static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of a stage's k, of 128 bytes
+  static constexpr int box_chunks = 8 * depth_k;                     // of 64 rows side by side by a stage's k
   /// Of preshuffled B units of a box, sixteen rows by 16 bytes of k, lie as products read them without swizzle: all of
   /// its rows, then those of the next 16 bytes.
   static constexpr int box_unit = 16 * b_box, strip_bytes = 256;
@@ -52,7 +52,7 @@ struct GemmTensorLayout {
   /// Registers hold the sums of all stages and of two more.
   static constexpr bool scaled_ahead =
       groups <= 2 && part_wide == group_wide && (promoted ? tiles * group_wide <= 128 : tiles == 1);
-  static_assert((P.depth == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
+  static_assert((P.depth_bytes == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
                 wide_rows <= 256);
   static_assert(P.cluster == 1 || P.splits == 1);
   static_assert(!P.stream || (P.cluster == 1 && P.splits == 1 && S.groups == GemmGroups::one));
@@ -112,7 +112,7 @@ struct GemmTensorLayout {
   };
 
   static constexpr int shared_b_scales = packed ? Codes::groups * P.columns : shared_scales ? P.columns / 64 : 1;
-  static constexpr int tall_chunks = tall_rows * (packed ? depth / 2 : P.depth) / 16;
+  static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
     alignas(1024) Chunk wide[P.stages][wide_rows * boxes * row_chunks];
@@ -146,7 +146,7 @@ struct GemmTensorLayout {
       Codes::copy(a.gemm, a.b[0], tile, step, shared.tall[slot], full);
       if (B::lane_id() < boxes) {
         Chunk* const box = shared.wide[slot] + B::lane_id() * (wide_rows * row_chunks);
-        B::copy_tensor(box, a.a, step * depth + B::lane_id() * (depth / boxes), tile.first_row, tile.a_layer, full);
+        B::copy_tensor(box, a.a, step * depth_k + B::lane_id() * (depth_k / boxes), tile.first_row, tile.a_layer, full);
       }
     } else {
       B::mbarrier_expect(full, stage_bytes);
@@ -155,7 +155,7 @@ struct GemmTensorLayout {
   }
   TILEWAVE_DEVICE static void copy_boxes(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
                                          Shared& shared, int slot) {
-    const std::int32_t k = step * depth;
+    const std::int32_t k = step * depth_k;
     auto* const full = &shared.ring.full[slot];
     Chunk* const of_a = P.swapped ? shared.wide[slot] : shared.tall[slot];
     Chunk* const of_b = P.swapped ? shared.tall[slot] : shared.wide[slot];
@@ -170,7 +170,7 @@ struct GemmTensorLayout {
         const std::int32_t column = tile.first_column + TileRows::column(row);
         const std::int32_t strip =
             tile.layer * a.gemm.b_layer_strips + gemm_row_of_b<S>(a.gemm, column, TileRows::half(row)) / 16;
-        B::copy_tensor(of_b + row * row_chunks, a.b[0], 0, strip, step * (P.depth / 16), full);
+        B::copy_tensor(of_b + row * row_chunks, a.b[0], 0, strip, step * (P.depth_bytes / 16), full);
       }
     } else if constexpr (transposed_b(S.layout)) {
       copy_transposed<P.columns>(of_b, a.b[0], k, tile.first_column, tile.layer, full);
@@ -189,7 +189,7 @@ struct GemmTensorLayout {
 
   template <int rows>
   TILEWAVE_DEVICE static void copy_transposed(Chunk* to, const typename B::TensorMap& map, std::int32_t k,
-                                          std::int32_t first_row, std::int32_t layer, typename B::Mbarrier* full) {
+                                              std::int32_t first_row, std::int32_t layer, typename B::Mbarrier* full) {
     static_assert(rows % 64 == 0);
     TILEWAVE_UNROLL
     for (int i = 0; i < rows / 64; ++i) B::copy_tensor(to + i * box_chunks, map, first_row + 64 * i, k, layer, full);
@@ -197,18 +197,18 @@ struct GemmTensorLayout {
 
   /// Strips of sixteen rows of all layers, each of 256 bytes for 16 of k.
   static TensorShape shuffled_shape(const void* b, std::int64_t k_bytes, std::int64_t strips_of_all) {
-    return {b,           DType::i8,  strip_bytes,  strips_of_all, k_bytes / 16, 16 * k_bytes,
-            strip_bytes, b_box / 16, P.depth / 16, true};
+    return {b,           DType::i8,  strip_bytes,        strips_of_all, k_bytes / 16, 16 * k_bytes,
+            strip_bytes, b_box / 16, P.depth_bytes / 16, true};
   }
 
   /// An operand of a stage from a row on: 32 bytes of k, number `piece`.
   template <bool tall>
   TILEWAVE_DEVICE static auto operand(const Chunk* stage, int row, int piece) {
     if constexpr (shuffled && tall == P.swapped) {
-      const int offset = row / b_box * (b_box * P.depth) + row % b_box * 16 + piece * 2 * box_unit;
+      const int offset = row / b_box * (b_box * P.depth_bytes) + row % b_box * 16 + piece * 2 * box_unit;
       return GroupOperand{stage, 128, box_unit, offset};
     } else if constexpr (tall ? tall_transposed : wide_transposed) {
-      return TurnedOperand{stage, depth, row, piece};
+      return TurnedOperand{stage, depth_k, row, piece};
     } else {
       return SwizzledOperand{stage, row, piece};
     }

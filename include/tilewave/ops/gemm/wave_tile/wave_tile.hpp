@@ -41,7 +41,7 @@ struct GemmWaveTile {
   static constexpr int block_threads = waves * B::facts.wave_lanes;  // of those that share no K
   static constexpr int wave_rows = P.rows / P.waves_rows, wave_columns = P.columns / P.waves_columns;
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
-  using Map = std::conditional_t<S.packed(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
+  using Map = std::conditional_t<S.int4(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
   static_assert(wave_rows % Map::rows == 0 && wave_columns % Map::columns == 0 && P.cluster == 1 && !P.swapped);
   using Sum = ProductSum<S.a>;
@@ -51,14 +51,14 @@ struct GemmWaveTile {
   static constexpr int tile_columns = gemm_tile_columns(S, P);                 // of C
   static constexpr int halves = TileRows::halves, tiles_c = tiles_n / halves;  // of C along a row, each of all halves
   static_assert(tiles_n % halves == 0);
-  static constexpr int step_k = P.depth * packing_of(S.a) / size_of(S.a);
+  static constexpr int step_k = P.depth_bytes * packing_of(S.a) / size_of(S.a);
 
   struct Args {
     GemmArgs gemm;
     UserEpilogue epilogue;
     float* partial;        // sums of blocks that share K, of i8 as ints
     std::int64_t tiles;    // of the grid, `splits` blocks each
-    std::int32_t k_steps;  // of P.depth bytes
+    std::int32_t k_steps;  // of P.depth_bytes bytes
     bool wide_rows;        // runs of four neighbours of a row of C are aligned
 
     struct Steps {
@@ -163,7 +163,8 @@ struct GemmWaveTile {
   TILEWAVE_DEVICE static void finish(const Args& a, const Place& place, Exchange& exchange, AllSums& sums) {
     for (int i = 0; i < tiles_m; ++i) {
       if (P.splits > 1 && a.gemm.splits > 1) {
-        static_for<tiles_n>([&](auto j) TILEWAVE_INLINE_LAMBDA { store_partial(a, place, i * tiles_n + j, sums[0][j]); });
+        static_for<tiles_n>([&](auto j)
+                                TILEWAVE_INLINE_LAMBDA { store_partial(a, place, i * tiles_n + j, sums[0][j]); });
       } else {
         write_row(a, place.tile, i, exchange,
                   [&](int j, int half) TILEWAVE_INLINE_LAMBDA { return sums[0][j + half * tiles_c]; });
@@ -215,7 +216,7 @@ struct GemmWaveTile {
       });
     } else {
       // A group is the columns of neighbouring waves.
-      static_assert(gemm_tile_columns(S, P) % scale_group == 0 && scale_group % (tiles_c * side) == 0 && !S.packed());
+      static_assert(gemm_tile_columns(S, P) % scale_group == 0 && scale_group % (tiles_c * side) == 0 && !S.int4());
       constexpr int group_waves = scale_group / (tiles_c * side);
       Values values[tiles_c];
       float largest = 0.0f;

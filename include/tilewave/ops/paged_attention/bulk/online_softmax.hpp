@@ -3,8 +3,8 @@
 // the wave group, which need not be the true one, only within L::max_slack of it.
 #pragma once
 
-#include "tilewave/ops/paged_attention/bulk/layout.hpp"
 #include "tilewave/attention/scores.hpp"
+#include "tilewave/ops/paged_attention/bulk/layout.hpp"
 
 namespace tilewave {
 
@@ -23,8 +23,8 @@ struct PagedAttentionStagedSoftmax {
   using Sums = float[L::eights][2];
 
   /// From products to masked scores in log2 units. Whether one exceeds the reference maximum by more than the slack.
-  TILEWAVE_DEVICE static bool scale_and_mask(const Args& a, const Place& at, std::int32_t token, bool edge, const Stage& stage,
-                                     const State& s, Products (&scores)[L::tiles]) {
+  TILEWAVE_DEVICE static bool scale_and_mask(const Args& a, const Place& at, std::int32_t token, bool edge,
+                                             const Stage& stage, const State& s, Products (&scores)[L::tiles]) {
     bool exceeds = false;
     each_token([&](int tile, int h, std::int32_t in_stage) {
       const std::int32_t here = token + in_stage;
@@ -134,7 +134,8 @@ struct PagedAttentionStagedSoftmax {
       for (int e = 0; e < 2; ++e) {
         const float maximum = s.row_max[j][e] == L::minus_infinity ? 0.0f : s.row_max[j][e];
         TILEWAVE_UNROLL
-        for (int h = 0; h < 2; ++h) x[e][h] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum)) * L::probability_scale;
+        for (int h = 0; h < 2; ++h)
+          x[e][h] = B::exp2(B::subtract(L::value(scores[tile], j, h, e), maximum)) * L::probability_scale;
       }
       words[m] = B::pack_fp8(x[0][0], x[0][1], x[1][0], x[1][1]);
       const Vec<std::uint32_t, 2> rounded = B::widen_fp8_to_f16(words[m]);

@@ -119,7 +119,8 @@ constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const P
 /// Whether a spec has entries that bring KV through shared memory: ok, or no_matching_entry with the reason.
 constexpr Status paged_attention_has_staged(ArchId arch, const PagedAttentionSpec& s) {
   constexpr StatusCode none = StatusCode::no_matching_entry;
-  if (!per_arch(arch, false, false, true)) return {none, "staged entries need bulk copies and wave groups, which only sm90 has"};
+  if (!per_arch(arch, false, false, true))
+    return {none, "staged entries need bulk copies and wave groups, which only sm90 has"};
   if (s.values != ValueLayout::dim_major) return {none, "there are no staged entries for token_major values"};
   if (s.head_size != 64 && s.head_size != 128) return {none, "there are staged entries for head_size 64 and 128 alone"};
   return {};

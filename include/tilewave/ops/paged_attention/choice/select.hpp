@@ -50,8 +50,8 @@ struct PagedAttentionRegistry {
   }
 };
 
-/// An entry, and how many ways the context is split: plan.launch(problem, stream). Its workspace_bytes() are at the same
-/// capacities never more, whatever the lengths. See tile/plan.hpp.
+/// An entry, and how many ways the context is split: plan.launch(problem, stream). Its workspace_bytes() are at the
+/// same capacities never more, whatever the lengths. See tile/plan.hpp.
 using PagedAttentionPlan = OpPlan<PagedAttentionRegistry>;
 
 namespace detail {
