@@ -71,13 +71,13 @@ struct GroupOperand {
 ///               m < 16, else anything;
 ///               peers<bits>(key): how many lanes of the wave have the key that this one has, of so many bits, and how
 ///               many of them come before it; sum_up_to(i): the sum of an int over this lane and those before it;
-///               uniform(i): tells the compiler that an int is the same in every lane of the wave; apart(i), of rooms
+///               uniform(i): tells the compiler that an int is the same in every lane of the wave; divergent(i), of rooms
 ///               with wave groups: that it may not be, so that what is read by it stays with the lanes;
-///               settle(v): a pointer, word or int itself, worked out here and once; what follows from it
+///               opaque(v): a pointer, word or int itself, worked out here and once; what follows from it
 ///               afterwards is worked out again, not kept from before, of an int in each turn of a loop
 ///   counters    add_shared(p, n): *p += n of a word in shared memory, whichever lanes of the block do it at a time
 ///   numbers     subtract(a, b): a - b, each as it is: a product is rounded before, never one operation with it;
-///               of two floats at a time subtract; fused(a, b, c): a b + c, rounded once; quiet(a): themselves, NaNs
+///               of two floats at a time subtract; fused(a, b, c): a b + c, rounded once; canonical(a): themselves, NaNs
 ///               such that Max need not look for signals; exp2, log2; rsqrt, reciprocal: within 2 ulp where argument
 ///               and result are normal; pack_bf16(lo, hi) -> one word, ties may round away from zero, no NaN;
 ///               round_bf16(lo, hi) -> the same, ties to even, NaN stays NaN; pack_f16(lo, hi) likewise, or infinite;
@@ -138,13 +138,13 @@ concept Backend = requires(const float* in, float* out, const Chunk* chunk_in, C
   { B::total(word) } -> std::same_as<std::uint32_t>;
   { B::highest(word) } -> std::same_as<std::uint32_t>;
   { B::uniform(0) } -> std::same_as<int>;
-  { B::settle(out) } -> std::same_as<float*>;
-  { B::settle(word) } -> std::same_as<std::uint32_t>;
-  { B::settle(0) } -> std::same_as<int>;
+  { B::opaque(out) } -> std::same_as<float*>;
+  { B::opaque(word) } -> std::same_as<std::uint32_t>;
+  { B::opaque(0) } -> std::same_as<int>;
   { B::any(true) } -> std::same_as<bool>;
   { B::subtract(x, x) } -> std::same_as<float>;
   { B::fused(Vec<float, 2>{}, Vec<float, 2>{}, Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
-  { B::quiet(Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
+  { B::canonical(Vec<float, 2>{}) } -> std::same_as<Vec<float, 2>>;
   { B::exp2(x) } -> std::same_as<float>;
   { B::log2(x) } -> std::same_as<float>;
   { B::rsqrt(x) } -> std::same_as<float>;
@@ -247,7 +247,7 @@ concept StagedBackend = Backend<B> &&
 ///               two pieces. Element 4 j + 2 h + e of the acc of lane l of wave w of the group is row
 ///               16 w + l / 4 + 8 h, column 8 j + 2 (l % 4) + e. Operand a may come from registers instead, as a Chunk:
 ///               word i holds four bytes, from byte 16 (i / 2) + 4 (l % 4) of k on, of row 16 w + l / 4 + 8 (i % 2)
-///   batches     group_mma_hold(acc) for each accumulator that was just written, then group_mma_begin() before the
+///   batches     group_mma_fence(acc) for each accumulator that was just written, then group_mma_begin() before the
 ///               first product, and again after registers that one takes were written; group_mma_end() makes the
 ///               products since then one batch; group_mma_wait<pending>() returns when at most `pending` batches are
 ///               under way. Only then do accumulators hold their sums, and only then may the registers of a (a variable
@@ -270,7 +270,7 @@ concept GroupBackend = StagedBackend<B> &&
   { B::template group_mma<DType::bf16, 8>(a, operand, acc) } -> std::same_as<void>;
   { B::template group_mma<DType::f16, 16>(a, operand, wide_acc) } -> std::same_as<void>;
   { B::template group_mma<B::facts.fp8, 16>(a, operand, wide_acc) } -> std::same_as<void>;
-  { B::group_mma_hold(acc) } -> std::same_as<void>;
+  { B::group_mma_fence(acc) } -> std::same_as<void>;
   { B::group_mma_begin() } -> std::same_as<void>;
   { B::group_mma_end() } -> std::same_as<void>;
   { B::template group_mma_wait<1>() } -> std::same_as<void>;
@@ -310,12 +310,12 @@ struct SwizzledOperand {
 /// As SwizzledOperand, of 16-bit elements with the matrix's rows side by side: boxes of 64 rows (128 bytes) by `box_k`
 /// of k, one after the other. Rows 8 u to 8 u + 7 of box i at k lie at at + 128 (i box_k + k) + 16 (u ^ k % 8). `row`
 /// is a multiple of 64; `piece` is in units of 16 k.
-struct TurnedOperand {
+struct TransposedOperand {
   const void* at;
   int box_k;
   int row = 0, piece = 0;
 
-  friend constexpr bool operator==(const TurnedOperand&, const TurnedOperand&) = default;
+  friend constexpr bool operator==(const TransposedOperand&, const TransposedOperand&) = default;
 };
 
 /// A group room with an engine that copies boxes of tensors, and with blocks of a cluster that copy for each other:
@@ -336,7 +336,7 @@ struct TurnedOperand {
 ///   products    group_multiply<type, columns>(a, b, acc, add): acc[64][columns] = a[64][32 bytes of k] times the
 ///               transpose of b[columns][the same k], plus acc where `add`; between group_mma_begin and _end as
 ///               group_mma. Columns: 8, 16, 32, 64, 128, 176, 192, 240, 256; of i8, whose acc is of ints, 16, 64, 128
-///               and 256. Either operand may be a GroupOperand or a TurnedOperand, b then of a multiple of 64 columns.
+///               and 256. Either operand may be a GroupOperand or a TransposedOperand, b then of a multiple of 64 columns.
 ///               group_multiply<type, columns>(a, b, acc): acc += a b^T with a from registers as group_mma takes it,
 ///               columns up to 128
 ///   numbers     widen_i4_pairs<type>(words, pair): of each of two words, values 2 pair and the next of the eight of
@@ -352,8 +352,9 @@ template <class B>
 concept TensorBackend = GroupBackend<B> &&
     requires(const TensorShape& shape, typename B::TensorMap& map, typename B::Mbarrier* mbarrier, void* shared,
              Chunk* row, SwizzledOperand operand, Vec<float, 4>& acc, Vec<float, 128>& wide_acc,
-             Vec<std::int32_t, 128>& wide_ints, TurnedOperand turned, GroupOperand plain, Vec<std::uint32_t, 4> words,
-             const Chunk& a, Vec<float, 64>& sums, const Vec<std::uint32_t, 2>& two_words) {
+             Vec<std::int32_t, 128>& wide_ints, TransposedOperand transposed, GroupOperand plain,
+             Vec<std::uint32_t, 4> words, const Chunk& a, Vec<float, 64>& sums,
+             const Vec<std::uint32_t, 2>& two_words) {
   { B::make_tensor_map(shape, map) } -> std::same_as<Status>;
   { B::prefetch_map(map) } -> std::same_as<void>;
   { B::copy_tensor(shared, map, 0, 0, 0, mbarrier) } -> std::same_as<void>;
@@ -364,8 +365,8 @@ concept TensorBackend = GroupBackend<B> &&
   { B::mbarrier_arrive(mbarrier, 1) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 8>(operand, operand, acc, true) } -> std::same_as<void>;
   { B::template group_multiply<B::facts.fp8, 256>(operand, operand, wide_acc, false) } -> std::same_as<void>;
-  { B::template group_multiply<DType::f16, 256>(operand, turned, wide_acc, true) } -> std::same_as<void>;
-  { B::template group_multiply<DType::bf16, 256>(turned, turned, wide_acc, true) } -> std::same_as<void>;
+  { B::template group_multiply<DType::f16, 256>(operand, transposed, wide_acc, true) } -> std::same_as<void>;
+  { B::template group_multiply<DType::bf16, 256>(transposed, transposed, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<B::facts.fp8, 256>(plain, operand, wide_acc, true) } -> std::same_as<void>;
   { B::template group_multiply<DType::i8, 256>(operand, operand, wide_ints, false) } -> std::same_as<void>;
   { B::template group_multiply<DType::bf16, 128>(a, operand, sums) } -> std::same_as<void>;

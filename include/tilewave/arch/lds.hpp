@@ -51,10 +51,10 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
   return turns;
 }
 
-/// The same of load_turned, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured yet);
-/// `place_of(lane)`: in units of 8 bytes.
+/// The same of load_transposed, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured
+/// yet); `place_of(lane)`: in units of 8 bytes.
 template <class PlaceOf>
-constexpr int lds_turned_conflicts(const PlaceOf& place_of) {
+constexpr int lds_transposed_conflicts(const PlaceOf& place_of) {
   constexpr int columns = facts_of(ArchId::gfx950).lds_banks / 2;
   int turns = 0;
   for (int first = 0; first < 64; first += 32) {
@@ -80,7 +80,7 @@ constexpr int lds_turned_conflicts(const PlaceOf& place_of) {
 ///               are
 ///   sync        lds_barrier(): a barrier of the block for what lanes stored to and read from LDS; loads and copies
 ///               stay under way
-///   hints       pin(sums): the product that made them stays between the copies, fences and barriers around it;
+///   hints       keep(sums): the product that made them stays between the copies, fences and barriers around it;
 ///               priority<n>(): of this wave among those of its SIMD, 0 to 3
 template <class B>
 concept LdsBackend = Backend<B> &&
@@ -95,18 +95,18 @@ concept LdsBackend = Backend<B> &&
   { B::direct_copies } -> std::convertible_to<bool>;
   { B::template copies_wait<0>() } -> std::same_as<void>;
   { B::lds_barrier() } -> std::same_as<void>;
-  { B::pin(large) } -> std::same_as<void>;
-  { B::pin(ints) } -> std::same_as<void>;
+  { B::keep(large) } -> std::same_as<void>;
+  { B::keep(ints) } -> std::same_as<void>;
   { B::template priority<1>() } -> std::same_as<void>;
 };
 
-/// Such a room of a chip that reads LDS turned:
-///   fragments   load_turned(row) by all lanes of a wave: every sixteen lanes have a matrix of four rows of sixteen
+/// Such a room of a chip that reads LDS transposed:
+///   fragments   load_transposed(row) by all lanes of a wave: every sixteen lanes have a matrix of four rows of sixteen
 ///               2-byte elements, lane l of them points at 8 bytes, aligned, of row l / 4 from column 4 (l % 4) on, and
 ///               gets column l: element i is that of row i
 template <class B>
-concept TurnedLdsBackend = LdsBackend<B> && requires(const void* row) {
-  { B::load_turned(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
+  { B::load_transposed(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
 /// Such a room of a chip that takes OCP MX's formats:

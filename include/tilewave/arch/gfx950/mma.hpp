@@ -38,7 +38,7 @@ struct Product {
   using Sums = Vec<ProductSum<type>, side * side / 64>;
 
   /// ds_read_b64_tr_b16.
-  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_turned(const void* row) {
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_transposed(const void* row) {
     using Elements = short __attribute__((ext_vector_type(4)));
     using InLds = __attribute__((address_space(3))) Elements*;
     return __builtin_bit_cast(Vec<std::uint32_t, 2>,

@@ -52,8 +52,8 @@ struct Backend : Memory<Id>,
 static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
 static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::TurnedLdsBackend<Backend<ArchId::gfx950>> &&
-              !tilewave::TurnedLdsBackend<Backend<ArchId::gfx942>>);
+static_assert(tilewave::TransposedLdsBackend<Backend<ArchId::gfx950>> &&
+              !tilewave::TransposedLdsBackend<Backend<ArchId::gfx942>>);
 static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
 static_assert(tilewave::PairBackend<Backend<ArchId::sm90>> && !tilewave::PairBackend<Backend<ArchId::gfx950>>);
 static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);

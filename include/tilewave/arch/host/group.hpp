@@ -306,8 +306,9 @@ struct Groups<ArchId::sm90> {
   }
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add, Where where = {}) {
-    constexpr bool a_turned = std::is_same_v<A, TurnedOperand>, b_turned = std::is_same_v<B, TurnedOperand>;
-    static_assert((!a_turned && !b_turned) || (is_16_bits(type) && (!b_turned || columns % 64 == 0)));
+    constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
+                   b_transposed = std::is_same_v<B, TransposedOperand>;
+    static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)));
     static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8 || type == DType::i8);
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 176 ||
                   columns == 192 || columns == 240 || columns == 256);
@@ -333,7 +334,7 @@ struct Groups<ArchId::sm90> {
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 
   template <class T, int count>
-  static void group_mma_hold(Vec<T, count>&) {}  // nothing moves here
+  static void group_mma_fence(Vec<T, count>&) {}  // nothing moves here
   static void group_mma_begin(Where where = {}) { detail::call_begin(where); }
   static void group_mma_end(Where where = {}) { detail::call_end(where); }
   template <int pending>

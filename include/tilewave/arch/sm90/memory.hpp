@@ -20,10 +20,10 @@ struct Accesses {
   }
 };
 
-/// What windows stream, rows that go in and out. Measured on an H200 with whole rows (docs/notebook/2026-11-21-rows.md): what is
-/// read is best evicted last and what is written stored plainly, so that L2 writes back early and evenly; 3 % slower
-/// with plain loads, 8 % without allocation in L1, which attention wants. Volatile so that prefetches stay where the
-/// kernel put them.
+/// What windows stream, rows that go in and out. Measured on an H200 with whole rows
+/// (docs/notebook/2026-11-21-rows.md): what is read is best evicted last and what is written stored plainly, so that L2
+/// writes back early and evenly; 3 % slower with plain loads, 8 % without allocation in L1, which attention wants.
+/// Volatile so that prefetches stay where the kernel put them.
 struct WindowAccesses : Accesses {
   TILEWAVE_DEVICE static Chunk load_stream(const Chunk* p) {
     Chunk c;

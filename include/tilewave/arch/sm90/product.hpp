@@ -29,10 +29,10 @@ struct MmaTypes<DType::i8> {
   static constexpr char names[] = "s8.s8", k[] = "k32";
 };
 /// Scales of 1 of both operands, and of 16-bit ones which have their rows, not k, side by side.
-template <DType type, bool a_turned, bool b_turned>
+template <DType type, bool a_transposed, bool b_transposed>
 struct MmaScales {
   static_assert(size_of(type) == 2);
-  static constexpr char text[] = {'1', ',', ' ', '1', ',', ' ', '0' + a_turned, ',', ' ', '0' + b_turned, '\0'};
+  static constexpr char text[] = {'1', ',', ' ', '1', ',', ' ', '0' + a_transposed, ',', ' ', '0' + b_transposed, '\0'};
 };
 template <>
 struct MmaScales<DType::fp8_e4m3fn, false, false> {
@@ -51,7 +51,7 @@ TILEWAVE_DEVICE std::uint64_t group_descriptor(GroupOperand m) {
 
 /// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor
 /// format").
-template <DType type, int columns, bool a_turned, bool b_turned>
+template <DType type, int columns, bool a_transposed, bool b_transposed>
 TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint32_t add, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
     asm volatile(
@@ -60,7 +60,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
         "}, %4, %5, add, %9; }"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 16) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %10, 0;\n  wgmma.mma_async.sync.aligned.m64n16%12.f32.%11 {"
@@ -68,7 +68,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
         "}, %8, %9, add, %13; }"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]), "+f"(acc[7])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 32) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %18, 0;\n  wgmma.mma_async.sync.aligned.m64n32%20.f32.%19 {"
@@ -78,7 +78,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
           "+f"(acc[14]), "+f"(acc[15])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 64) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %34, 0;\n  wgmma.mma_async.sync.aligned.m64n64%36.f32.%35 {"
@@ -91,7 +91,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
           "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 128) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %66, 0;\n  wgmma.mma_async.sync.aligned.m64n128%68.f32.%67 {"
@@ -111,7 +111,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[56]), "+f"(acc[57]), "+f"(acc[58]), "+f"(acc[59]), "+f"(acc[60]), "+f"(acc[61]), "+f"(acc[62]),
           "+f"(acc[63])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 176) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %90, 0;\n  wgmma.mma_async.sync.aligned.m64n176%92.f32.%91 {"
@@ -135,7 +135,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[77]), "+f"(acc[78]), "+f"(acc[79]), "+f"(acc[80]), "+f"(acc[81]), "+f"(acc[82]), "+f"(acc[83]),
           "+f"(acc[84]), "+f"(acc[85]), "+f"(acc[86]), "+f"(acc[87])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 192) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %98, 0;\n  wgmma.mma_async.sync.aligned.m64n192%100.f32.%99 {"
@@ -160,7 +160,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[84]), "+f"(acc[85]), "+f"(acc[86]), "+f"(acc[87]), "+f"(acc[88]), "+f"(acc[89]), "+f"(acc[90]),
           "+f"(acc[91]), "+f"(acc[92]), "+f"(acc[93]), "+f"(acc[94]), "+f"(acc[95])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 240) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %122, 0;\n  wgmma.mma_async.sync.aligned.m64n240%124.f32.%123 {"
@@ -191,7 +191,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[111]), "+f"(acc[112]), "+f"(acc[113]), "+f"(acc[114]), "+f"(acc[115]), "+f"(acc[116]),
           "+f"(acc[117]), "+f"(acc[118]), "+f"(acc[119])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else {
     static_assert(columns == 256);
     asm volatile(
@@ -224,7 +224,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[117]), "+f"(acc[118]), "+f"(acc[119]), "+f"(acc[120]), "+f"(acc[121]), "+f"(acc[122]),
           "+f"(acc[123]), "+f"(acc[124]), "+f"(acc[125]), "+f"(acc[126]), "+f"(acc[127])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaScales<type, a_turned, b_turned>::text));
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   }
 }
 
