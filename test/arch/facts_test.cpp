@@ -31,6 +31,8 @@ TEST_CASE("facts are plausible numbers in the units they claim") {
     CHECK((f.lds_bytes >= 64 * 1024 && f.lds_bytes <= 256 * 1024));
     CHECK((f.lds_banks == 32 || f.lds_banks == 64));
     CHECK(f.simds_per_cu == 4);
+    CHECK((f.xcds >= 1 && f.compute_units % f.xcds == 0));
+    CHECK((f.matrix == Matrix::mfma) == (f.wave_lanes == 64));
     CHECK(f.max_load_bytes == 16);
     CHECK((f.compute_units >= 100 && f.compute_units <= 400));
     CHECK(f.register_file_lanes % f.register_granule == 0);

@@ -37,15 +37,8 @@ constexpr bool known_chips_alone =
 template <auto policies, auto spec>
 constexpr bool has_policies_of_known_chips = known_chips_alone<[](ArchId arch) { return policies(arch, spec), 0; }>;
 
-constexpr AtomFacts atom_with(ArchId arch) { return {arch, 16, 16, 16, 64, 4, 1, 4}; }
-
 static_assert(known_chips_alone<[](ArchId arch) { return facts_of(arch).wave_lanes; }>);
 static_assert(known_chips_alone<[](ArchId arch) { return atom_of(arch).lanes; }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).group(3); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).position(3); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).lane_of(0, 1); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).row(3, 0); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).k_of(3, 0); }>);
 static_assert(known_chips_alone<[](ArchId arch) { return lds_read_phase(arch, 3); }>);
 
 static_assert(has_policies_of_known_chips<activation_policies, ActivationSpec{}>);

@@ -73,7 +73,7 @@ constexpr int lds_transposed_conflicts(const PlaceOf& place_of) {
 ///               gives the 16 bytes at lane_offset + offset, 0 beyond; `offset` is the same in all lanes, and a lane
 ///               offset from Source::nowhere on is beyond whatever the other is. load_sixes: 24 bytes, aligned to 8;
 ///               the last 8 of the second unit are 0
-///   copies      direct_copies: whether the room has them. source.copy(shared, lane_offset, offset): lane l's 16 bytes
+///   copies      where facts.direct_copies: source.copy(shared, lane_offset, offset): lane l's 16 bytes
 ///               land at shared + 16 l, `shared` the same in all lanes. copy_word: 4 bytes, at shared + 4 l. They land
 ///               at any time until copies_wait<n>() has returned, which leaves at most n of this wave's under way, the
 ///               last ones; other waves see them behind a barrier. A wave may not end with copies under way; at most 63
@@ -92,7 +92,6 @@ concept LdsBackend = Backend<B> &&
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
-  { B::direct_copies } -> std::convertible_to<bool>;
   { B::template copies_wait<0>() } -> std::same_as<void>;
   { B::lds_barrier() } -> std::same_as<void>;
   { B::keep(large) } -> std::same_as<void>;

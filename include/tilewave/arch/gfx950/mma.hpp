@@ -30,7 +30,6 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
 /// Square products on CDNA4: a unit a lane of 16-bit elements, two of fp8, which has its full rate only in f8f6f4, and
 /// six words of two of fp6.
 struct Product {
-  static constexpr bool direct_copies = true;
   template <DType type>
   static constexpr int product_chunks = is_fp8(type) || is_fp6(type) ? 2 : 1;
 

@@ -29,6 +29,7 @@
 #include "tilewave/arch/host/sync.hpp"
 #include "tilewave/arch/host/tensor.hpp"
 #include "tilewave/arch/pairs.hpp"
+#include "tilewave/arch/room.hpp"
 
 namespace tilewave::host {
 
@@ -49,14 +50,9 @@ struct Backend : Memory<Id>,
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
-static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::TransposedLdsBackend<Backend<ArchId::gfx950>> &&
-              !tilewave::TransposedLdsBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
-static_assert(tilewave::PairBackend<Backend<ArchId::sm90>> && !tilewave::PairBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
+static_assert(is_whole_room<Backend<ArchId::gfx942>>() && Fp8AtomBackend<Backend<ArchId::gfx942>>);
+static_assert(is_whole_room<Backend<ArchId::gfx950>>() && !PairBackend<Backend<ArchId::gfx950>>);
+static_assert(is_whole_room<Backend<ArchId::sm90>>() && PairBackend<Backend<ArchId::sm90>>);
 
 }  // namespace tilewave::host
 

@@ -191,7 +191,6 @@ struct Lds {};
 
 template <ArchId Id>
 requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
-  static constexpr bool direct_copies = Id == ArchId::gfx950;
   template <DType type>
   static constexpr int product_chunks = Id == ArchId::gfx950 && (is_fp8(type) || is_fp6(type)) ? 2 : 1;
 
@@ -218,7 +217,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     }
   }
 
-  static Vec<std::uint32_t, 2> load_transposed(const void* row, Where where = {}) requires(Id == ArchId::gfx950) {
+  static Vec<std::uint32_t, 2> load_transposed(const void* row,
+                                               Where where = {}) requires(facts_of(Id).lds_transposed) {
     return detail::read_transposed(row, where);
   }
 
