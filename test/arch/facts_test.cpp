@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tilewave/arch/facts.hpp"
 
-#include <array>
 #include <set>
 #include <string>
 
@@ -10,7 +9,6 @@
 
 namespace {
 using namespace tilewave;
-constexpr std::array all_archs{ArchId::gfx942, ArchId::gfx950, ArchId::sm90};
 }  // namespace
 
 TEST_CASE("facts and atom of an architecture carry its id and agree on the wave") {
@@ -20,7 +18,9 @@ TEST_CASE("facts and atom of an architecture carry its id and agree on the wave"
     CHECK(atom_of(id).arch == id);
     CHECK(atom_of(id).lanes == facts_of(id).wave_lanes);
     CHECK(names.insert(std::string(name_of(id))).second);
+    CHECK(facts_named(name_of(id)) == &facts_of(id));
   }
+  CHECK(facts_named("gfx000") == nullptr);
 }
 
 TEST_CASE("facts are plausible numbers in the units they claim") {

@@ -11,6 +11,7 @@
 namespace tilewave {
 
 enum class ArchId : int { gfx942, gfx950, sm90 };
+inline constexpr ArchId all_archs[] = {ArchId::gfx942, ArchId::gfx950, ArchId::sm90};
 
 constexpr std::string_view name_of(ArchId id) {
   switch (id) {
@@ -41,6 +42,7 @@ struct ArchFacts {
   int register_granule;     // allocation step of the register count
   int max_load_bytes;       // widest load of one lane
   int lds_banks;
+  int lds_granule;                      // bytes: what a block takes of LDS is a multiple
   int max_cluster_blocks;               // blocks that may share a cluster
   std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
   double hbm_bytes_per_second;          // data-sheet peak
@@ -59,8 +61,9 @@ struct ArchFacts {
 };
 
 // MI300X: 304 CUs, 64 KiB LDS, 5.3 TB/s, 256 MB Infinity Cache, 1307 / 2615 TFLOP/s (AMD MI300X data sheet and
-// rocm.docs.amd.com "gpu-arch-specs"); 512-entry unified register file, granule 8 (LLVM AMDGPU usage, gfx90a+). 8 XCDs
-// of 38 CUs (CDNA3 white paper); copies into LDS move 4 bytes a lane (CDNA3 ISA guide, buffer_load_dword with lds).
+// rocm.docs.amd.com "gpu-arch-specs"); 512-entry unified register file, granule 8 (LLVM AMDGPU usage, gfx90a+). LDS in
+// 512 bytes (LLVM, AMDGPU getLdsDwGranularity). 8 XCDs of 38 CUs (CDNA3 white paper); copies into LDS move 4 bytes a
+// lane (CDNA3 ISA guide, buffer_load_dword with lds).
 inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .wave_lanes = 64,
                                         .lds_bytes = 64 * 1024,
@@ -72,6 +75,7 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .register_granule = 8,
                                         .max_load_bytes = 16,
                                         .lds_banks = 32,
+                                        .lds_granule = 512,
                                         .max_cluster_blocks = 1,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 5.3e12,
@@ -89,8 +93,9 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .f32_sums = true};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
-// (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1). 8 XCDs of 32 CUs
-// (CDNA4 white paper); buffer_load_dwordx4 into LDS and ds_read_b64_tr_b16 (CDNA4 ISA guide).
+// (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1). LDS in 1280
+// bytes (LLVM, getLdsDwGranularity). 8 XCDs of 32 CUs (CDNA4 white paper); buffer_load_dwordx4 into LDS and
+// ds_read_b64_tr_b16 (CDNA4 ISA guide).
 inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .wave_lanes = 64,
                                         .lds_bytes = 160 * 1024,
@@ -102,6 +107,7 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .register_granule = 8,
                                         .max_load_bytes = 16,
                                         .lds_banks = 64,
+                                        .lds_granule = 1280,
                                         .max_cluster_blocks = 1,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 8.0e12,
@@ -133,6 +139,7 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .register_granule = 8,
                                       .max_load_bytes = 16,
                                       .lds_banks = 32,
+                                      .lds_granule = 128,
                                       .max_cluster_blocks = 16,
                                       .last_level_cache_bytes = 60LL << 20,
                                       .hbm_bytes_per_second = 4.8e12,
@@ -167,6 +174,13 @@ constexpr const ArchFacts& facts_of(ArchId id) {
     case ArchId::sm90: return sm90_facts;
   }
   unknown_architecture();
+}
+
+/// The facts of the architecture of that name; nullptr if there is none.
+constexpr const ArchFacts* facts_named(std::string_view name) {
+  for (const ArchId id : all_archs)
+    if (name_of(id) == name) return &facts_of(id);
+  return nullptr;
 }
 
 /// One value for each architecture, in the order of ArchId: whoever adds one is asked for its value at every call.

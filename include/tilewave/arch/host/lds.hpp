@@ -192,7 +192,7 @@ struct Lds {};
 template <ArchId Id>
 requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   template <DType type>
-  static constexpr int product_chunks = Id == ArchId::gfx950 && (is_fp8(type) || is_fp6(type)) ? 2 : 1;
+  static constexpr int product_chunks = facts_of(Id).mx && (is_fp8(type) || is_fp6(type)) ? 2 : 1;
 
   template <DType type, int side, int chunks>
   static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],

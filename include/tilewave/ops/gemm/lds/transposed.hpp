@@ -97,7 +97,7 @@ struct GemmTurnedLines {
     const int unit = (row + tile * side + Map::row(lane) / 16 * 16) / 8 + of_sixteen / 2;
     return 2 * (k * line_units + (unit ^ mask(k))) + of_sixteen % 2;
   }
-  static_assert(lds_transposed_conflicts([](int lane) { return place(lane, 0, 0); }) == 0);
+  static_assert(lds_transposed_conflicts(B::facts.id, [](int lane) { return place(lane, 0, 0); }) == 0);
 
   const char* base;                // of the first row
   std::int32_t stride;             // from a k to the next, bytes; those of a step stay below 2^31, see check_gemm_reach
