@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Before project(): finds the compiler of a GPU room, unless the caller or the environment names one.
 
-if(TILEWAVE_ROOM MATCHES "^gfx9(42|50)$")
+include(${CMAKE_CURRENT_LIST_DIR}/TilewaveRoomNames.cmake)
+if(TILEWAVE_ROOM IN_LIST tilewave_amd_rooms)
   if(NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
     set(rocm "/opt/rocm")
     if(DEFINED ENV{ROCM_PATH})
@@ -24,5 +25,6 @@ elseif(TILEWAVE_ROOM STREQUAL "sm90")
     set(CMAKE_CUDA_COMPILER ${TILEWAVE_NVCC} CACHE FILEPATH "")
   endif()
 elseif(NOT TILEWAVE_ROOM STREQUAL "host")
-  message(FATAL_ERROR "TILEWAVE_ROOM is '${TILEWAVE_ROOM}': expected host, gfx942, gfx950 or sm90")
+  list(JOIN tilewave_chip_rooms ", " rooms)
+  message(FATAL_ERROR "TILEWAVE_ROOM is '${TILEWAVE_ROOM}': expected host or one of ${rooms}")
 endif()

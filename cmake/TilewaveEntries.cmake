@@ -59,7 +59,7 @@ function(tilewave_entry_list list)  # of the op of tilewave_op_entries, by the a
   endif()
   set(archs ${TILEWAVE_ROOM})
   if(TILEWAVE_ROOM STREQUAL "host")
-    set(archs gfx942 gfx950 sm90)
+    set(archs ${tilewave_chip_rooms})
     if(arg_HOST_SOURCES)
       set(parts ${arg_HOST_SOURCES})
     endif()

@@ -12,7 +12,8 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilewave-config-version.c
 install(TARGETS tilewave tilewave_host EXPORT tilewave-targets)
 install(EXPORT tilewave-targets NAMESPACE tilewave:: DESTINATION ${package_dir})
 install(FILES ${PROJECT_BINARY_DIR}/tilewave-config.cmake ${PROJECT_BINARY_DIR}/tilewave-config-version.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/TilewaveRooms.cmake ${PROJECT_SOURCE_DIR}/cmake/TilewaveHip.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/TilewaveRooms.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/TilewaveRoomNames.cmake ${PROJECT_SOURCE_DIR}/cmake/TilewaveHip.cmake
         DESTINATION ${package_dir})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tilewave DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.hpp")

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-# tilewave_add_room(ROOM): the target tilewave::sm90, tilewave::gfx942 or tilewave::gfx950, with what its compiler needs. In the
+# tilewave_add_room(ROOM): the target tilewave::sm90, tilewave::gfx942, ..., with what its compiler needs. In the
 # tree and in the installed package; tilewave::host needs no compiler of its own and is exported.
 #
 # sm90: sources of language CUDA, in a target with CUDA_ARCHITECTURES OFF, since no other architecture may be compiled beside it.
-# gfx942, gfx950: sources of language CXX, with ROCm's amdclang++ or clang++ >= 20 as their compiler.
+# AMD rooms: sources of language CXX, with ROCm's amdclang++ or clang++ >= 20 as their compiler.
 include(${CMAKE_CURRENT_LIST_DIR}/TilewaveHip.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/TilewaveRoomNames.cmake)
 
 function(tilewave_add_room room)
   if(TARGET tilewave::${room})

@@ -191,11 +191,9 @@ Words words_of_name(const std::string& name, std::span<const NamePart> parts, st
         if (!p.itself.empty()) set(p.itself, std::string(p.part));
       }
     }
-    for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
-      if (!known && text == name_of(arch)) {
-        set("arch", text);
-        known = true;
-      }
+    if (!known && facts_named(text) != nullptr) {
+      set("arch", text);
+      known = true;
     }
     for (int i = 0; !known && i < enumerators_of<DType>; ++i) {
       if (before != name_of(static_cast<DType>(i)) && before != "fp8") continue;

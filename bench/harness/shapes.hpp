@@ -2,7 +2,7 @@
 // A user's own configs in place of a sweep: from a file, from the name of a row, or from a model's dimensions.
 //
 // A Case has each_column(), name_parts, name_types and name_mode (words.hpp), imply(Words&), which fills in what users leave
-// out, settle(), which makes of a config what is launched, and fault(): why no such call can be made, or nothing.
+// out, complete(), which makes of a config what is launched, and fault(): why no such call can be made, or nothing.
 // model_cases(arch, what) are an op's calls in one decode step of a model.
 #pragma once
 
@@ -59,7 +59,7 @@ std::vector<Case> cases_of(const ShapeOptions& o, const Case& start, const std::
     reader.expect_no_more(others);
     if (c.arch != start.arch)
       words.refuse("arch is " + std::string(name_of(c.arch)) + ", this run's is " + std::string(name_of(start.arch)));
-    c.settle();
+    c.complete();
     if (const std::string fault = c.fault(); !fault.empty()) words.refuse(fault);
     cases.push_back(c);
   }

@@ -44,8 +44,10 @@ static std::string is_a_number(const std::string& text) {
 }
 
 void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
+  std::vector<std::string> archs;
+  for (const ArchId arch : all_archs) archs.emplace_back(name_of(arch));
   app.add_option("--arch", o.arch, "gfx942, gfx950 or sm90: what the emulated device impersonates (default: gfx950)")
-      ->check(CLI::IsMember({"gfx942", "gfx950", "sm90"}));
+      ->check(CLI::IsMember(archs));
   app.add_option("--policies", o.policies, "selected: the library's choice; all: every entry that serves the config")
       ->check(CLI::IsMember({"selected", "all"}));
   app.add_option("--every", o.every, "keep every Nth of the rows that the filter leaves, from the first on")
@@ -128,9 +130,7 @@ static ArchId architecture_of(const std::string& wanted, ArchId built_for, bool 
     throw std::invalid_argument("no GPU of the kind this build is for");
   }
   if (wanted.empty() || wanted == name_of(built_for)) return built_for;
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
-    if (emulated_device && wanted == name_of(arch)) return arch;
-  }
+  if (const ArchFacts* facts = facts_named(wanted); emulated_device && facts != nullptr) return facts->id;
   throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));
 }
 

@@ -11,7 +11,7 @@ constexpr std::array<GemmSpec, 1> gemm_generated_specs(ArchId) { return {}; }  /
 /// The rungs above those of kernels.hpp: policies that the library has, and what lies between.
 constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (arch == ArchId::sm90) {
+  if (facts_of(arch).tensor_copies) {
     const auto ring = [&](GemmPolicy p, int stages) {
       p.stages = stages > 0 ? stages : detail::gemm_stages(s, p);
       all.add(p);
@@ -37,7 +37,7 @@ constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
   };
   tile(128, 128, 1, 2, 2, GemmPath::staged, 16);  // steps interleaved by hand, 16 x 16 x 32 by 32 x 32 x 16
   tile(256, 256, 1, 2, 4, GemmPath::staged);
-  if (arch == ArchId::gfx950) {  // straight into LDS
+  if (facts_of(arch).direct_copies) {  // straight into LDS
     tile(128, 128, 2, 2, 2, GemmPath::direct, 16);
     tile(256, 256, 2, 2, 4, GemmPath::direct);
     tile(64, 32, 6, 2, 2, GemmPath::direct, 16);

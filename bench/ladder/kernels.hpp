@@ -245,7 +245,7 @@ struct MatrixKernel {
   /// as many rows as banks have room for.
   TILEWAVE_DEVICE static constexpr int mask(int row) {
     constexpr int rows_of_banks = B::facts.lds_banks / (4 * units);
-    return B::facts.id == ArchId::sm90 ? row / rows_of_banks % (units / 4) * 4 : row / rows_of_banks % units;
+    return B::facts.matrix == Matrix::mma ? row / rows_of_banks % (units / 4) * 4 : row / rows_of_banks % units;
   }
   template <int count>
   TILEWAVE_DEVICE static void load_units(const typename G::Rows& rows, std::int32_t k, Chunk (&held)[count]) {

@@ -10,7 +10,11 @@
 namespace tilewave {
 namespace {
 
-constexpr AtomFacts atoms[] = {gfx942_atom, gfx942_fp8_atom, gfx950_atom, sm90_atom};
+const std::vector<AtomFacts> atoms = [] {
+  std::vector<AtomFacts> all{gfx942_fp8_atom};
+  for (const ArchId id : all_archs) all.push_back(atom_of(id));
+  return all;
+}();
 
 /// How often `map` hits each element of [rows, columns], over all lanes and their `per_lane` elements.
 template <class Map>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "tilewave/arch/facts.hpp"
 
-#include <array>
 #include <set>
 #include <string>
 
@@ -10,7 +9,6 @@
 
 namespace {
 using namespace tilewave;
-constexpr std::array all_archs{ArchId::gfx942, ArchId::gfx950, ArchId::sm90};
 }  // namespace
 
 TEST_CASE("facts and atom of an architecture carry its id and agree on the wave") {
@@ -20,7 +18,9 @@ TEST_CASE("facts and atom of an architecture carry its id and agree on the wave"
     CHECK(atom_of(id).arch == id);
     CHECK(atom_of(id).lanes == facts_of(id).wave_lanes);
     CHECK(names.insert(std::string(name_of(id))).second);
+    CHECK(facts_named(name_of(id)) == &facts_of(id));
   }
+  CHECK(facts_named("gfx000") == nullptr);
 }
 
 TEST_CASE("facts are plausible numbers in the units they claim") {
@@ -31,6 +31,8 @@ TEST_CASE("facts are plausible numbers in the units they claim") {
     CHECK((f.lds_bytes >= 64 * 1024 && f.lds_bytes <= 256 * 1024));
     CHECK((f.lds_banks == 32 || f.lds_banks == 64));
     CHECK(f.simds_per_cu == 4);
+    CHECK((f.xcds >= 1 && f.compute_units % f.xcds == 0));
+    CHECK((f.matrix == Matrix::mfma) == (f.wave_lanes == 64));
     CHECK(f.max_load_bytes == 16);
     CHECK((f.compute_units >= 100 && f.compute_units <= 400));
     CHECK(f.register_file_lanes % f.register_granule == 0);

@@ -111,8 +111,8 @@ struct CheckVotes {
       int wrong = 0;
       for (int i = 0; i < blocks * 2 * group_lanes; ++i) {
         const int block = i / (2 * group_lanes), lane = i % group_lanes;
-        const int turned = (lane + 37 * K::rounds) % group_lanes + K::rounds;
-        const int expected = i / group_lanes % 2 == 1 ? turned : block < group_lanes ? 2 : 0;
+        const int rotated = (lane + 37 * K::rounds) % group_lanes + K::rounds;
+        const int expected = i / group_lanes % 2 == 1 ? rotated : block < group_lanes ? 2 : 0;
         wrong += out[i] != static_cast<std::uint32_t>(expected);
       }
       CHECK(wrong == 0);

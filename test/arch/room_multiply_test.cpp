@@ -49,7 +49,7 @@ struct MultiplyKernel {
         B::template group_multiply<type, columns>(SwizzledOperand{shared.a, a_row, piece}, b, acc, add);
       }
     };
-    B::group_mma_hold(acc);
+    B::group_mma_fence(acc);
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int piece = 0; piece < 4; ++piece) multiply(piece, piece != 0);
@@ -57,7 +57,7 @@ struct MultiplyKernel {
     B::template group_mma_wait<0>();
     TILEWAVE_UNROLL
     for (int i = 0; i < columns / 2; ++i) B::store(out + me.column(i) * rows + me.row(i), float(acc[i]));
-    B::group_mma_hold(acc);
+    B::group_mma_fence(acc);
     B::group_mma_begin();
     multiply(3, true);
     B::group_mma_end();
@@ -124,11 +124,11 @@ struct CheckProducts {
   }
 };
 
-// --- turned operands -------------------------------------------------------------------------------------------------
+// --- transposed operands ---------------------------------------------------------------------------------------------
 
 /// As above, of bf16, with the rows of one operand or of both side by side; b begins in the second of its boxes.
 template <class B, bool a_transposed, bool b_transposed>
-struct TurnedKernel {
+struct TransposedKernel {
   using Room = B;
   static constexpr int k = 64, b_row = 64, columns = 128, block_threads = group_lanes, waves_per_simd = 1;
   struct Args {
@@ -140,15 +140,15 @@ struct TurnedKernel {
     alignas(1024) std::uint16_t b[(b_row + columns) * k];
   };
 
-  template <bool turned>
+  template <bool transposed>
   TILEWAVE_DEVICE static int place(int row, int i) {
-    if (!turned) return row * k + 8 * (i / 8 ^ row % 8) + i % 8;
+    if (!transposed) return row * k + 8 * (i / 8 ^ row % 8) + i % 8;
     return (row / 64 * k + i) * 64 + 8 * (row % 64 / 8 ^ i % 8) + row % 8;
   }
-  template <bool turned>
+  template <bool transposed>
   TILEWAVE_DEVICE static auto operand(const std::uint16_t* at, int row, int piece) {
-    if constexpr (turned) {
-      return TurnedOperand{at, k, row, piece};
+    if constexpr (transposed) {
+      return TransposedOperand{at, k, row, piece};
     } else {
       return SwizzledOperand{at, row, piece};
     }
@@ -162,7 +162,7 @@ struct TurnedKernel {
     B::shared_written();
     B::group_barrier();
     Vec<float, columns / 2> acc{};
-    B::group_mma_hold(acc);
+    B::group_mma_fence(acc);
     B::group_mma_begin();
     for (int piece = 0; piece < 4; ++piece) {
       B::template group_multiply<DType::bf16, columns>(operand<a_transposed>(shared.a, 0, piece),
@@ -175,13 +175,13 @@ struct TurnedKernel {
   }
 };
 
-struct CheckTurned {
+struct CheckTransposed {
   template <class B>
   void operator()() const {
     if constexpr (TensorBackend<B>) {
-      check<TurnedKernel<B, false, true>>();
-      check<TurnedKernel<B, true, false>>();
-      check<TurnedKernel<B, true, true>>();
+      check<TransposedKernel<B, false, true>>();
+      check<TransposedKernel<B, true, false>>();
+      check<TransposedKernel<B, true, true>>();
     }
   }
   template <class K>
@@ -279,7 +279,7 @@ struct CheckRegisters {
 }  // namespace
 
 TEST_CASE("a group multiplies swizzled operands of all widths and types") { AllRooms::each(CheckProducts{}); }
-TEST_CASE("a group multiplies operands whose rows lie side by side") { AllRooms::each(CheckTurned{}); }
+TEST_CASE("a group multiplies operands whose rows lie side by side") { AllRooms::each(CheckTransposed{}); }
 TEST_CASE("store_matrices_straight stores four matrices row by row") { AllRooms::each(CheckStraight{}); }
 TEST_CASE("groups hand registers on") { AllRooms::each(CheckRegisters{}); }
 

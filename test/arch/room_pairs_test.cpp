@@ -65,7 +65,7 @@ struct FusedKernel {
     args.out[3 * lane] = B::fused(a, b, c);
     // The product is rounded before: never one operation with the difference.
     args.out[3 * lane + 1] = B::subtract({{a[0] * b[0], a[1] * b[1]}}, c);
-    args.out[3 * lane + 2] = B::quiet(a);
+    args.out[3 * lane + 2] = B::canonical(a);
   }
 };
 

@@ -36,7 +36,7 @@ struct ChainKernel {
       place_operand<B>(b, args.in + at * step_words + a_words, columns, me.id);
       B::shared_written();
       B::group_barrier();
-      B::group_mma_hold(acc);
+      B::group_mma_fence(acc);
       B::group_mma_begin();
       B::template group_mma<type, columns>(a, b, acc);
       B::group_mma_end();

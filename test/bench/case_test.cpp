@@ -23,7 +23,7 @@ TEST_CASE("sweeps have their sizes, unique names and disjoint config ids") {
   for (const Sweep sweep : all_sweeps) {
     CAPTURE(std::string(name_of(sweep)));
     CHECK(sweep_named(name_of(sweep)) == sweep);
-    for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    for (const ArchId arch : all_archs) {
       const std::vector<PagedAttentionCase> cases = cases_of(sweep, arch);
       if (sizes.contains(sweep)) CHECK(cases.size() == sizes.at(sweep));
       CHECK(first_config_id(sweep) + cases.size() <= 10000 * (static_cast<std::size_t>(sweep) + 1));

@@ -140,7 +140,7 @@ struct Rows {
     for (int c = 0; c < chunks; ++c) {
       row[c] = in.load_stream<Chunk>((c * 256 + thread) * 16);
       if (fault == Fault::early_wait && c == 1) {
-        row[c][0] = Backend::settle(row[c][0]);
+        row[c][0] = Backend::opaque(row[c][0]);
         Backend::sched_fence();
       }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // An architecture that is not in ArchId has no facts, no atom and no policies: none of them is another chip's.
+#include <iterator>
 #include <type_traits>
+#include <utility>
 
 #include "tilewave/arch/atom.hpp"
 #include "tilewave/arch/lds.hpp"
@@ -29,23 +31,20 @@ concept Known = requires {
   typename std::bool_constant<(value(arch), true)>;
 };
 template <auto value>
+constexpr bool knows_all_chips = []<std::size_t... i>(std::index_sequence<i...>) {
+  return (Known<value, all_archs[i]> && ...);
+}
+(std::make_index_sequence<std::size(all_archs)>());
+template <auto value>
 constexpr bool known_chips_alone =
-    Known<value, ArchId::gfx942>&& Known<value, ArchId::gfx950>&& Known<value, ArchId::sm90> &&
-    !Known<value, ArchId{3}> && !Known<value, ArchId{-1}>;
+    knows_all_chips<value> && !Known<value, ArchId{std::size(all_archs)}> && !Known<value, ArchId{-1}>;
 
 /// The list of policies of a spec.
 template <auto policies, auto spec>
 constexpr bool has_policies_of_known_chips = known_chips_alone<[](ArchId arch) { return policies(arch, spec), 0; }>;
 
-constexpr AtomFacts atom_with(ArchId arch) { return {arch, 16, 16, 16, 64, 4, 1, 4}; }
-
 static_assert(known_chips_alone<[](ArchId arch) { return facts_of(arch).wave_lanes; }>);
 static_assert(known_chips_alone<[](ArchId arch) { return atom_of(arch).lanes; }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).group(3); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).position(3); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).lane_of(0, 1); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).row(3, 0); }>);
-static_assert(known_chips_alone<[](ArchId arch) { return atom_with(arch).k_of(3, 0); }>);
 static_assert(known_chips_alone<[](ArchId arch) { return lds_read_phase(arch, 3); }>);
 
 static_assert(has_policies_of_known_chips<activation_policies, ActivationSpec{}>);

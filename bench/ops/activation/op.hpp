@@ -50,7 +50,7 @@ struct ActivationCase {
     words.imply("config_rows", "rows");
     words.imply("out_dtype", "x_dtype");
   }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const { return extent_fault(*this); }
 
   template <class Case, class Visit>  // an ActivationCase, const or not

@@ -25,7 +25,7 @@ struct AttentionCombineCase {
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const {
     if (partials < 1) return "partials is below 1";
     if (std::int64_t{rows} * partials > std::numeric_limits<std::int32_t>::max()) return "more than 2^31 partial rows";

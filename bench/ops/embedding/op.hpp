@@ -41,7 +41,7 @@ struct EmbeddingCase {
     words.imply("config_rows", "rows");
     words.imply("config_vocab", "vocab");
   }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const {
     if (config_vocab < 1) return "config_vocab is below 1 or missing";
     return extent_fault(*this);

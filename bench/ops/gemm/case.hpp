@@ -85,7 +85,7 @@ struct GemmCase {
   static constexpr std::string_view name_types[] = {"a_dtype", "out_dtype"};
   static constexpr std::string_view name_mode = "what follows a_dtype";  // in a name, point by point
   static void imply(Words& words);
-  void settle() {
+  void complete() {
     m = config_m, n = config_n, k = config_k, batch = config_batch;
     groups = config_groups, group_rows = config_group_rows;
   }

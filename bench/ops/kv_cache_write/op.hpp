@@ -65,7 +65,7 @@ struct KvCacheWriteCase {
   static constexpr std::string_view name_types[] = {"x_dtype", "kv_dtype", "q_dtype", "table_dtype"};
   static constexpr std::string_view name_mode = "quant_mode";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() {
+  void complete() {
     rows = config_rows;
     columns = fused_columns();
   }

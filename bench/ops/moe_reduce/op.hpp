@@ -40,7 +40,7 @@ struct MoeReduceCase {
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const {
     if (topk < 1 || topk > moe_reduce_most_slots) return "topk is none of 1 to 16";
     if (slots() > std::numeric_limits<std::int32_t>::max()) return "more than 2^31 slots";

@@ -33,7 +33,7 @@ struct MoeSortCase {
   static constexpr std::span<const std::string_view> name_types{};
   static constexpr std::string_view name_mode = "kind";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const {
     MoeSortProblem p;  // what is wrong with its extents the library says
     p.tokens = config_rows;

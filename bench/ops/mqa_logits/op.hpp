@@ -44,7 +44,7 @@ struct MqaLogitsCase {
   static constexpr std::string_view name_types[] = {"x_dtype"};
   static constexpr std::string_view name_mode = "kind";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() {
+  void complete() {
     rows = config_rows;
     if (!paged()) queries = rows;
     if (!fp4()) spec.type = facts_of(arch).fp8;

@@ -40,7 +40,7 @@ struct NormCase {
     words.imply("weight_dtype", "x_dtype");
     if (!words.values.contains("scale_mode")) words.imply("out_dtype", "x_dtype");
   }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const { return extent_fault(*this); }
 
   template <class Case, class Visit>  // a NormCase, const or not

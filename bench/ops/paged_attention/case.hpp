@@ -101,7 +101,7 @@ struct PagedAttentionCase {
     const auto kv = words.values.find("kv_dtype");
     if (kv != words.values.end() && kv->second == "f16") words.imply("q_dtype", "kv_dtype");
   }
-  void settle() {}
+  void complete() {}
   std::string fault() const {
     const std::pair<const char*, int> counts[] = {{"block_size", block_size},        {"mtp", mtp},
                                                   {"head_size", head_size},          {"batch_size", batch},

@@ -34,7 +34,7 @@ struct QuantCase {
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "scale_mode";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const {
     if (spec.kind() == QuantKind::dequantise && !given) return "codes come with their scales: given is 1";
     if (given && spec.kind() == QuantKind::quantise && spec.scale != ScaleMode::per_tensor) {

@@ -48,7 +48,7 @@ struct RopeCase {
     words.imply("config_rows", "rows");
     words.imply("rotary", "head_size");
   }
-  void settle() {
+  void complete() {
     rows = config_rows;
     columns = turned_columns();
   }

@@ -30,7 +30,7 @@ struct SamplingCase {
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const { return extent_fault(*this); }
 
   template <class Case, class Visit>  // a SamplingCase, const or not

@@ -40,7 +40,7 @@ struct SoftmaxCase {
   static constexpr auto& name_types = row_name_types;
   static constexpr std::string_view name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const { return extent_fault(*this); }
 
   template <class Case, class Visit>  // a SoftmaxCase, const or not

@@ -44,7 +44,7 @@ struct TopkGatingCase {
   static constexpr std::string_view name_types[] = {"x_dtype"};
   static constexpr std::string_view name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_rows", "rows"); }
-  void settle() { rows = config_rows; }
+  void complete() { rows = config_rows; }
   std::string fault() const {
     TopkGatingProblem p;  // what is wrong with its extents the library says
     p.experts = columns;

@@ -41,7 +41,7 @@ struct CeilingCase {
                                             {"vec_add", "kind", "vec_add"}};
   static constexpr std::string_view name_types[] = {"x_dtype"}, name_mode = "x_dtype";
   static void imply(Words& words) { words.imply("config_bytes", "buffer_bytes"); }
-  void settle() { bytes = cuts_configs() ? std::min(config_bytes, std::int64_t{4} << 20) : config_bytes; }
+  void complete() { bytes = cuts_configs() ? std::min(config_bytes, std::int64_t{4} << 20) : config_bytes; }
   /// Whole tiles of every policy, whole rows of a vector addition.
   std::string fault() const {
     const bool adds = kind == CeilingKind::vec_add;

@@ -26,6 +26,7 @@ struct AtomElement {
 
 struct AtomFacts {
   ArchId arch;
+  Matrix matrix;
   int rows, kv, k;  // tile shape: rows x kv accumulators, k summed
   int lanes;
   int k_per_lane;     // E
@@ -37,21 +38,20 @@ struct AtomFacts {
   static constexpr int groups = 4;  // lane groups that share out k, in every room
 
   /// Position inside the group (0..kv-1): the KV row this lane supplies.
-  TILEWAVE_HOST_DEVICE constexpr int position(int lane) const { return per_arch(arch, lane % 16, lane % 16, lane / 4); }
+  TILEWAVE_HOST_DEVICE constexpr int position(int lane) const { return per_matrix(matrix, lane % 16, lane / 4); }
   /// Lane group (0..3): which part of k, or which accumulator columns, this lane holds.
-  TILEWAVE_HOST_DEVICE constexpr int group(int lane) const { return per_arch(arch, lane / 16, lane / 16, lane % 4); }
+  TILEWAVE_HOST_DEVICE constexpr int group(int lane) const { return per_matrix(matrix, lane / 16, lane % 4); }
   TILEWAVE_HOST_DEVICE constexpr int lane_of(int position, int group) const {
-    return per_arch(arch, group * 16 + position, group * 16 + position, position * 4 + group);
+    return per_matrix(matrix, group * 16 + position, position * 4 + group);
   }
   /// The r-th query row this lane holds, in the ROWS operand and in the accumulator alike.
   TILEWAVE_HOST_DEVICE constexpr int row(int lane, int r) const {
-    return per_arch(arch, lane % 16, lane % 16, lane / 4 + 8 * r);
+    return per_matrix(matrix, lane % 16, lane / 4 + 8 * r);
   }
-  /// k of operand element e. gfx9: CDNA3/CDNA4 ISA guide, "MFMA operand layouts": k = E * (lane / 16) + e.
-  /// sm90: PTX ISA, "mma.m16n8k16": k = 2 * (lane % 4) + (e & 1) + 8 * (e >> 1).
+  /// k of operand element e. MFMA: CDNA3/CDNA4 ISA guide, "MFMA operand layouts": k = E * (lane / 16) + e.
+  /// mma.sync: PTX ISA, "mma.m16n8k16": k = 2 * (lane % 4) + (e & 1) + 8 * (e >> 1).
   TILEWAVE_HOST_DEVICE constexpr int k_of(int lane, int e) const {
-    const int gfx9 = k_per_lane * (lane / 16) + e;
-    return per_arch(arch, gfx9, gfx9, 2 * (lane % 4) + (e & 1) + 8 * (e >> 1));
+    return per_matrix(matrix, k_per_lane * (lane / 16) + e, 2 * (lane % 4) + (e & 1) + 8 * (e >> 1));
   }
 
   constexpr AtomElement kv_operand(int lane, int e) const { return {position(lane), k_of(lane, e)}; }
@@ -65,6 +65,7 @@ struct AtomFacts {
 
 // v_mfma_f32_16x16x16_bf16: KV is A, ROWS is B, so a lane's accumulators are 4 kv values of one row.
 inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942,
+                                       .matrix = Matrix::mfma,
                                        .rows = 16,
                                        .kv = 16,
                                        .k = 16,
@@ -74,6 +75,7 @@ inline constexpr AtomFacts gfx942_atom{.arch = ArchId::gfx942,
                                        .kv_per_lane = 4};
 // v_mfma_f32_16x16x32_fp8_fp8: the same on fp8, of twice the k in as many registers.
 inline constexpr AtomFacts gfx942_fp8_atom{.arch = ArchId::gfx942,
+                                           .matrix = Matrix::mfma,
                                            .rows = 16,
                                            .kv = 16,
                                            .k = 32,
@@ -83,6 +85,7 @@ inline constexpr AtomFacts gfx942_fp8_atom{.arch = ArchId::gfx942,
                                            .kv_per_lane = 4};
 // v_mfma_f32_16x16x32_bf16: the double-K shape that runs at CDNA4's full rate.
 inline constexpr AtomFacts gfx950_atom{.arch = ArchId::gfx950,
+                                       .matrix = Matrix::mfma,
                                        .rows = 16,
                                        .kv = 16,
                                        .k = 32,
@@ -92,6 +95,7 @@ inline constexpr AtomFacts gfx950_atom{.arch = ArchId::gfx950,
                                        .kv_per_lane = 4};
 // mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32: ROWS is A, KV is B.
 inline constexpr AtomFacts sm90_atom{.arch = ArchId::sm90,
+                                     .matrix = Matrix::mma,
                                      .rows = 16,
                                      .kv = 8,
                                      .k = 16,

@@ -11,6 +11,7 @@
 namespace tilewave {
 
 enum class ArchId : int { gfx942, gfx950, sm90 };
+inline constexpr ArchId all_archs[] = {ArchId::gfx942, ArchId::gfx950, ArchId::sm90};
 
 constexpr std::string_view name_of(ArchId id) {
   switch (id) {
@@ -20,6 +21,13 @@ constexpr std::string_view name_of(ArchId id) {
   }
   return "unknown";
 }
+
+/// The matrix instruction of a wave: MFMA (CDNA ISA guides, "Matrix Arithmetic Instructions") or mma.sync (PTX ISA).
+enum class Matrix : int { mfma, mma };
+
+/// Chips whose lists of policies were chosen by the same measurements. What follows from a chip's build has a fact of
+/// its own; this one is for what was only found to be faster.
+enum class Family : int { cdna, hopper };
 
 /// Static facts of one architecture. Rates are per device at the boost clock, dense.
 struct ArchFacts {
@@ -34,6 +42,7 @@ struct ArchFacts {
   int register_granule;     // allocation step of the register count
   int max_load_bytes;       // widest load of one lane
   int lds_banks;
+  int lds_granule;                      // bytes: what a block takes of LDS is a multiple
   int max_cluster_blocks;               // blocks that may share a cluster
   std::int64_t last_level_cache_bytes;  // what a cold-cache measurement has to displace
   double hbm_bytes_per_second;          // data-sheet peak
@@ -41,10 +50,20 @@ struct ArchFacts {
   double fp8_flops;
   DType fp8;  // the flavour the matrix and convert instructions take
   bool mx;    // whether they take OCP MX's formats, too: fp4, and e8m0 scales of 32 values
+  Matrix matrix;
+  Family family;
+  int xcds;             // dies with an L2 each, which get the blocks of a grid in turn
+  bool direct_copies;   // copies from memory into LDS of 16 bytes a lane, past its registers
+  bool lds_transposed;  // LDS reads that transpose 2-byte elements
+  bool wave_groups;     // products of four waves together, with operands in shared memory
+  bool tensor_copies;   // an engine that copies boxes of tensors and counts what has landed
+  bool f32_sums;        // the matrix unit keeps sums as f32 does; else it cuts bits off
 };
 
 // MI300X: 304 CUs, 64 KiB LDS, 5.3 TB/s, 256 MB Infinity Cache, 1307 / 2615 TFLOP/s (AMD MI300X data sheet and
-// rocm.docs.amd.com "gpu-arch-specs"); 512-entry unified register file, granule 8 (LLVM AMDGPU usage, gfx90a+).
+// rocm.docs.amd.com "gpu-arch-specs"); 512-entry unified register file, granule 8 (LLVM AMDGPU usage, gfx90a+). LDS in
+// 512 bytes (LLVM, AMDGPU getLdsDwGranularity). 8 XCDs of 38 CUs (CDNA3 white paper); copies into LDS move 4 bytes a
+// lane (CDNA3 ISA guide, buffer_load_dword with lds).
 inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .wave_lanes = 64,
                                         .lds_bytes = 64 * 1024,
@@ -56,16 +75,27 @@ inline constexpr ArchFacts gfx942_facts{.id = ArchId::gfx942,
                                         .register_granule = 8,
                                         .max_load_bytes = 16,
                                         .lds_banks = 32,
+                                        .lds_granule = 512,
                                         .max_cluster_blocks = 1,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 5.3e12,
                                         .bf16_flops = 1307e12,
                                         .fp8_flops = 2615e12,
                                         .fp8 = DType::fp8_e4m3fnuz,
-                                        .mx = false};
+                                        .mx = false,
+                                        .matrix = Matrix::mfma,
+                                        .family = Family::cdna,
+                                        .xcds = 8,
+                                        .direct_copies = false,
+                                        .lds_transposed = false,
+                                        .wave_groups = false,
+                                        .tensor_copies = false,
+                                        .f32_sums = true};
 
 // MI350X: 256 CUs at 2.2 GHz, 160 KiB LDS with 64 banks, 8 TB/s, 256 MB Infinity Cache, 2307 / 4614 TFLOP/s
-// (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1).
+// (rocm.docs.amd.com "gpu-arch-specs"; CDNA4 ISA guide; rocm.blogs "cdna4-gemm-kernels" table 1). LDS in 1280
+// bytes (LLVM, getLdsDwGranularity). 8 XCDs of 32 CUs (CDNA4 white paper); buffer_load_dwordx4 into LDS and
+// ds_read_b64_tr_b16 (CDNA4 ISA guide).
 inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .wave_lanes = 64,
                                         .lds_bytes = 160 * 1024,
@@ -77,17 +107,27 @@ inline constexpr ArchFacts gfx950_facts{.id = ArchId::gfx950,
                                         .register_granule = 8,
                                         .max_load_bytes = 16,
                                         .lds_banks = 64,
+                                        .lds_granule = 1280,
                                         .max_cluster_blocks = 1,
                                         .last_level_cache_bytes = 256LL << 20,
                                         .hbm_bytes_per_second = 8.0e12,
                                         .bf16_flops = 2307e12,
                                         .fp8_flops = 4614e12,
                                         .fp8 = DType::fp8_e4m3fn,
-                                        .mx = true};
+                                        .mx = true,
+                                        .matrix = Matrix::mfma,
+                                        .family = Family::cdna,
+                                        .xcds = 8,
+                                        .direct_copies = true,
+                                        .lds_transposed = true,
+                                        .wave_groups = false,
+                                        .tensor_copies = false,
+                                        .f32_sums = true};
 
 // H200 SXM: 132 SMs, 227 KiB shared memory per block, 60 MB L2 (as the driver reports it), 4.8 TB/s, 989 / 1979 TFLOP/s
 // (NVIDIA H200 data sheet; CUDA C programming guide, compute capability 9.0); clusters of up to 8 blocks are
-// portable, of 16 need an attribute (same guide).
+// portable, of 16 need an attribute (same guide). wgmma and bulk tensor copies: PTX ISA, sm_90a; what its matrix unit
+// keeps of a sum: test/arch/room_truncation_test.cpp, on silicon.
 inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .wave_lanes = 32,
                                       .lds_bytes = 227 * 1024,
@@ -99,13 +139,22 @@ inline constexpr ArchFacts sm90_facts{.id = ArchId::sm90,
                                       .register_granule = 8,
                                       .max_load_bytes = 16,
                                       .lds_banks = 32,
+                                      .lds_granule = 128,
                                       .max_cluster_blocks = 16,
                                       .last_level_cache_bytes = 60LL << 20,
                                       .hbm_bytes_per_second = 4.8e12,
                                       .bf16_flops = 989e12,
                                       .fp8_flops = 1979e12,
                                       .fp8 = DType::fp8_e4m3fn,
-                                      .mx = false};
+                                      .mx = false,
+                                      .matrix = Matrix::mma,
+                                      .family = Family::hopper,
+                                      .xcds = 1,
+                                      .direct_copies = false,
+                                      .lds_transposed = false,
+                                      .wave_groups = true,
+                                      .tensor_copies = true,
+                                      .f32_sums = false};
 
 /// Called for an architecture that a function has no answer for. It is not constexpr, so what is known at compile time,
 /// as facts, atoms and policies are, does not compile; at run time it stops.
@@ -127,6 +176,13 @@ constexpr const ArchFacts& facts_of(ArchId id) {
   unknown_architecture();
 }
 
+/// The facts of the architecture of that name; nullptr if there is none.
+constexpr const ArchFacts* facts_named(std::string_view name) {
+  for (const ArchId id : all_archs)
+    if (name_of(id) == name) return &facts_of(id);
+  return nullptr;
+}
+
 /// One value for each architecture, in the order of ArchId: whoever adds one is asked for its value at every call.
 template <class T>
 TILEWAVE_HOST_DEVICE constexpr T per_arch(ArchId id, T gfx942, T gfx950, T sm90) {
@@ -134,6 +190,16 @@ TILEWAVE_HOST_DEVICE constexpr T per_arch(ArchId id, T gfx942, T gfx950, T sm90)
     case ArchId::gfx942: return gfx942;
     case ArchId::gfx950: return gfx950;
     case ArchId::sm90: return sm90;
+  }
+  unknown_architecture();
+}
+
+/// One value for each kind of matrix instruction, likewise.
+template <class T>
+TILEWAVE_HOST_DEVICE constexpr T per_matrix(Matrix matrix, T mfma, T mma) {
+  switch (matrix) {
+    case Matrix::mfma: return mfma;
+    case Matrix::mma: return mma;
   }
   unknown_architecture();
 }

@@ -51,37 +51,23 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
   return turns;
 }
 
-/// The same of load_turned, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured yet);
-/// `place_of(lane)`: in units of 8 bytes.
+/// The same of load_transposed, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured
+/// yet); `place_of(lane)`: in units of 8 bytes.
 template <class PlaceOf>
-constexpr int lds_turned_conflicts(const PlaceOf& place_of) {
-  constexpr int columns = facts_of(ArchId::gfx950).lds_banks / 2;
+constexpr int lds_transposed_conflicts(ArchId arch, const PlaceOf& place_of) {
+  constexpr int most_columns = 32;
+  const int columns = facts_of(arch).lds_banks / 2;
   int turns = 0;
   for (int first = 0; first < 64; first += 32) {
-    int used[columns] = {}, most = 0;
+    int used[most_columns] = {}, most = 0;
     for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[place_of(lane) % columns]);
     turns += most - 1;
   }
   return turns;
 }
 
-/// A room of such a chip:
-///   products    product_chunks<type>: 16-byte units that a lane supplies at least; multiply<type, side>(kv, rows,
-///               sums): sums += the product of two operands of `chunks` units each, a multiple of product_chunks; types
-///               bf16, f16, the room's fp8, and i8, whose sums are ints
-///   buffers     Source{base, bytes}, the same in all lanes of a wave, bytes below 2^31: load(lane_offset, offset)
-///               gives the 16 bytes at lane_offset + offset, 0 beyond; `offset` is the same in all lanes, and a lane
-///               offset from Source::nowhere on is beyond whatever the other is. load_sixes: 24 bytes, aligned to 8;
-///               the last 8 of the second unit are 0
-///   copies      direct_copies: whether the room has them. source.copy(shared, lane_offset, offset): lane l's 16 bytes
-///               land at shared + 16 l, `shared` the same in all lanes. copy_word: 4 bytes, at shared + 4 l. They land
-///               at any time until copies_wait<n>() has returned, which leaves at most n of this wave's under way, the
-///               last ones; other waves see them behind a barrier. A wave may not end with copies under way; at most 63
-///               are
-///   sync        lds_barrier(): a barrier of the block for what lanes stored to and read from LDS: behind it all of
-///               that is done, so that a copy may overwrite what was read. Loads and copies stay under way
-///   hints       pin(sums): the product that made them stays between the copies, fences and barriers around it;
-///               priority<n>(): of this wave among those of its SIMD, 0 to 3
+/// A room of such a chip. What each primitive promises is docs/reference/primitives.md. A room whose facts say
+/// direct_copies also has source.copy(shared, lane_offset, offset).
 template <class B>
 concept LdsBackend = Backend<B> &&
     requires(const void* base, std::uint32_t offset, void* shared, const Chunk (&operand)[2], Vec<float, 4>& small,
@@ -92,29 +78,20 @@ concept LdsBackend = Backend<B> &&
   { B::template multiply<DType::i8, 32>(operand, operand, ints) } -> std::same_as<void>;
   { typename B::Source{base, offset}.load(offset, 0) } -> std::same_as<Chunk>;
   { typename B::Source{base, offset}.load_sixes(offset, 0) } -> std::same_as<Vec<Chunk, 2>>;
-  { B::direct_copies } -> std::convertible_to<bool>;
-  { B::template copies_wait<0>() } -> std::same_as<void>;
-  { B::lds_barrier() } -> std::same_as<void>;
-  { B::pin(large) } -> std::same_as<void>;
-  { B::pin(ints) } -> std::same_as<void>;
-  { B::template priority<1>() } -> std::same_as<void>;
+  { B::template copies_wait<0>() } -> std::same_as<void>;  // at most so many of the wave's are under way
+  { B::lds_barrier() } -> std::same_as<void>;              // loads and copies stay under way
+  { B::keep(large) } -> std::same_as<void>;                // its product stays between the fences around it
+  { B::keep(ints) } -> std::same_as<void>;
+  { B::template priority<1>() } -> std::same_as<void>;  // of this wave on its SIMD, 0 to 3
 };
 
-/// Such a room of a chip that reads LDS turned:
-///   fragments   load_turned(row) by all lanes of a wave: every sixteen lanes have a matrix of four rows of sixteen
-///               2-byte elements, lane l of them points at 8 bytes, aligned, of row l / 4 from column 4 (l % 4) on, and
-///               gets column l: element i is that of row i
+/// Such a room of a chip that transposes 2-byte elements as it reads LDS.
 template <class B>
-concept TurnedLdsBackend = LdsBackend<B> && requires(const void* row) {
-  { B::load_turned(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
+concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
+  { B::load_transposed(row) } -> std::same_as<Vec<std::uint32_t, 2>>;
 };
 
-/// Such a room of a chip that takes OCP MX's formats:
-///   products    multiply_scaled<of_kv, of_rows, side>(kv, rows, kv_scales, rows_scales, sums): sums += as many
-///               products as there are scales, of 128 (side 16) or 64 k each. Operands are fp4, fp6 or the room's fp8,
-///               each its own: product_chunks units a product, of fp6 the first six words of two. Each 32 k of a row
-///               have an e8m0 scale: lane l has that of row l % side and of 32 k number l / side of the product, in the
-///               low byte of a word; the others do not matter
+/// Such a room of a chip that multiplies OCP MX's formats, with an e8m0 scale for 32 k of a row.
 template <class B>
 concept MxProductBackend = LdsBackend<B> && MxBackend<B> &&
     requires(const Chunk (&two)[2], const Chunk (&four)[4], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {

@@ -6,8 +6,7 @@
 
 namespace tilewave {
 
-/// A room that compares two bf16 or f16 in one operation:
-///   numbers     larger_pair<type>(a, b): of each half of two words the larger; a number wins over a NaN
+/// A room that compares two bf16 or f16 in one operation (docs/reference/primitives.md).
 template <class B>
 concept PairBackend = Backend<B> && requires(std::uint32_t word) {
   { B::template larger_pair<DType::bf16>(word, word) } -> std::same_as<std::uint32_t>;

@@ -9,7 +9,7 @@
 
 namespace tilewave {
 
-/// B::Window as arch/backend.hpp says, over a room's loads and stores.
+/// B::Window (docs/reference/primitives.md) over a room's loads and stores.
 template <class Memory>
 struct CheckedWindow {
   const void* base;

@@ -98,7 +98,7 @@ struct PartialSum {
   /// By words, which are fewer than elements. The mask is settled: of a choice clang makes branches, and loads in them.
   TILEWAVE_DEVICE static void zero_unless(bool kept, Packed<X, unit>& values) {
     if constexpr (sizeof(values) == sizeof(Chunk)) {
-      const std::uint32_t mask = B::settle(kept ? ~0u : 0u);
+      const std::uint32_t mask = B::opaque(kept ? ~0u : 0u);
       auto words = __builtin_bit_cast(Chunk, values);
       TILEWAVE_UNROLL
       for (int i = 0; i < 4; ++i) words[i] &= mask;

@@ -52,7 +52,7 @@ struct ValueMap {
 };
 
 /// One block of V of a token_major cache in `width` chunks: as loaded, x pieces of `width` dimensions of one token
-/// each; turned, one chunk of x tokens for each dimension.
+/// each; transposed, one chunk of x tokens for each dimension.
 template <class B, PagedAttentionSpec S>
 struct ValueSquare {
   static constexpr int unit = S.unit(), width = ValueMap<B, S>::width;
@@ -79,8 +79,8 @@ struct ValueSquare {
   }
 
   TILEWAVE_DEVICE static void transpose(Chunk* square) {
-    Chunk turned[width];
-    constexpr int per_word = 4 / size_of(S.kv);  // dimensions in a loaded word, tokens in a turned one
+    Chunk transposed[width];
+    constexpr int per_word = 4 / size_of(S.kv);  // dimensions in a loaded word, tokens in a transposed one
     TILEWAVE_UNROLL
     for (int d = 0; d < width; d += per_word) {
       TILEWAVE_UNROLL
@@ -89,20 +89,20 @@ struct ValueSquare {
         TILEWAVE_UNROLL
         for (int e = 0; e < per_word; ++e) in[e] = word(square, w * per_word + e, d / per_word);
         if constexpr (per_word == 2) {
-          turned[d][w] = low_halves(in[0], in[1]);
-          turned[d + 1][w] = high_halves(in[0], in[1]);
+          transposed[d][w] = low_halves(in[0], in[1]);
+          transposed[d + 1][w] = high_halves(in[0], in[1]);
         } else {
           const std::uint32_t even = low_bytes(in[0], in[1]), odd = high_bytes(in[0], in[1]);
           const std::uint32_t even_next = low_bytes(in[2], in[3]), odd_next = high_bytes(in[2], in[3]);
-          turned[d][w] = low_halves(even, even_next);
-          turned[d + 1][w] = high_halves(even, even_next);
-          turned[d + 2][w] = low_halves(odd, odd_next);
-          turned[d + 3][w] = high_halves(odd, odd_next);
+          transposed[d][w] = low_halves(even, even_next);
+          transposed[d + 1][w] = high_halves(even, even_next);
+          transposed[d + 2][w] = low_halves(odd, odd_next);
+          transposed[d + 3][w] = high_halves(odd, odd_next);
         }
       }
     }
     TILEWAVE_UNROLL
-    for (int i = 0; i < width; ++i) square[i] = turned[i];
+    for (int i = 0; i < width; ++i) square[i] = transposed[i];
   }
 
  private:

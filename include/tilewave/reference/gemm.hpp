@@ -26,7 +26,7 @@ struct GemmUnit {
 };
 /// sm90's: test/arch/room_truncation_test.cpp holds it against silicon. The emulated device has that of fp8.
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
-  if (arch != ArchId::sm90 || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
+  if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
   const bool folded = s.scale == GemmScale::block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
   const int chain = s.int4() ? s.scale_k : folded ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};

@@ -18,7 +18,7 @@ class Largest {
     if constexpr (pairs) {
       pair_ = B::template larger_pair<X>(pair_, largest_pair(packed));
     } else {
-      const Vec<float, n> v = quiet(widen<B, X, n>(packed));
+      const Vec<float, n> v = canonical(widen<B, X, n>(packed));
       TILEWAVE_UNROLL
       for (int i = 0; i < n; ++i) value_ = Max{}(value_, v[i]);
     }
@@ -35,14 +35,14 @@ class Largest {
     if constexpr (pairs) {
       return fold(widen<B, X, 2>({{largest_pair(packed)}}), Max{});
     } else {
-      return fold(quiet(widen<B, X, n>(packed)), Max{});
+      return fold(canonical(widen<B, X, n>(packed)), Max{});
     }
   }
   /// The values themselves; Max then takes one operation each.
-  TILEWAVE_DEVICE static Vec<float, n> quiet(Vec<float, n> v) {
+  TILEWAVE_DEVICE static Vec<float, n> canonical(Vec<float, n> v) {
     TILEWAVE_UNROLL
     for (int i = 0; i + 1 < n; i += 2) {
-      const Vec<float, 2> pair = B::quiet({{v[i], v[i + 1]}});
+      const Vec<float, 2> pair = B::canonical({{v[i], v[i + 1]}});
       v[i] = pair[0];
       v[i + 1] = pair[1];
     }

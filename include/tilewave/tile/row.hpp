@@ -116,7 +116,7 @@ struct Row {
   using Window = typename B::template Window<(waves_per_row >= 1)>;
   template <DType T>
   TILEWAVE_DEVICE static Window window(const void* data, const Place& at, int from, int end) {
-    return Window{B::settle(static_cast<const Storage<T>*>(data) + from / packing_of(T)),
+    return Window{B::opaque(static_cast<const Storage<T>*>(data) + from / packing_of(T)),
                   at.active ? window_bytes<T>(end - from) : 0};
   }
   /// The same of values that every row shares.
@@ -166,9 +166,9 @@ struct Row {
       for (int c = 0; c < P.chunks; ++c) {
         if constexpr (sizeof(Piece) >= 4) {
           TILEWAVE_UNROLL
-          for (int w = 0; w < static_cast<int>(sizeof(Piece)) / 4; ++w) pieces[c][w] = B::settle(pieces[c][w]);
+          for (int w = 0; w < static_cast<int>(sizeof(Piece)) / 4; ++w) pieces[c][w] = B::opaque(pieces[c][w]);
         } else {
-          pieces[c][0] = static_cast<Storage<X>>(B::settle(std::uint32_t{pieces[c][0]}));
+          pieces[c][0] = static_cast<Storage<X>>(B::opaque(std::uint32_t{pieces[c][0]}));
         }
       }
     }

@@ -168,7 +168,7 @@ struct RowPolicies {
 /// as fast. Of fp6, 32 values become codes at once.
 constexpr int output_span(ArchId arch, DType x, DType out) {
   if (is_fp6(out)) return mx_group * size_of(x) / 16;
-  return per_arch(arch, true, true, false) ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
+  return facts_of(arch).family == Family::cdna ? max_of(1, size_of(x) * packing_of(out) / size_of(out)) : 1;
 }
 
 /// The policies that entries are built for, by rising columns. `chunks`: how many a lane holds of rows of middle length
@@ -187,7 +187,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     of_lane = max_of(of_lane, span);
     add({.lanes = lanes, .rows = rows, .chunks = of_lane, .span = span, .blocks = blocks, .waves_per_simd = waves});
   };
-  if (per_arch(arch, false, false, true)) {
+  if (facts.family == Family::hopper) {
     // Measured on an H200, see docs/notebook/2026-11-21-rows.md: two to four chunks a lane with as many blocks as that
     // leaves room for reach the copy ceiling; blocks of 1024 lanes wait too long for each other, but serve a few rows
     // soonest.

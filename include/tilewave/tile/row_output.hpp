@@ -83,7 +83,7 @@ struct RowOutput {
           if constexpr (keep) kept[c] = values;
           largest = amax(largest, values);
           if constexpr (!keep) {  // a chunk at a time: all of them together would spill
-            largest = __builtin_bit_cast(float, B::settle(__builtin_bit_cast(std::uint32_t, largest)));
+            largest = __builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, largest)));
             B::sched_fence();
           }
         }

@@ -280,7 +280,7 @@ TEST_CASE("swigluoai clamps where the problem says so") {
 }
 
 TEST_CASE("activations of rows of any length and number find an entry") {
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90})
+  for (const ArchId arch : all_archs)
     for (const ActivationSpec& spec : activation_specs(arch)) {
       bool built = false;
       if (spec.scale == ScaleMode::mx) continue;

@@ -63,7 +63,7 @@ TEST_CASE("a tuned row decides where it serves the problem and its entry is buil
 
 TEST_CASE("the library's own tables decide without being asked for, and their entries exist") {
   CHECK_FALSE(tuned_gemm(ArchId::gfx950).empty());
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+  for (const ArchId arch : all_archs) {
     int others = 0;  // than the cost model's choice: what a table is for
     for (const TunedGemm& row : tuned_gemm(arch)) {
       const GemmPolicies policies = gemm_policies(arch, row.spec);

@@ -142,7 +142,7 @@ TEST_CASE("native products refuse what they cannot serve, each architecture by n
     CHECK((status.ok() || status.reason[0] != '\0'));
     return status.code;
   };
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+  for (const ArchId arch : all_archs) {
     for (PagedAttentionSpec spec : paged_attention_native_specs(arch)) {
       using C = StatusCode;
       const bool served = arch == ArchId::sm90;

@@ -77,7 +77,7 @@ TEST_CASE("a tuned row decides how a decode of its class is computed") {
 }
 
 TEST_CASE("what the library's own tables say is done without being asked for") {
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+  for (const ArchId arch : all_archs) {
     for (const TunedPagedAttention& row : tuned_paged_attention(arch)) {
       const std::vector<PagedAttentionEntry> built = entries_of(arch, row.spec);
       std::vector<const PagedAttentionEntry*> entries;

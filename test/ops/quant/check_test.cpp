@@ -109,7 +109,7 @@ TEST_CASE("bad quant problems get a named status and a reason, and nothing is wr
 }
 
 TEST_CASE("the other architecture's fp8 flavour is refused, as codes and as values") {
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+  for (const ArchId arch : all_archs) {
     const DType other = facts_of(arch).fp8 == DType::fp8_e4m3fn ? DType::fp8_e4m3fnuz : DType::fp8_e4m3fn;
     P p;
     p.spec = {DType::bf16, other, ScaleMode::per_token};

@@ -243,7 +243,7 @@ TEST_CASE("quantised rows may start beyond 2^31 and 2^32 elements") {
 }
 
 TEST_CASE("rows longer than what any policy holds, aligned and not") {
-  for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90})
+  for (const ArchId arch : all_archs)
     for (const QuantSpec& spec : quant_specs(arch)) {
       bool built = false;
       if (spec.scale == ScaleMode::mx) continue;

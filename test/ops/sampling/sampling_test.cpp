@@ -90,7 +90,7 @@ TEST_CASE("sampling of whole vocabularies draws the same tokens in every room") 
     SamplingShape shape{.rows = 1, .columns = columns, .amplitude = 8};
     shape.settings = {{.top_p = 0.5f, .top_k = 3000}};
     std::vector<std::int32_t> first;
-    for (const ArchId arch : {ArchId::gfx942, ArchId::gfx950, ArchId::sm90}) {
+    for (const ArchId arch : all_archs) {
       Sampled s({DType::bf16}, shape);
       const SamplingEntry* entry = nullptr;
       if (!sampling_select(s.problem, all_sampling_entries(), facts_of(arch), entry).ok()) continue;

@@ -25,7 +25,7 @@ const std::string sample =
 TEST_CASE("ArchFacts are the numbers of docs/reference/hardware") {
   const auto chips = all_chips();
   REQUIRE(chips.size() == 9);
-  for (const tilewave::ArchId id : {tilewave::ArchId::gfx942, tilewave::ArchId::gfx950, tilewave::ArchId::sm90}) {
+  for (const tilewave::ArchId id : tilewave::all_archs) {
     const tilewave::ArchFacts& f = tilewave::facts_of(id);
     const Chip& chip = chip_of(chips, tilewave::name_of(id));
     CAPTURE(chip.name);

@@ -9,6 +9,7 @@
 #include <map>
 #include <type_traits>
 
+#include "tilewave/arch/facts.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/text.hpp"
@@ -255,7 +256,7 @@ void add_image(std::string_view bytes, const std::string& source, std::vector<De
   const auto machine = elf.at<std::uint16_t>(18);
   if (machine != machine_amdgpu && machine != machine_cuda) return;
   DeviceCode code = machine == machine_amdgpu ? amd_code(elf) : cuda_code(elf);
-  if (code.arch == "gfx942" || code.arch == "gfx950" || code.arch == "sm90") to.push_back(std::move(code));
+  if (facts_named(code.arch) != nullptr) to.push_back(std::move(code));
 }
 
 /// Magic, count, then {offset, size, length of id, id} each.

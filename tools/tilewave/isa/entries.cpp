@@ -16,9 +16,10 @@ namespace {
 void same_facts(const Json& archs, const std::string& source) {
   if (!archs.is_object()) refuse(source + ": 'archs' is no object");
   for (const auto& [name, given] : archs.items()) {
-    if (name != "gfx942" && name != "gfx950")
+    const ArchFacts* const known = facts_named(name);
+    if (known == nullptr || known->family != Family::cdna)
       refuse(fmt::format("{}: {}: no chip of the gate", source, printable(name)));
-    const ArchFacts& facts = facts_of(name == "gfx950" ? ArchId::gfx950 : ArchId::gfx942);
+    const ArchFacts& facts = *known;
     for (const auto& [key, fact] : {std::pair{"lds_bytes", facts.lds_bytes},
                                     {"simds_per_cu", facts.simds_per_cu},
                                     {"max_waves_per_simd", facts.max_waves_per_simd},

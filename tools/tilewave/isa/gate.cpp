@@ -84,7 +84,7 @@ class Rules {
 
   void every_kernel() {
     const KernelNeeds& n = k_.needs;
-    const int most_lds = facts_of(k_.arch == "gfx950" ? ArchId::gfx950 : ArchId::gfx942).lds_bytes;
+    const int most_lds = facts_named(k_.arch)->lds_bytes;
     const std::int64_t scratch = k_.whole.of("scratch"), calls = k_.whole.of("call");
     if (n.scratch_bytes > 0 || scratch > 0 || n.dynamic_stack)
       add("scratch", "{} bytes of scratch a lane, {} scratch instructions{}", n.scratch_bytes, scratch,

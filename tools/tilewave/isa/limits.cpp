@@ -16,7 +16,8 @@ int down(int value, int step) { return value / step * step; }
 
 Waves waves_of(const KernelNeeds& kernel, const std::string& arch, int extra_lds) {
   const bool cuda = arch == "sm90";
-  const ArchFacts& facts = facts_of(cuda ? ArchId::sm90 : arch == "gfx950" ? ArchId::gfx950 : ArchId::gfx942);
+  const ArchFacts* const known = facts_named(arch);
+  const ArchFacts& facts = known != nullptr ? *known : gfx942_facts;
   const int most = facts.max_waves_per_simd;
   Waves w;
   w.limits.push_back({"hardware", most, most, 0, 0});
@@ -35,8 +36,8 @@ Waves waves_of(const KernelNeeds& kernel, const std::string& arch, int extra_lds
     add({"SGPRs", sgprs, sgpr_file / sgprs}, [&](int waves) { return down(sgpr_file / waves, sgpr_granule); });
   }
   if (const int lds = kernel.lds_bytes + extra_lds; lds > 0) {
-    // LLVM, AMDGPU getLdsDwGranularity; CUDA C++ Programming Guide, technical specifications: 228 KiB of an SM.
-    const int step = cuda ? 128 : arch == "gfx950" ? 1280 : 512;
+    // CUDA C++ Programming Guide, technical specifications: 228 KiB of an SM.
+    const int step = facts.lds_granule;
     const int all = facts.lds_bytes + (cuda ? 1024 : 0), simds = facts.simds_per_cu;
     const int waves_of_block = std::max(1, kernel.block_lanes / facts.wave_lanes);
     add({"LDS", up(lds, step), all / up(lds, step) * waves_of_block / simds}, [&](int waves) {

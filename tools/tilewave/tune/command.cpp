@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "tilewave/arch/facts.hpp"
 #include "tools/tilewave/campaign/git.hpp"
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/json.hpp"
@@ -28,6 +29,12 @@ struct Options {
   std::vector<std::string> folders;
   bool partial = false, json = false;
 };
+
+std::vector<std::string> arch_names() {
+  std::vector<std::string> names;
+  for (const ArchId arch : all_archs) names.emplace_back(name_of(arch));
+  return names;
+}
 
 /// Round after round around what was best so far; each is built and measured once, as the rows of the plan are.
 int run_generated(const Options& o) {
@@ -151,7 +158,7 @@ int write(Options& o) {
   const std::filesystem::path tables = header.parent_path() / "tables.hpp";
   if (std::filesystem::exists(tables)) {  // the library's own folder of tables
     std::vector<std::string> archs;
-    for (const char* arch : {"gfx942", "gfx950", "sm90"})
+    for (const std::string& arch : arch_names())
       if (std::filesystem::exists(header.parent_path() / fmt::format("{}.hpp", arch))) archs.push_back(arch);
     write_atomically(tables, tuned_tables(o.source.op, archs));
     fmt::print("{}\n", tables.string());
@@ -188,8 +195,7 @@ void add_tune(Command& tilewave) {
              "then rounds of candidates that the library does not have, a step from the best so far, built here")
       .range(0, 20);
   sub.option("--op", o->generate.op, "with --generate: gemm or paged_attention").one_of({"gemm", "paged_attention"});
-  sub.option("--arch", o->generate.arch, "with --generate: gfx942, gfx950 or sm90")
-      .one_of({"gfx942", "gfx950", "sm90"});
+  sub.option("--arch", o->generate.arch, "with --generate: gfx942, gfx950 or sm90").one_of(arch_names());
   sub.option("--around", o->generate.around, "with --generate: of each config so many of the best (default: 2)")
       .range(1, 100);
   sub.option("--preset", o->generate.preset, "with --generate: CMake preset to build with (default: host)");
@@ -216,7 +222,7 @@ void add_tune(Command& tilewave) {
       tune.add("write", "a table that overrides the cost model: include/tilewave/ops/OP/tuned/ARCH.hpp and its CSV");
   table.option("FOLDER", o->folders, "of run, one or more with the same plan").required();
   table.option("--op", o->source.op, "gemm or paged_attention").required().one_of({"gemm", "paged_attention"});
-  table.option("--arch", o->source.arch, "gfx942, gfx950 or sm90").required().one_of({"gfx942", "gfx950", "sm90"});
+  table.option("--arch", o->source.arch, "gfx942, gfx950 or sm90").required().one_of(arch_names());
   table.option("--device", o->source.device, "what it was measured on, in words").required();
   table.option("--benchmark", o->source.benchmark, "how, for the header").required();
   table.option("--commit", o->source.commit, "of the kernels (default: git's HEAD here)");

@@ -28,15 +28,15 @@ struct Lanes {
   TILEWAVE_DEVICE static int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
   /// Nothing to do for a pointer: LLVM keeps one that is used again.
   template <class T>
-  TILEWAVE_DEVICE static T* settle(T* pointer) {
+  TILEWAVE_DEVICE static T* opaque(T* pointer) {
     return pointer;
   }
-  TILEWAVE_DEVICE static std::uint32_t settle(std::uint32_t word) {
+  TILEWAVE_DEVICE static std::uint32_t opaque(std::uint32_t word) {
     asm("" : "+v"(word));
     return word;
   }
   /// Volatile: LLVM would move what it knows to be the same in every turn of a loop out of it.
-  TILEWAVE_DEVICE static std::int32_t settle(std::int32_t number) {
+  TILEWAVE_DEVICE static std::int32_t opaque(std::int32_t number) {
     asm volatile("" : "+v"(number));
     return number;
   }
@@ -146,7 +146,7 @@ struct Lanes {
     return {{sum[0], sum[1]}};
   }
   /// A product is quiet, see step(); LLVM knows so, and takes one for two.
-  TILEWAVE_DEVICE static Vec<float, 2> quiet(const Vec<float, 2>& a) {
+  TILEWAVE_DEVICE static Vec<float, 2> canonical(const Vec<float, 2>& a) {
     float one = 1.0f;
     asm("" : "+v"(one));
     const Floats same = Floats{a[0], a[1]} * Floats{one, one};
@@ -188,7 +188,7 @@ struct Lanes {
     const auto pair = [](std::uint32_t codes) {
       return high_halves(__builtin_amdgcn_cvt_off_f32_i4(codes), __builtin_amdgcn_cvt_off_f32_i4(codes >> 8));
     };
-    const std::uint32_t high = settle(word >> 4);  // LLVM would shift each of its codes on its own
+    const std::uint32_t high = opaque(word >> 4);  // LLVM would shift each of its codes on its own
     return {{pair(word), pair(word >> 16), pair(high), pair(high >> 16)}};
   }
   /// 1024 + 8 + value is f16 0x64 and the code.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Host side of a launch, shared by both CDNA rooms: geometry is checked before the kernel is queued.
+// Launches of CDNA rooms. A room's own file has its __global__, whose name says for which chip its code is, and says
+// whether the compiler's pass is its own: in a fat binary every pass sees every room's kernels, and only its own
+// instantiates the body.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -17,18 +19,37 @@ TILEWAVE_DEVICE const Args& kernarg(const Args&) {
   return *(const Args*)__builtin_amdgcn_kernarg_segment_ptr();
 }
 
-template <class Args>
-Status launch(void (*entry)(Args), const ArchFacts& facts, LaunchShape shape, const Args& args, hipStream_t stream) {
-  if (Status s = check_launch(shape, facts); !s.ok()) return s;
-  if (shape.grid == 0) return {};
-  // Not <<<>>> and hipGetLastError, which would report an error the caller left behind.
-  void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
-  const hipError_t error =
-      hipLaunchKernel(reinterpret_cast<const void*>(entry), dim3(static_cast<unsigned>(shape.grid)),
-                      dim3(static_cast<unsigned>(shape.block)), arguments, 0, stream);
-  if (error != hipSuccess) return {StatusCode::launch_failed, hipGetErrorString(error)};
-  return {};
+/// The body of a room's __global__.
+template <class K>
+TILEWAVE_DEVICE void run(const typename K::Args& args) {
+  if constexpr (K::Room::is_this_pass) {
+    __shared__ typename K::Shared shared;
+    K::run(kernarg(args), shared);
+  } else {
+    __builtin_trap();
+  }
 }
+
+template <bool this_pass>
+struct Launch {
+  static constexpr bool is_this_pass = this_pass;
+  static constexpr bool emulated = false;
+
+  /// Queue `entry` on the stream: status launch_failed or bad_extent instead of an exception; an empty grid is ok.
+  template <class Args>
+  static Status queue(void (*entry)(Args), const ArchFacts& facts, LaunchShape shape, const Args& args,
+                      hipStream_t stream) {
+    if (Status s = check_launch(shape, facts); !s.ok()) return s;
+    if (shape.grid == 0) return {};
+    // Not <<<>>> and hipGetLastError, which would report an error the caller left behind.
+    void* arguments[] = {const_cast<void*>(static_cast<const void*>(&args))};
+    const hipError_t error =
+        hipLaunchKernel(reinterpret_cast<const void*>(entry), dim3(static_cast<unsigned>(shape.grid)),
+                        dim3(static_cast<unsigned>(shape.block)), arguments, 0, stream);
+    if (error != hipSuccess) return {StatusCode::launch_failed, hipGetErrorString(error)};
+    return {};
+  }
+};
 
 }  // namespace tilewave::gfx9
 

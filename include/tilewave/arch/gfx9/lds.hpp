@@ -71,7 +71,7 @@ struct Lds {
   }
   /// LLVM moves products freely, also across sched_fence() and barriers.
   template <class T, int n>
-  TILEWAVE_DEVICE static void pin(Vec<T, n>& sums) {
+  TILEWAVE_DEVICE static void keep(Vec<T, n>& sums) {
     using Registers = T __attribute__((ext_vector_type(n)));
     auto held = __builtin_bit_cast(Registers, sums);
     asm volatile("" : "+v"(held));

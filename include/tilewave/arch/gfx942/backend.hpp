@@ -7,6 +7,7 @@
 #include "tilewave/arch/gfx942/memory.hpp"
 #include "tilewave/arch/gfx942/mma.hpp"
 #include "tilewave/arch/gfx942/sync.hpp"
+#include "tilewave/arch/room.hpp"
 
 #if defined(__HIP__)
 
@@ -16,8 +17,7 @@ struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr ArchFacts facts = gfx942_facts;
   static constexpr AtomFacts atom = gfx942_atom;
 };
-static_assert(tilewave::LdsBackend<Backend>);
-static_assert(tilewave::Fp8AtomBackend<Backend>);
+static_assert(tilewave::is_whole_room<Backend>() && tilewave::Fp8AtomBackend<Backend>);
 
 }  // namespace tilewave::gfx942
 

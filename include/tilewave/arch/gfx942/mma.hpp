@@ -36,7 +36,6 @@ struct Mma : AtomRegisters<gfx942_atom.k_per_lane, gfx942_atom.rows_per_lane, gf
 
 /// Square products on CDNA3: 8 bytes a lane at a time, so a unit is two instructions.
 struct Product {
-  static constexpr bool direct_copies = false;  // 4 bytes a lane: four times the instructions
   template <DType>
   static constexpr int product_chunks = 1;
 

@@ -7,6 +7,7 @@
 #include "tilewave/arch/gfx950/memory.hpp"
 #include "tilewave/arch/gfx950/mma.hpp"
 #include "tilewave/arch/gfx950/sync.hpp"
+#include "tilewave/arch/room.hpp"
 
 #if defined(__HIP__)
 
@@ -16,7 +17,7 @@ struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr ArchFacts facts = gfx950_facts;
   static constexpr AtomFacts atom = gfx950_atom;
 };
-static_assert(tilewave::MxProductBackend<Backend> && tilewave::TurnedLdsBackend<Backend>);
+static_assert(tilewave::is_whole_room<Backend>());
 
 }  // namespace tilewave::gfx950
 

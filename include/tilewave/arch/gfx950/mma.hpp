@@ -30,7 +30,6 @@ struct Mma : AtomRegisters<gfx950_atom.k_per_lane, gfx950_atom.rows_per_lane, gf
 /// Square products on CDNA4: a unit a lane of 16-bit elements, two of fp8, which has its full rate only in f8f6f4, and
 /// six words of two of fp6.
 struct Product {
-  static constexpr bool direct_copies = true;
   template <DType type>
   static constexpr int product_chunks = is_fp8(type) || is_fp6(type) ? 2 : 1;
 
@@ -38,7 +37,7 @@ struct Product {
   using Sums = Vec<ProductSum<type>, side * side / 64>;
 
   /// ds_read_b64_tr_b16.
-  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_turned(const void* row) {
+  TILEWAVE_DEVICE static Vec<std::uint32_t, 2> load_transposed(const void* row) {
     using Elements = short __attribute__((ext_vector_type(4)));
     using InLds = __attribute__((address_space(3))) Elements*;
     return __builtin_bit_cast(Vec<std::uint32_t, 2>,

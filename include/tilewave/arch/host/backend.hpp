@@ -17,6 +17,9 @@
 
 #if !TILEWAVE_ON_GPU_COMPILER
 
+#include <iterator>
+#include <utility>
+
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/arch/host/group.hpp"
 #include "tilewave/arch/host/lanes.hpp"
@@ -29,6 +32,7 @@
 #include "tilewave/arch/host/sync.hpp"
 #include "tilewave/arch/host/tensor.hpp"
 #include "tilewave/arch/pairs.hpp"
+#include "tilewave/arch/room.hpp"
 
 namespace tilewave::host {
 
@@ -49,14 +53,13 @@ struct Backend : Memory<Id>,
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
-static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::TurnedLdsBackend<Backend<ArchId::gfx950>> &&
-              !tilewave::TurnedLdsBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
-static_assert(tilewave::PairBackend<Backend<ArchId::sm90>> && !tilewave::PairBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
+template <std::size_t... i>
+constexpr bool are_whole_rooms(std::index_sequence<i...>) {
+  return (is_whole_room<Backend<all_archs[i]>>() && ...);
+}
+static_assert(are_whole_rooms(std::make_index_sequence<std::size(all_archs)>()));
+static_assert(Fp8AtomBackend<Backend<ArchId::gfx942>>);
+static_assert(PairBackend<Backend<ArchId::sm90>> && !PairBackend<Backend<ArchId::gfx950>>);
 
 }  // namespace tilewave::host
 

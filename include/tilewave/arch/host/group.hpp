@@ -281,14 +281,14 @@ TILEWAVE_HOST_UNTRACKED inline Vec<std::uint16_t, 8> dealt_row(bool straight, in
 template <ArchId Id>
 struct Groups {};
 
-template <>
-struct Groups<ArchId::sm90> {
+template <ArchId Id>
+requires(facts_of(Id).wave_groups) struct Groups<Id> {
   /// Products are performed when they are waited for, in the random schedule also as soon as the last lane has ended
   /// their batch, in f32 with ascending k (the chip's fp8 products keep fewer bits). Until then the accumulator's
   /// registers hold NaN, and a kernel that writes to them or to the registers of operand a fails.
   template <DType type, int columns>
   static void group_mma(const GroupOperand& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(is_16_bits(type) || type == facts_of(Id).fp8);
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64);
     detail::call_mma({.kind = GroupCall::Kind::mma, .type = type, .columns = columns, .a = a, .b = b, .where = where},
                      nullptr, acc.data);
@@ -297,7 +297,7 @@ struct Groups<ArchId::sm90> {
   }
   template <DType type, int columns>
   static void group_mma(const Chunk& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(is_16_bits(type) || type == facts_of(Id).fp8);
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64);
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
@@ -306,9 +306,10 @@ struct Groups<ArchId::sm90> {
   }
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add, Where where = {}) {
-    constexpr bool a_transposed = std::is_same_v<A, TurnedOperand>, b_transposed = std::is_same_v<B, TurnedOperand>;
+    constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
+                   b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)));
-    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8 || type == DType::i8);
+    static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8);
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 176 ||
                   columns == 192 || columns == 240 || columns == 256);
     detail::call_mma(
@@ -319,7 +320,7 @@ struct Groups<ArchId::sm90> {
   }
   template <DType type, int columns>
   static void group_multiply(const Chunk& a, const SwizzledOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(ArchId::sm90).fp8);
+    static_assert(is_16_bits(type) || type == facts_of(Id).fp8);
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128);
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
@@ -333,7 +334,7 @@ struct Groups<ArchId::sm90> {
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 
   template <class T, int count>
-  static void group_mma_hold(Vec<T, count>&) {}  // nothing moves here
+  static void group_mma_fence(Vec<T, count>&) {}  // nothing moves here
   static void group_mma_begin(Where where = {}) { detail::call_begin(where); }
   static void group_mma_end(Where where = {}) { detail::call_end(where); }
   template <int pending>

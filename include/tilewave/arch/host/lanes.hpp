@@ -177,7 +177,7 @@ struct Lanes {
                         [&](int, std::uint32_t other) { high = larger(high, other); });
     return high;
   }
-  static int apart(int value) { return value; }
+  static int divergent(int value) { return value; }
   /// The value itself; a lane whose value differs from the others' fails the launch, as far as it can be told without
   /// making the wave meet (see Agreement).
   static int uniform(int value, Where where = {}) {
@@ -185,7 +185,7 @@ struct Lanes {
     return value;
   }
   template <class T>
-  static T settle(T value) {
+  static T opaque(T value) {
     return value;
   }
   /// The lanes of a block take turns on one thread.

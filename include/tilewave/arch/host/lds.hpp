@@ -109,16 +109,16 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_micro(const Chunk* kv, const Chunk*
   for (int i = 0; i < Map::sums; ++i) sums[i] = of_row[Map::kv_row(self.index, i)];
 }
 
-TILEWAVE_HOST_UNTRACKED inline Vec<std::uint32_t, 2> read_turned(const void* row, Where where) {
+TILEWAVE_HOST_UNTRACKED inline Vec<std::uint32_t, 2> read_transposed(const void* row, Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
   if (reinterpret_cast<std::uintptr_t>(row) % 8 != 0) bad_access(self, row, 8, where);
   if (!in_shared(self, row, 8)) {
-    fail(self, "a row of load_turned is not in shared memory at %s:%d", where.base_name(), where.line);
+    fail(self, "a row of load_transposed is not in shared memory at %s:%d", where.base_name(), where.line);
   }
   wave.posted[wave.parity][self.index] =
       static_cast<std::uint32_t>(static_cast<const std::byte*>(row) - wave.block->shared);
-  if (meet(self, {CollectiveKind::load_turned, 0, where})) {
+  if (meet(self, {CollectiveKind::load_transposed, 0, where})) {
     order_acquire(&wave.ordered[wave.parity]);
     self.cluster->counters.lds_loads_bytes += 8 * wave.lanes;
     for (int lane = 0; lane < wave.lanes; ++lane) {  // the last lane reads for all, as the instruction does
@@ -191,9 +191,8 @@ struct Lds {};
 
 template <ArchId Id>
 requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
-  static constexpr bool direct_copies = Id == ArchId::gfx950;
   template <DType type>
-  static constexpr int product_chunks = Id == ArchId::gfx950 && (is_fp8(type) || is_fp6(type)) ? 2 : 1;
+  static constexpr int product_chunks = facts_of(Id).mx && (is_fp8(type) || is_fp6(type)) ? 2 : 1;
 
   template <DType type, int side, int chunks>
   static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
@@ -218,8 +217,9 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     }
   }
 
-  static Vec<std::uint32_t, 2> load_turned(const void* row, Where where = {}) requires(Id == ArchId::gfx950) {
-    return detail::read_turned(row, where);
+  static Vec<std::uint32_t, 2> load_transposed(const void* row,
+                                               Where where = {}) requires(facts_of(Id).lds_transposed) {
+    return detail::read_transposed(row, where);
   }
 
   /// A base or bytes that differ between the lanes of a wave fail the launch.
@@ -271,7 +271,7 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   }
   static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }
   template <class T, int n>
-  static void pin(Vec<T, n>&) {}
+  static void keep(Vec<T, n>&) {}
   template <int level>
   static void priority() {}
 };

@@ -13,35 +13,35 @@
 
 namespace tilewave::host {
 
-/// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a turned one, rows 8 e to 8 e + 7 at
-/// k lie at of_k(e, k).
+/// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a transposed one, rows 8 e to 8 e + 7
+/// at k lie at of_k(e, k).
 struct SharedOperand {
   const std::byte* at = nullptr;
   int offset = 0;  // of the first row
   int eight_rows = 0, next_piece = 0;
   bool swizzled = false;
   int unit = 0;  // swizzled: which of the row's 8 units of 16 bytes is piece 0
-  int box = 0;   // turned: bytes of 64 rows; else 0
+  int box = 0;   // transposed: bytes of 64 rows; else 0
 
   constexpr SharedOperand() = default;
   SharedOperand(const GroupOperand& o)
       : at(static_cast<const std::byte*>(o.at)), offset(o.offset), eight_rows(o.eight_rows), next_piece(o.next_piece) {}
   SharedOperand(const SwizzledOperand& o)
       : at(static_cast<const std::byte*>(o.at)), offset(128 * o.row), swizzled(true), unit(2 * o.piece) {}
-  SharedOperand(const TurnedOperand& o)
+  SharedOperand(const TransposedOperand& o)
       : at(static_cast<const std::byte*>(o.at)),
         offset(o.row / 64 * 128 * o.box_k + 16 * 128 * o.piece),
         swizzled(true),
         box(128 * o.box_k) {}
   friend constexpr bool operator==(const SharedOperand&, const SharedOperand&) = default;
 
-  bool turned() const { return box > 0; }
+  bool transposed() const { return box > 0; }
   TILEWAVE_HOST_UNTRACKED const std::byte* of_k(int eight, int k) const {
     return at + offset + eight / 8 * box + 128 * k + 16 * (eight % 8 ^ k % 8);
   }
   /// Any order of the 2 `rows` units of 16 bytes.
   TILEWAVE_HOST_UNTRACKED const std::byte* unit_at(int i) const {
-    return turned() ? of_k(i / 16, i % 16) : piece(i / 2, i % 2);
+    return transposed() ? of_k(i / 16, i % 16) : piece(i / 2, i % 2);
   }
   TILEWAVE_HOST_UNTRACKED const std::byte* piece(int row, int p) const {
     if (swizzled) return at + offset + 128 * row + 16 * ((unit + p) ^ row % 8);
@@ -49,7 +49,7 @@ struct SharedOperand {
   }
   /// Whether one of the first `rows` rows has a piece at p.
   TILEWAVE_HOST_UNTRACKED bool has_piece(int rows, const std::byte* p) const {
-    if (swizzled && !turned()) {
+    if (swizzled && !transposed()) {
       const std::ptrdiff_t from_first = p - (at + offset);
       if (from_first < 0 || from_first >= 128 * rows) return false;
       const int row = static_cast<int>(from_first / 128);
@@ -85,7 +85,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperan
   const auto good = [](int bytes) { return bytes >= 0 && bytes < stride_end && bytes % 16 == 0; };
   const auto at = reinterpret_cast<std::uintptr_t>(operand.at);
   std::int64_t bytes;
-  if (operand.turned()) {
+  if (operand.transposed()) {
     if (at % 1024 != 0 || operand.offset < 0 || operand.box % 1024 != 0 || operand.box >= stride_end) {
       fail(self, "%s at %s:%d: operand %s at %p + %d, boxes of %d bytes, no multiples of 1024", what, where.base_name(),
            where.line, name, static_cast<const void*>(operand.at), operand.offset, operand.box);

@@ -175,7 +175,7 @@ TILEWAVE_HOST_UNTRACKED inline void spread_operand(DType type, const SharedOpera
     T wide[16];
     const int count = widen(type, operand.unit_at(i), wide);
     for (int e = 0; e < count; ++e) {
-      *(operand.turned() ? place(8 * (i / 16) + e, i % 16) : place(i / 2, i % 2 * count + e)) = wide[e];
+      *(operand.transposed() ? place(8 * (i / 16) + e, i % 16) : place(i / 2, i % 2 * count + e)) = wide[e];
     }
   }
 }

@@ -180,8 +180,8 @@ TILEWAVE_HOST_UNTRACKED inline Chunk dealt_words() {
 template <ArchId Id>
 struct Staged {};
 
-template <>
-struct Staged<ArchId::sm90> {
+template <ArchId Id>
+requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   using Mbarrier = host::Mbarrier;
 
   static void mbarrier_init(Mbarrier* barrier, int waves, Where where = {}) {
@@ -246,7 +246,7 @@ struct Staged<ArchId::sm90> {
   static Chunk load_matrices(const Chunk* row, Where where = {}) {
     if (detail::post_row(row, where)) {
       // The last lane reads for all, as the instruction does: another may overwrite its row right afterwards.
-      for (int lane = 0; lane < facts_of(ArchId::sm90).wave_lanes; ++lane) {
+      for (int lane = 0; lane < facts_of(Id).wave_lanes; ++lane) {
         for (int matrix = 0; matrix < 4; ++matrix) {
           std::uint32_t word;
           std::memcpy(&word, detail::posted_row(8 * matrix + lane / 4) + 4 * (lane % 4), sizeof(word));

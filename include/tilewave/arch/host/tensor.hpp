@@ -121,8 +121,8 @@ TILEWAVE_HOST_UNTRACKED inline void wait_for_stores(int pending) {
 template <ArchId Id>
 struct Tensors {};
 
-template <>
-struct Tensors<ArchId::sm90> {
+template <ArchId Id>
+requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   using TensorMap = host::TensorMap;
 
   /// Refuses what the driver refuses.

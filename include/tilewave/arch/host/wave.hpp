@@ -46,7 +46,7 @@ enum class CollectiveKind : std::uint8_t {
   reduce,
   any,
   load_matrices,
-  load_turned,
+  load_transposed,
   mbarrier_arrive,
   mbarrier_expect,
   mbarrier_wait,
@@ -68,7 +68,7 @@ constexpr const char* name_of(CollectiveKind kind) {
     case CollectiveKind::reduce: return "reduce";
     case CollectiveKind::any: return "any";
     case CollectiveKind::load_matrices: return "load_matrices";
-    case CollectiveKind::load_turned: return "load_turned";
+    case CollectiveKind::load_transposed: return "load_transposed";
     case CollectiveKind::mbarrier_arrive: return "mbarrier_arrive";
     case CollectiveKind::mbarrier_expect: return "mbarrier_expect";
     case CollectiveKind::mbarrier_wait: return "mbarrier_wait";

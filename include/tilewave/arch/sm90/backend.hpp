@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tilewave/arch/pairs.hpp"
+#include "tilewave/arch/room.hpp"
 #include "tilewave/arch/sm90/lanes.hpp"
 #include "tilewave/arch/sm90/launch.hpp"
 #include "tilewave/arch/sm90/memory.hpp"
@@ -17,7 +18,7 @@ struct Backend : Memory, Lanes, Mma, Group, Tensor, Sync, Launch {
   static constexpr ArchFacts facts = sm90_facts;
   static constexpr AtomFacts atom = sm90_atom;
 };
-static_assert(tilewave::TensorBackend<Backend> && tilewave::PairBackend<Backend>);
+static_assert(tilewave::is_whole_room<Backend>() && tilewave::PairBackend<Backend>);
 
 }  // namespace tilewave::sm90
 

@@ -31,23 +31,23 @@ struct Lanes {
   }
 
   /// threadIdx.y is 0. What is read by such an index stays out of scalar registers, whose every load is waited for.
-  TILEWAVE_DEVICE static int apart(int value) { return value + static_cast<int>(threadIdx.y); }
+  TILEWAVE_DEVICE static int divergent(int value) { return value + static_cast<int>(threadIdx.y); }
   TILEWAVE_DEVICE static int uniform(int value) { return __shfl_sync(all_lanes, value, 0); }
   /// Without it nvcc repeats a pointer's 64-bit arithmetic in front of every access behind a branch.
   template <class T>
-  TILEWAVE_DEVICE static T* settle(T* pointer) {
+  TILEWAVE_DEVICE static T* opaque(T* pointer) {
     asm volatile("" : "+l"(pointer));
     return pointer;
   }
   /// ptxas sees through an empty statement; that nothing has a second grid dimension it does not know.
-  TILEWAVE_DEVICE static std::uint32_t settle(std::uint32_t word) {
+  TILEWAVE_DEVICE static std::uint32_t opaque(std::uint32_t word) {
     asm("{ .reg .u32 zero;\n"
         "  mov.u32 zero, %%ctaid.y;\n"
         "  add.u32 %0, %0, zero; }"
         : "+r"(word));
     return word;
   }
-  TILEWAVE_DEVICE static std::int32_t settle(std::int32_t number) {
+  TILEWAVE_DEVICE static std::int32_t opaque(std::int32_t number) {
     asm volatile("" : "+r"(number));
     return number;
   }
@@ -131,7 +131,7 @@ struct Lanes {
   TILEWAVE_DEVICE static Vec<float, 2> fused(const Vec<float, 2>& a, const Vec<float, 2>& b, const Vec<float, 2>& c) {
     return {{__fmaf_rn(a[0], b[0], c[0]), __fmaf_rn(a[1], b[1], c[1])}};
   }
-  TILEWAVE_DEVICE static Vec<float, 2> quiet(const Vec<float, 2>& a) { return a; }
+  TILEWAVE_DEVICE static Vec<float, 2> canonical(const Vec<float, 2>& a) { return a; }
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
     static_assert(type == DType::bf16 || type == DType::f16);
@@ -221,7 +221,7 @@ struct Lanes {
              widen_pair_to_f16(static_cast<std::uint16_t>(word >> 16))}};
   }
 
-  /// A code with its sign bit turned is 8 more than its value: 128 + 8 + value is bf16 0x43 and the code, 1024 + 8 +
+  /// A code with its sign bit flipped is 8 more than its value: 128 + 8 + value is bf16 0x43 and the code, 1024 + 8 +
   /// value f16 0x64 and the code.
   static constexpr float i4_unit = 1.0f;
   TILEWAVE_DEVICE static Chunk widen_i4(std::uint32_t word) {
@@ -266,7 +266,7 @@ struct Lanes {
     return pairs;
   }
 
-  /// A code, its sign bit turned, in the mantissa below the exponent of 16 (bf16) or 64 (f16).
+  /// A code, its sign bit flipped, in the mantissa below the exponent of 16 (bf16) or 64 (f16).
   template <DType type>
   static constexpr std::uint32_t i4_negative_biases = type == DType::bf16 ? 0xc1c0c1c0u : 0xd480d480u;
   template <DType type>

@@ -43,7 +43,7 @@ struct Group {
   /// What was written to an accumulator is in its registers before the batch begins: moved between the products, ptxas
   /// would wait for those before (C7517).
   template <class T, int count>
-  TILEWAVE_DEVICE static void group_mma_hold(Vec<T, count>& acc) {
+  TILEWAVE_DEVICE static void group_mma_fence(Vec<T, count>& acc) {
     TILEWAVE_UNROLL
     for (int i = 0; i < count; ++i) {
       if constexpr (std::is_same_v<T, float>) {

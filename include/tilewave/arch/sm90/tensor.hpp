@@ -68,7 +68,8 @@ struct Tensor {
 
   template <DType type, int columns, class A = SwizzledOperand, class B = SwizzledOperand>
   TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
-    constexpr bool a_transposed = std::is_same_v<A, TurnedOperand>, b_transposed = std::is_same_v<B, TurnedOperand>;
+    constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
+                   b_transposed = std::is_same_v<B, TransposedOperand>;
     static_assert(!b_transposed || columns % 64 == 0);
     if constexpr (type == DType::i8) {
       multiply_group_of_ints<columns>(descriptor(a), descriptor(b), add, acc);
@@ -136,7 +137,7 @@ struct Tensor {
   }
   /// MN-major with the same swizzle: eight k are 1024 bytes, which is the stride; the leading dimension is from one 64
   /// rows to the next.
-  TILEWAVE_DEVICE static std::uint64_t descriptor(TurnedOperand m) {
+  TILEWAVE_DEVICE static std::uint64_t descriptor(TransposedOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_k = std::uint64_t{1024 >> 4} << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4, box = m.box_k * 8;
     return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.piece * (16 * 8));

@@ -14,7 +14,7 @@ using EmbeddingPolicy = RowPolicy;
 constexpr RowPolicies embedding_policies(ArchId arch, const EmbeddingSpec& s) {
   RowPolicies all;
   all.list[all.count++] = {.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8};
-  if (per_arch(arch, false, false, true)) {
+  if (facts_of(arch).family == Family::hopper) {
     all.list[all.count++] = {.lanes = 64, .rows = 4, .chunks = 2, .waves_per_simd = 12};
   } else {
     all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 1, .waves_per_simd = 8};

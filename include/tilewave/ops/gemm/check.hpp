@@ -283,7 +283,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
 /// brings them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
-  if (s.weights != GemmWeights::preshuffled || (!s.int4() && per_arch(facts.id, true, true, false))) return {};
+  if (s.weights != GemmWeights::preshuffled || (!s.int4() && !facts.tensor_copies)) return {};
   if (p.interleaved)
     return {StatusCode::unsupported_layout,
             "gates and ups of i4 weights, and on sm90 of preshuffled ones, lie in halves"};

@@ -26,7 +26,7 @@ template <>
 struct GemmKernelOf<GemmPath::weights_in_registers> {
   template <class B, GemmSpec S, GemmPolicy P, class Epilogue>
   using Kernel = std::conditional_t<
-      per_arch(B::facts.id, false, false, true), GemmFewRowsKernel<B, S, P, Epilogue>,
+      B::facts.matrix == Matrix::mma, GemmFewRowsKernel<B, S, P, Epilogue>,
       std::conditional_t<S.int4(), GemmInt4Kernel<B, S, P, Epilogue>, GemmRegisterKernel<B, S, P, Epilogue>>>;
 };
 

@@ -186,7 +186,7 @@ Status gemm_launch_tiles(const Epilogue& epilogue, const GemmProblem& p, int spl
 
 /// The spec whose kernel computes `s`: where the matrix unit keeps f32 sums, there are no others.
 constexpr GemmSpec gemm_built_spec(ArchId arch, GemmSpec s) {
-  if (arch != ArchId::sm90) s.sums = GemmSums::promoted;
+  if (facts_of(arch).f32_sums) s.sums = GemmSums::promoted;
   return s;
 }
 
@@ -203,7 +203,7 @@ Status gemm_launch_with(const Epilogue& epilogue, const GemmProblem& p, int spli
     return {StatusCode::bad_value, "a batch-invariant product does not split K"};
   if (p.m == 0 || p.n == 0 || (S.groups != GemmGroups::one && p.groups == 0)) return {};
   constexpr GemmSpec built = gemm_built_spec(B::facts.id, S);
-  if constexpr (per_arch(B::facts.id, false, false, true) && P.path == GemmPath::weights_in_registers) {
+  if constexpr (B::facts.matrix == Matrix::mma && P.path == GemmPath::weights_in_registers) {
     return detail::gemm_launch_few_rows<B, built, P, Epilogue>(epilogue, p, stream);
   } else {
     return detail::gemm_launch_tiles<B, built, P, Epilogue>(epilogue, p, splits, stream);

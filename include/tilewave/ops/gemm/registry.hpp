@@ -60,7 +60,7 @@ constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  if (s.int4() && per_arch(arch, true, true, false)) return gemm_int4_cdna_policies(s);
+  if (s.int4() && facts_of(arch).matrix == Matrix::mfma) return gemm_int4_cdna_policies(s);
   if (s.int4()) {  // codes as the tall side, in steps of 128 k
     const int splits = s.groups == GemmGroups::one ? 8 : 1;
     const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
@@ -98,7 +98,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     return all;
   }
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
-  if (per_arch(arch, true, true, false)) return gemm_cdna_policies(arch, s);
+  if (facts_of(arch).matrix == Matrix::mfma) return gemm_cdna_policies(arch, s);
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
   const bool block = s.scale == GemmScale::block, shuffled = s.weights == GemmWeights::preshuffled;
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
@@ -214,7 +214,7 @@ struct GemmRegistry {
   /// The modelled time, in microseconds, by which entries are ranked: an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
-    if (e.policy.path == GemmPath::tensor || (p.spec.int4() && per_arch(e.arch, false, false, true))) {
+    if (e.policy.path == GemmPath::tensor || (p.spec.int4() && facts.matrix == Matrix::mma)) {
       return gemm_cost_sm90(p, p.m, e.policy, splits);
     }
     return p.spec.int4() ? gemm_cost_int4(p, p.m, e.policy, splits, facts)

@@ -155,7 +155,7 @@ struct KvCacheWrite {
   TILEWAVE_DEVICE static void load(const Args& a, const void* data, std::int64_t first, const RotationPlace& at,
                                    Piece& low, Piece& high) {
     const int last = a.head_size - unit;
-    const Window head{B::settle(static_cast<const Storage<S.x>*>(data) + first),
+    const Window head{B::opaque(static_cast<const Storage<S.x>*>(data) + first),
                       static_cast<std::uint32_t>(a.head_size * size_of(S.x))};
     low = head.template load_stream_inside<Piece>(min_of(at.low, last) * size_of(S.x));
     high = head.template load_stream_inside<Piece>(min_of(at.high, last) * size_of(S.x));

@@ -128,7 +128,7 @@ struct MoeReduce {
   TILEWAVE_DEVICE static void load(Tile& x, const Place& at, const void* data, std::int64_t offset,
                                    std::uint32_t bytes) {
     const auto* from = static_cast<const Storage<S.x>*>(data) + offset + at.first;
-    const typename Tile::Window row{B::settle(from), bytes};
+    const typename Tile::Window row{B::opaque(from), bytes};
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
       x.pieces[c] = row.template load_stream<typename Tile::Piece>(Tile::column(at.lane, c) * size_of(S.x));

@@ -24,7 +24,7 @@ constexpr RowPolicies moe_reduce_policies(ArchId arch, const MoeReduceSpec& s) {
   RowPolicies all;
   // A table is a latency in front of the rows': three blocks of an SM hide more of it than two.
   const int waves = per_arch(arch, 4, 4, 6);
-  if (per_arch(arch, false, false, true)) {
+  if (facts_of(arch).family == Family::hopper) {
     all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 4, .waves_per_simd = 6};
     all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 2, .waves_per_simd = 6};
   }

@@ -184,9 +184,9 @@ struct MoeSort {
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           count[i] = counts.template load<std::int32_t>(at);
-          at = B::settle(at + static_cast<std::uint32_t>(4 * a.experts));  // not 32 products in scalar registers
+          at = B::opaque(at + static_cast<std::uint32_t>(4 * a.experts));  // not 32 products in scalar registers
         }
-        const std::int32_t before = B::settle(B::block_id() - first);  // in a vector register: masks fill the others
+        const std::int32_t before = B::opaque(B::block_id() - first);  // in a vector register: masks fill the others
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           sum[0] += count[i];

@@ -50,7 +50,7 @@ struct MoeSortPolicies {
 /// `tiles_alone` each block, or each cluster, counts all for longer than a launch before it takes. Of clusters of eight
 /// an H200 runs 16 at a time, some of them late.
 constexpr MoeSortPolicies moe_sort_policies(ArchId arch, const MoeSortSpec&) {
-  if (per_arch(arch, false, false, true))
+  if (facts_of(arch).max_cluster_blocks >= 8)
     return {{{{.threads = 256, .cluster = 8, .most_blocks = 112, .tiles_alone = 48, .waves_per_simd = 8}}}};
   return {{{{.waves_per_simd = per_arch(arch, 2, 4, 4)}}}};
 }

@@ -70,7 +70,7 @@ class MqaGroupProduct {
       if (i >= queries_) return;
       Sums sums[pair] = {};
       TILEWAVE_UNROLL
-      for (int j = 0; j < pair; ++j) B::group_mma_hold(sums[j]);
+      for (int j = 0; j < pair; ++j) B::group_mma_fence(sums[j]);
       TILEWAVE_UNROLL
       for (int j = 0; j < pair; ++j) {
         B::group_mma_begin();
@@ -80,11 +80,11 @@ class MqaGroupProduct {
       }
       if constexpr (pair == 2) {
         B::template group_mma_wait<1>();
-        B::group_mma_hold(sums[0]);
+        B::group_mma_fence(sums[0]);
         f(i, total(i, sums[0]));
       }
       B::template group_mma_wait<0>();
-      B::group_mma_hold(sums[pair - 1]);
+      B::group_mma_fence(sums[pair - 1]);
       f(i + pair - 1, total(i + pair - 1, sums[pair - 1]));
     }
   }

@@ -41,12 +41,12 @@ struct MqaLogitsPolicies {
 /// One query a block where there are no more, to read keys at the speed of memory; else as many as registers hold
 /// (CDNA) or as it takes until products, not L2, are the bound (sm90). What is not staged takes pages of any size.
 constexpr MqaLogitsPolicies mqa_logits_policies(ArchId arch, const MqaLogitsSpec& s) {
-  if (per_arch(arch, false, false, true)) {
+  if (facts_of(arch).wave_groups) {
     return {
         {{{1, 1, 5, 4, false, true}, {2, 1, 5, 3, false, true}, {4, 1, 4, 3, false, true}, {1, 1, 3, 4}, {4, 1, 2, 3}}},
         5};
   }
-  return {{{{1, 4, 2, 4}, {2, 4, 2, 2, per_arch(arch, false, true, false) && s.keys == MqaKeys::ranges}}}, 2};
+  return {{{{1, 4, 2, 4}, {2, 4, 2, 2, facts_of(arch).direct_copies && s.keys == MqaKeys::ranges}}}, 2};
 }
 
 }  // namespace tilewave

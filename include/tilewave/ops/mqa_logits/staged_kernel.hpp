@@ -203,7 +203,7 @@ struct MqaStagedLogits {
       Sums sums;
       begin(reader, shared.q[0], sums);
       B::template group_mma_wait<0>();
-      B::group_mma_hold(sums);
+      B::group_mma_fence(sums);
       next(n);
       const float sum = exchanged(weighed(weights[0], sums));
       write(row, n, sum + B::shuffle_xor(sum, 2), scale);
@@ -219,14 +219,14 @@ struct MqaStagedLogits {
     Sums even, odd;
     begin(reader, shared.q[0], even);
     B::template group_mma_wait<0>();
-    B::group_mma_hold(even);
+    B::group_mma_fence(even);
     for (std::int32_t n = 0; n < seen.tiles; ++n) {
       const float scale = reader.scale;
       TILEWAVE_UNROLL
       for (int i = 0; i < P.queries; i += 2) {
         begin(reader, shared.q[i + 1], odd);
         B::template group_mma_wait<1>();
-        B::group_mma_hold(even);
+        B::group_mma_fence(even);
         const float first = exchanged(weighed(weights[i], even));
         if (i + 2 == P.queries) {
           B::template group_mma_wait<0>();
@@ -234,18 +234,18 @@ struct MqaStagedLogits {
         }
         begin(reader, shared.q[(i + 2) % P.queries], even);
         B::template group_mma_wait<1>();
-        B::group_mma_hold(odd);
+        B::group_mma_fence(odd);
         write(rows[i / 2], n, both(first, exchanged(weighed(weights[i + 1], odd))), scale);
       }
       B::template group_mma_wait<0>();
-      B::group_mma_hold(even);
+      B::group_mma_fence(even);
     }
   }
 
   /// Begins the tile's products with the heads of a query.
   TILEWAVE_DEVICE static void begin(const Reader& reader, const Chunk* q, Sums& sums) {
     sums = {};
-    B::group_mma_hold(sums);
+    B::group_mma_fence(sums);
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int s = 0; s < steps; ++s)

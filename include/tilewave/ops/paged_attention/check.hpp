@@ -35,7 +35,7 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
     return {StatusCode::unsupported_layout, "any_block_size needs token_major values"};
   }
   if (s.native) {
-    if (per_arch(facts.id, true, true, false)) {
+    if (!facts.wave_groups) {
       return {StatusCode::unsupported_dtype, "native fp8 products are served on sm90"};
     }
     if (Status status = paged_attention_check_native(s); !status.ok()) return status;

@@ -16,11 +16,12 @@ using QuantPolicy = RowPolicy;
 constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   const RowPolicies all = row_policies(arch, s.x, s.out, s.output().scale, 4);
   if (s.output().scale == ScaleMode::per_token) return all;
+  const bool hopper = facts_of(arch).family == Family::hopper;
   RowPolicies some;
   for (int i = 0; i < all.count; ++i) {
     RowPolicy p = all.list[i];
     const bool vector = p.vec == 16, narrow_rows = size_of(s.x) == 1;
-    if (narrow_rows && vector && per_arch(arch, false, false, true)) {
+    if (narrow_rows && vector && hopper) {
       p.vec = 8;  // a store of 16 bytes for every load, so that neighbouring lanes write neighbouring bytes
     } else if (narrow_rows && vector && !p.held) {
       p.chunks = 2;  // 16 values each: more would not fit the registers
@@ -28,7 +29,7 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
     // Lanes of short rows compare addresses, for which clang would wait between loads to save registers.
     if (s.scale == ScaleMode::mx && p.lanes < facts_of(arch).wave_lanes) p.waves_per_simd = 6;
     const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
-    const bool half = p.block_threads() == 128 && (narrow_rows || (per_arch(arch, false, false, true) && p.rows == 1));
+    const bool half = p.block_threads() == 128 && (narrow_rows || (hopper && p.rows == 1));
     const bool some_lanes = p.block_threads() == 256 || half;
     if (some_lanes && p.blocks == 1 && (some_chunks || !p.held)) some.list[some.count++] = p;
   }

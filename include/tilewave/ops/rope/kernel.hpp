@@ -58,7 +58,7 @@ struct Rope {
     const Vec<std::uint32_t, 2> position = a.positions.template load<B>(token);
     RotationPlace at[pairs];
     Piece low[pairs], high[pairs];
-    const Window source{B::settle(x), bytes};
+    const Window source{B::opaque(x), bytes};
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
       at[i] = Turn::place(lane + i * P.lanes, a.rotary);
@@ -86,7 +86,7 @@ struct Rope {
         high[i][w] = at[i].turns ? rotated_high[w] : high[i][w];
       }
       // In place, what does not turn stands where it belongs.
-      const Window target{B::settle(out), wanted == row && (at[i].turns || out != x) ? bytes : 0};
+      const Window target{B::opaque(out), wanted == row && (at[i].turns || out != x) ? bytes : 0};
       target.store_stream(at[i].low * size_of(S.x), low[i]);
       target.store_stream(at[i].high * size_of(S.x), high[i]);
     }

@@ -18,7 +18,7 @@ using SamplingPolicy = RowPolicy;
 constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) { all.list[all.count++] = p; };
-  const bool hopper = per_arch(arch, false, false, true);
+  const bool hopper = facts_of(arch).family == Family::hopper;
   const int wave = facts_of(arch).wave_lanes;
   add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});
   if (hopper) {

@@ -127,7 +127,7 @@ struct SamplingSums {
       }
       Vec<float, unit> v = widen<B, X, unit>(packed);
       if constexpr (!pairs) {
-        v = Largest<B, X, unit>::quiet(v);
+        v = Largest<B, X, unit>::canonical(v);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] = Max{}(v[e], floor);
       }

@@ -48,7 +48,7 @@ constexpr TopkGatingPolicies topk_gating_policies(ArchId arch, const TopkGatingS
   add(1, 8, 8, 256, true);
   add(8, 16, 8, 256, true);
   add(16, 16, 8, 256, true);
-  if (per_arch(arch, false, false, true))
+  if (facts_of(arch).family == Family::hopper)
     add(8, 32, 8, 256, true);  // a third fewer instructions a token, and a longer way
   add(16, 32, 8, 256, true);
   add(wave, most, 8, 256, true);

@@ -67,7 +67,7 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
 
 constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  const bool direct = per_arch(arch, false, true, false), blocks = s.scale == GemmScale::block;
+  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == GemmScale::block;
   const bool transposed = s.layout != GemmLayout::nt;
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
   const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C

@@ -15,7 +15,7 @@ constexpr bool gemm_policy_fits(ArchId arch, const GemmSpec& s, const GemmPolicy
   const ArchFacts& facts = facts_of(arch);
   const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
   const bool direct = p.path == GemmPath::direct, by_registers = p.path == GemmPath::weights_in_registers;
-  if (!per_arch(arch, !direct, true, false) || p.path == GemmPath::tensor) return false;
+  if (facts.matrix != Matrix::mfma || (direct && !facts.direct_copies) || p.path == GemmPath::tensor) return false;
   if (s.layout != GemmLayout::nt || s.gated || s.out_scale == ScaleMode::per_group) return false;
   if (s.scale == GemmScale::block || s.groups != GemmGroups::one || s.int4() || s.mx() || p.waves_k != 1) return false;
   if (p.swapped || p.stream || p.cluster != 1 || p.depth_bytes != 128 || p.splits < 1 || p.splits > 16) return false;

@@ -75,7 +75,7 @@ struct GemmFewRowsKernel {
     if (a.steps > 0) rows.load(a, wave);
     TILEWAVE_ROLL
     for (int i = 0; i < P.stages; ++i) copies.next(a, shared.ring[wave][i]);
-    const int own = B::settle(place_of(B::lane_id() % 4, B::lane_id() / 4));
+    const int own = B::opaque(place_of(B::lane_id() % 4, B::lane_id() / 4));
     std::int32_t at = wave;
     int slot = 0, turn = 0;
     for (std::int32_t pass = 0; pass < passes.count(a); ++pass) {
@@ -140,7 +140,7 @@ struct GemmFewRowsKernel {
         : passes_(passes), at_(B::wave_id()), of_strip_(std::int64_t{a.steps} * strip_bytes) {
       first_ = a.codes + tile.layer * std::int64_t{a.code_layer} * of_strip_ + 16 * B::lane_id();
       first_scales_ = a.scales + tile.layer * std::int64_t{a.scale_layer} * 2 + 4 * B::lane_id();
-      target_ = B::settle(place_of(B::lane_id() / 8, B::lane_id() % 8));
+      target_ = B::opaque(place_of(B::lane_id() / 8, B::lane_id() % 8));
       place(a);
     }
     TILEWAVE_DEVICE void next(const Args& a, Stage& to) {
@@ -175,8 +175,8 @@ struct GemmFewRowsKernel {
     TILEWAVE_DEVICE void place(const Args& a) {
       const std::int64_t strip = passes_.first_of(a, pass_);
       count_ = a.steps > 0 ? passes_.strips_of(a, pass_) : 0;
-      codes_ = B::settle(first_ + strip * of_strip_ + std::int64_t{at_} * strip_bytes);
-      scales_ = B::settle(first_scales_ + strip * 32 + std::int64_t{at_} * a.scale_stride * 2);
+      codes_ = B::opaque(first_ + strip * of_strip_ + std::int64_t{at_} * strip_bytes);
+      scales_ = B::opaque(first_scales_ + strip * 32 + std::int64_t{at_} * a.scale_stride * 2);
     }
 
     const Passes& passes_;
@@ -198,7 +198,7 @@ struct GemmFewRowsKernel {
       TILEWAVE_UNROLL
       for (int n = 0; n < panels; ++n) {
         const std::int64_t at = min_of(tile.first_row + 8 * n + row, a.m - 1);
-        first[n] = B::settle(a.a + (tile.layer * std::int64_t{a.a_layer} + at * a.a_stride + own * size_of(S.a)) * 16);
+        first[n] = B::opaque(a.a + (tile.layer * std::int64_t{a.a_layer} + at * a.a_stride + own * size_of(S.a)) * 16);
       }
     }
     /// Of stage `at` of a pass, or of the next one.

@@ -279,7 +279,7 @@ struct GemmLdsKernel {
         } else {
           Scales::template multiply<m, n>(of.scales, of.b[n], of.a[m], into[m][n]);
         }
-        B::pin(into[m][n]);
+        B::keep(into[m][n]);
         between_products(index);
         B::sched_fence();
       });

@@ -65,7 +65,7 @@ struct GemmLdsRows : SharedTile<W, T, rows, false> {
   TILEWAVE_DEVICE std::uint32_t from(int i, std::int32_t step) const {
     if constexpr (whole) return offset[i];
     // Which unit is worked out anew where that takes a division: registers are full of what whole steps need.
-    const int lane = whole_rows ? B::lane_id() : B::settle(std::int32_t{B::lane_id()});
+    const int lane = whole_rows ? B::lane_id() : B::opaque(std::int32_t{B::lane_id()});
     return std::int64_t{step} * row_bytes + unit_of(i, lane) * 16 < k_bytes ? offset[i] : B::Source::nowhere;
   }
   template <bool whole>

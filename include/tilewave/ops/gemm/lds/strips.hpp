@@ -49,7 +49,7 @@ struct GemmLdsStrips {
       : source(W::template strips<T>(base, layer_offset, rows_of, k)),
         k_bytes(bytes_of(type, k)),
         first(B::wave_id() * copies * lanes),
-        at(B::settle(place(wave_row + Map::row(B::lane_id()), first_unit(B::lane_id())) * 16)) {
+        at(B::opaque(place(wave_row + Map::row(B::lane_id()), first_unit(B::lane_id())) * 16)) {
     if constexpr (in_order) {
       offset[0] = first / strip_units * (k_bytes * strip) + (first % strip_units + B::lane_id()) * 16;
       return;
@@ -91,7 +91,7 @@ struct GemmLdsStrips {
     const std::uint32_t of_copy = offset[in_order ? 0 : i];
     if constexpr (whole) return of_copy;
     // Worked out anew: registers are full of what whole steps need.
-    const int unit = (first + lanes * i + B::settle(std::int32_t{B::lane_id()})) / strip % row_units;
+    const int unit = (first + lanes * i + B::opaque(std::int32_t{B::lane_id()})) / strip % row_units;
     return std::int64_t{step} * row_bytes + unit * 16 < k_bytes ? of_copy : B::Source::nowhere;
   }
   template <bool whole>

@@ -98,7 +98,7 @@ struct GemmTurnedLines {
     const int unit = (row + tile * side + Map::row(lane) / 16 * 16) / 8 + of_sixteen / 2;
     return 2 * (k * line_units + (unit ^ mask(k))) + of_sixteen % 2;
   }
-  static_assert(lds_turned_conflicts([](int lane) { return place(lane, 0, 0); }) == 0);
+  static_assert(lds_transposed_conflicts(B::facts.id, [](int lane) { return place(lane, 0, 0); }) == 0);
 
   const char* base;                // of the first row
   std::int32_t stride;             // from a k to the next, bytes; those of a step stay below 2^31, see check_gemm_reach
@@ -140,7 +140,7 @@ struct GemmTurnedLines {
   /// The unit of a lane for product `tile` of the wave.
   TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int piece, int) const {
     const char* const from = reinterpret_cast<const char*>(slot) + at[tile] + piece * (Map::units * 8 * line_bytes);
-    const Vec<std::uint32_t, 2> low = B::load_turned(from), high = B::load_turned(from + 4 * line_bytes);
+    const Vec<std::uint32_t, 2> low = B::load_transposed(from), high = B::load_transposed(from + 4 * line_bytes);
     return {{low[0], low[1], high[0], high[1]}};
   }
 

@@ -197,7 +197,7 @@ struct GemmRegisterKernel {
           TILEWAVE_UNROLL
           for (int c = 0; c < W::Map::chunks_b; ++c) kv[c] = stage.b.of[n][piece * W::Map::chunks_b + c];
           Scales::template multiply<m, n>(of_piece, kv, rows, into[m][n]);
-          B::pin(into[m][n]);
+          B::keep(into[m][n]);
         });
       });
       scales.fold(stage.scales, sums);

@@ -41,7 +41,7 @@ constexpr std::array<GemmSpec, 13> gemm_feature_specs(ArchId arch) {
 /// differ.
 constexpr GemmPolicies gemm_feature_policies(ArchId arch, const GemmSpec& s) {
   const GemmPolicies all = gemm_policies(arch, s);
-  const bool fast = arch == ArchId::sm90 && s.sums == GemmSums::fast;
+  const bool fast = !facts_of(arch).f32_sums && s.sums == GemmSums::fast;
   if (fast || (s.weights == GemmWeights::preshuffled && s.a != DType::i8) || all.count < 2) return all;
   GemmPolicies some;
   some.add(all.list[0]);

@@ -36,7 +36,7 @@ struct GemmTensorKernel {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& begin) {
     // Settled, or it is worked out from the block's place in its cluster wherever an address is needed.
-    const std::uint32_t from = B::settle(std::uint32_t{0});
+    const std::uint32_t from = B::opaque(std::uint32_t{0});
     Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + from);
     const int group = B::wave_id() / L::group_waves;
     if (B::wave_id() == 0) shared.ring.begin();
@@ -180,7 +180,7 @@ struct GemmTensorKernel {
     B::template group_mma_wait<0>();
     if (steps.first != steps.end) shared.ring.release(before);
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(sums[t]);
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }
 
   using Codes = typename L::Codes;
@@ -217,7 +217,7 @@ struct GemmTensorKernel {
   TILEWAVE_DEVICE static void begin_codes(int group, const Shared& shared, int slot, int g, const Widened& codes,
                                           Sums (&part)[L::tiles]) {
     TILEWAVE_UNROLL
-    for (int t = 0; t < L::tiles; ++t) B::group_mma_hold(part[t]);
+    for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(part[t]);
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int p = 0; p < Codes::pieces; ++p) {
@@ -243,7 +243,7 @@ struct GemmTensorKernel {
                                         Sums (&sums)[L::tiles]) {
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) {
-      B::group_mma_hold(part[t]);
+      B::group_mma_fence(part[t]);
       TILEWAVE_UNROLL
       for (int i = 0; i < Sums::size; ++i) sums[t][i] += part[t][i] * scales[2 * t + i / 2 % 2];
     }
@@ -258,7 +258,7 @@ struct GemmTensorKernel {
                                          Sums (&sums)[L::tiles], int first = 0, int from = 0) {
     TILEWAVE_UNROLL
     for (int t = 0; t < count; ++t) {
-      B::group_mma_hold(part[t]);
+      B::group_mma_fence(part[t]);
       TILEWAVE_UNROLL
       for (int i = 0; i < sums_of_tile; ++i) {
         const int at = from / 2 + i;
@@ -296,7 +296,7 @@ struct GemmTensorKernel {
     const auto take = [&](Scales& scales, std::int32_t step) TILEWAVE_INLINE_LAMBDA {
       // Held, so that they are there before `scales` is loaded anew: moved, what is loaded would be waited for.
       typename Scales::Products products = scales.products();
-      if constexpr (L::block_scales) B::group_mma_hold(products.of_all);
+      if constexpr (L::block_scales) B::group_mma_fence(products.of_all);
       constexpr int of_tile = L::group_wide / L::part_wide, parts = L::tiles * of_tile;
       TILEWAVE_UNROLL
       for (int i = 0; i < parts; ++i) {

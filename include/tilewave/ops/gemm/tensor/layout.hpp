@@ -208,7 +208,7 @@ struct GemmTensorLayout {
       const int offset = row / b_box * (b_box * P.depth_bytes) + row % b_box * 16 + piece * 2 * box_unit;
       return GroupOperand{stage, 128, box_unit, offset};
     } else if constexpr (tall ? tall_transposed : wide_transposed) {
-      return TurnedOperand{stage, depth_k, row, piece};
+      return TransposedOperand{stage, depth_k, row, piece};
     } else {
       return SwizzledOperand{stage, row, piece};
     }
@@ -223,7 +223,7 @@ struct GemmTensorLayout {
   TILEWAVE_DEVICE static const float* scales_of_b(const GemmArgs& a, const GemmTile& tile, int r) {
     const std::int32_t column = min_of(tile.first_column + TileRows::column(r), a.n - 1);
     const std::int32_t row = gemm_row_of_b<S>(a, column, TileRows::half(r));
-    return a.b_scale + tile.layer * a.b_scale_layer_stride + B::apart(row / gemm_scale_block) * a.b_scale_stride;
+    return a.b_scale + tile.layer * a.b_scale_layer_stride + B::divergent(row / gemm_scale_block) * a.b_scale_stride;
   }
 
   /// Block scales of one stage in a wave's registers, on their way from device to shared memory.

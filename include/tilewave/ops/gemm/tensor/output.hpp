@@ -282,7 +282,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   /// Two neighbours of a row at a time.
   template <int wide>
   TILEWAVE_DEVICE static void write_floats(Chunk* box, const Vec<float, wide / 2>& part) {
-    const int lane = B::lane_id(), row = lane / 4, first = B::settle(row * 8 + (lane % 4 / 2 ^ row));
+    const int lane = B::lane_id(), row = lane / 4, first = B::opaque(row * 8 + (lane % 4 / 2 ^ row));
     TILEWAVE_UNROLL
     for (int i = 0; i < wide / 2; i += 2) {
       Chunk* const unit = box + ((first ^ (2 * (i / 4))) + i / 2 % 2 * 64);

@@ -129,7 +129,7 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> : G
         const float scale = scales.a[i] * scales.b[j / W::tiles_c];
         TILEWAVE_UNROLL
         for (int e = 0; e < W::Map::sums; ++e) sums[i][j][e] += part_[i][j][e] * scale;
-        B::pin(sums[i][j]);
+        B::keep(sums[i][j]);
       }
     }
     W::clear(part_);

@@ -78,12 +78,12 @@ struct GemmWaveTile {
     GemmTile tile;
 
     TILEWAVE_DEVICE Place(const Args& a, std::int32_t block, bool of_split) {
-      constexpr std::int32_t dies = per_arch(B::facts.id, 8, 8, 1);
+      constexpr std::int32_t xcds = B::facts.xcds;
       const std::int32_t tiles = static_cast<std::int32_t>(a.tiles), splits = of_split ? a.gemm.splits : 1;
-      const std::int32_t turn = block / splits, whole = tiles / dies, more = tiles % dies;
+      const std::int32_t turn = block / splits, whole = tiles / xcds, more = tiles % xcds;
       split = block - turn * splits;
-      const std::int32_t die = turn % dies;
-      number = die * whole + min_of(die, more) + turn / dies;
+      const std::int32_t xcd = turn % xcds;
+      number = xcd * whole + min_of(xcd, more) + turn / xcds;
       GemmTiles<B, S, P> all(a.gemm, number, 1, 0);
       any = all.next(tile);
       if (!any) return;

@@ -121,7 +121,7 @@ struct PagedAttentionStagedDecode {
       }
       B::template group_mma_wait<0>();
       TILEWAVE_UNROLL
-      for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_hold(scores[tile]);
+      for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_fence(scores[tile]);
       bool exceeds = Softmax::scale_and_mask(a, at, token, edge, stage, s, scores);
       // The vote is also the barrier behind which all probabilities are there.
       typename Softmax::Sums sums;
@@ -167,7 +167,7 @@ struct PagedAttentionStagedDecode {
       }
     }
     TILEWAVE_UNROLL
-    for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_hold(scores[tile]);
+    for (int tile = 0; tile < L::tiles; ++tile) B::group_mma_fence(scores[tile]);
     B::group_mma_begin();
     TILEWAVE_UNROLL
     for (int tile = 0; tile < L::tiles; ++tile) {
@@ -198,11 +198,11 @@ struct PagedAttentionStagedDecode {
     if constexpr (S.native) {  // a chip's sums of fp8 products keep 14 bits or so: of a stage only
       Products out[L::out_tiles] = {};
       TILEWAVE_UNROLL
-      for (int d = 0; d < L::out_tiles; ++d) B::group_mma_hold(out[d]);
+      for (int d = 0; d < L::out_tiles; ++d) B::group_mma_fence(out[d]);
       multiply_v(stage, v, p, out);
       TILEWAVE_UNROLL
       for (int d = 0; d < L::out_tiles; ++d) {
-        B::group_mma_hold(out[d]);
+        B::group_mma_fence(out[d]);
         TILEWAVE_UNROLL
         for (int i = 0; i < Products::size; ++i) s.out[d][i] += out[d][i];
       }

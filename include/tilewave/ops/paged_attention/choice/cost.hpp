@@ -51,9 +51,8 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
     const double cost_sm90 =
         rounds * (static_cast<double>(ceil_div<std::int64_t>(tiles, splits)) * tile_cost + block_cost) +
         (splits > 1 ? combine_cost + combine_cost_per_split * splits : 0.0);
-    const double cost = per_arch(facts.id, false, false, true)
-                            ? cost_sm90
-                            : paged_attention_cdna_cost(p, policy, facts, splits, resident);
+    const double cost =
+        facts.family == Family::hopper ? cost_sm90 : paged_attention_cdna_cost(p, policy, facts, splits, resident);
     if (cost < best_cost) {
       best_cost = cost;
       best = splits;

@@ -31,7 +31,7 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
   // nvcc registered is then not the one that is launched.
   PagedAttentionPrefetch one_tile = narrow ? PagedAttentionPrefetch{1, 2} : PagedAttentionPrefetch{2, 4};
   PagedAttentionPolicies policies;
-  if (per_arch(arch, false, false, true)) {
+  if (facts_of(arch).matrix == Matrix::mma) {
     // A wave has half the lanes of gfx9, so its 16 rows take twice the registers: Q lives in shared memory, and fp8,
     // whose tile is 64 tokens of scores, keeps half a tile in flight.
     PagedAttentionPrefetch prefetch = wide             ? PagedAttentionPrefetch{4, fp8 ? 1 : 2}
@@ -105,7 +105,7 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 /// The policy straight to registers of specs without tuned ones: 16 query rows a block. A tile of K, then of V, is in
 /// flight, or as much of it as leaves registers for the outputs of wide heads.
 constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
-  const bool sm90 = per_arch(arch, false, false, true);
+  const bool sm90 = facts_of(arch).matrix == Matrix::mma;
   const int tiles = value_tiles(atom_of(arch), s).count;
   const bool wide = tiles > (sm90 ? 16 : 12);
   PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
@@ -119,7 +119,7 @@ constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const P
 /// Whether a spec has entries that bring KV through shared memory: ok, or no_matching_entry with the reason.
 constexpr Status paged_attention_has_staged(ArchId arch, const PagedAttentionSpec& s) {
   constexpr StatusCode none = StatusCode::no_matching_entry;
-  if (!per_arch(arch, false, false, true))
+  if (!facts_of(arch).wave_groups || !facts_of(arch).tensor_copies)
     return {none, "staged entries need bulk copies and wave groups, which only sm90 has"};
   if (s.values != ValueLayout::dim_major) return {none, "there are no staged entries for token_major values"};
   if (s.head_size != 64 && s.head_size != 128) return {none, "there are staged entries for head_size 64 and 128 alone"};

@@ -80,7 +80,7 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   /// B::lane_id(). In a balanced block what is told by it alone would be worked out once and held in registers through
   /// the steady loop of every piece of work.
   TILEWAVE_DEVICE static int lane_id() {
-    if constexpr (P.balanced()) return B::settle(B::lane_id());
+    if constexpr (P.balanced()) return B::opaque(B::lane_id());
     return B::lane_id();
   }
 

@@ -27,14 +27,14 @@ struct TurnKernel {
     const int lane = B::lane_id();
     for (int i = lane; i < elements; i += block_threads) shared.rows[i] = B::load(args.in + i);
     B::barrier();
-    B::store(args.out + lane, B::load_turned(shared.rows + (lane / 4) * pitch + 4 * (lane % 4)));
+    B::store(args.out + lane, B::load_transposed(shared.rows + (lane / 4) * pitch + 4 * (lane % 4)));
   }
 };
 
-struct CheckTurned {
+struct CheckTransposed {
   template <class B>
   void operator()() const {
-    if constexpr (TurnedLdsBackend<B>) {
+    if constexpr (TransposedLdsBackend<B>) {
       using K = TurnKernel<B>;
       std::vector<std::uint16_t> in(K::elements);
       for (int i = 0; i < K::elements; ++i) in[i] = static_cast<std::uint16_t>(i);
@@ -55,6 +55,6 @@ struct CheckTurned {
 
 }  // namespace
 
-TEST_CASE("a lane gets the column of what sixteen lanes point at") { AllRooms::each(CheckTurned{}); }
+TEST_CASE("a lane gets the column of what sixteen lanes point at") { AllRooms::each(CheckTransposed{}); }
 
 }  // namespace tilewave::test
