@@ -70,7 +70,7 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 /// costs a seventh of it. Balanced plans count 5 % more: sequences may be shorter than the table is wide, and theirs is
 /// the end that does not shrink. (Fitted to 115200 measurements of 5650 problems on 2026-11-22, a third of them of
 /// sequences shorter than their capacity: the plan of least cost takes 1.5 % more than the fastest on average, 2.2 %
-/// for shorter ones, and 15 % more in one of a hundred; docs/reference/paged_attention.md.)
+/// for shorter ones, and 15 % more in one of a hundred; docs/notebook/2026-11-22-decode-kernel.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
   constexpr double ends = 3.1, end_of_eight = 0.45, group_end = 0.35, cluster_end = 1.0;  // us
