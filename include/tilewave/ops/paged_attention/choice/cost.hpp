@@ -11,7 +11,7 @@ namespace tilewave {
 
 /// Microseconds of an entry straight to registers on CDNA: a block's tiles one after the other beside memory for all,
 /// and where the context is split a second launch that merges. Fitted to modelled times, not to measured ones: those of
-/// the simulator's clock for MI300X and MI355X (docs/reference/clock.md, "Choices").
+/// the simulator's clock for MI300X and MI355X (docs/notebook/2026-11-23-clock-choices.md).
 inline double paged_attention_cdna_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                         const ArchFacts& facts, int splits, std::int64_t resident) {
   constexpr double start = 6.3, merge = 4.2, merge_split = 0.06, achieved = 0.75;  // us; of the data sheet's bandwidth
