@@ -65,7 +65,7 @@ std::string run(const ArchFacts& facts, const VecAddSpec& spec, const VecAddEntr
   if (s.share != Share::none) return "";
   for (int i = 0; i < out_offset + s.count + behind; ++i) {
     const bool beside = i < out_offset || i >= out_offset + s.count;
-    if (beside && !std::isnan(out.at(0, i))) return "wrote beside the output";
+    if (beside && !out.untouched(0, i)) return "wrote beside the output";
   }
   return "";
 }

@@ -5,6 +5,39 @@
 // begins behind one barrier, with the step's rows in LDS and all reads of the step before done, whose slot copies
 // overwrite; reads, copies and products alternate as they are written here, so that a single wave keeps the matrix unit
 // busy. LDS plan: P.stages slots of A, as many of B or one more where that fits. Bound: matrix rate.
+//
+// One step s in time, as a wave of the largest tile has it: bf16, 256 x 256 by 2 x 4 waves. A step has four pieces of
+// 16 k, and each piece eight products, of four rows of 32 (a0 .. a3) by two columns of 32 (b0, b1). What stands below a
+// product is issued behind it. Operands are read into two sets of registers by turns. In the first step the products of
+// "piece 3 of step s - 1" are of zeros. Direct (gfx950), with two slots of A and three of B: between its copy and the
+// wait for it A has at least half a step, B at least a whole one.
+//
+//   wait until at most 4 copies are under way, those of B(s + 1): this wave's parts of A(s) and B(s) have landed
+//   barrier: all waves' parts have, and all reads of step s - 1 are done
+//   product            0    1    2    3    4    5    6    7      piece 3 of step s - 1, from the odd set
+//     read LDS              b0   b1   a0        a1   a2   a3     piece 0 of step s, into the even set
+//     copy to LDS                     A                   A      A(s + 1), into the slot of A(s - 1)
+//   product            0    1    2    3    4    5    6    7      piece 0, even set
+//     read LDS              b0   b1   a0        a1   a2   a3     piece 1, odd set
+//     copy to LDS                     A                   A      A(s + 1): the other two of four
+//   product            0    1    2    3    4    5    6    7      piece 1, odd set
+//     read LDS              b0   b1   a0        a1   a2   a3     piece 2, even set
+//     copy to LDS                     B                   B      B(s + 2), into the slot of B(s - 1)
+//   product            0    1    2    3    4    5    6    7      piece 2, even set
+//     read LDS              b0   b1   a0        a1   a2   a3     piece 3, odd set; its products are in step s + 1
+//     copy to LDS                     B                   B      B(s + 2): the other two of four
+//
+// Staged (gfx942), where a slot of A and one of B are all of LDS: the one slot is written between two barriers.
+//
+//   barrier: all reads of step s - 1 are done
+//   product                 0    1    2    3                     piece 3 of step s - 1
+//     registers to LDS      AA   AA   BB   BB                    step s, of which a wave has four units of A, four of B
+//     memory to registers   AA   AA   BB   BB                    step s + 1, into the registers that were just stored
+//   barrier: step s is in LDS
+//   product                 4    5    6    7                     the same piece
+//     read LDS              b0   b1a0 a1   a2a3                  piece 0 of step s
+//   then pieces 0, 1 and 2 as above, without copies. With two slots (64 x 64) there is the first barrier alone: stores
+//   of step s + 1 and loads of step s + 2 are spread over all of step s, as copies are.
 #pragma once
 
 #include "tilewave/ops/gemm/lds/strips.hpp"
@@ -166,7 +199,7 @@ struct GemmLdsKernel {
       });
     }
 
-    /// BetweenProducts product `slot` of `slots` of piece p of a turn: its share of the rows of later steps.
+    /// Behind product `slot` of `slots` of piece p of a turn: its share of the rows of later steps.
     template <bool whole, int slot, int slots, int p>
     TILEWAVE_DEVICE void issue_copies(std::int32_t step, int a_slot, int b_slot) {
       if constexpr (direct) {
