@@ -18,7 +18,7 @@
 
 namespace tilewave::bench {
 
-/// The layout that docs/reference/benchmarking.md describes. Columns may be added to it; none is renamed.
+/// The layout that docs/reference/benchmarking-columns.md describes. Columns may be added to it; none is renamed.
 inline constexpr int schema_version = 2;
 
 using Cell = std::variant<std::int64_t, double, std::string>;

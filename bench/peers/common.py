@@ -11,7 +11,7 @@ import sys
 import time
 
 SEED = 123  # of the inputs
-SCHEMA = 2  # of the CSV: docs/reference/benchmarking.md
+SCHEMA = 2  # of the CSV: docs/reference/benchmarking-columns.md
 
 
 def fail(tool, message):

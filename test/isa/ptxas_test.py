@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """What ptxas says of GEMM's sm90 kernels, of specs that a user can name, registered or not: nothing serialises the
-products, and no tile's sums are in local memory. Some kernels of large tiles keep a few values there (docs/reference/gemm.md); the sums of
-a lane are 256 to 512 bytes.
+products, and no tile's sums are in local memory. Some kernels of large tiles keep a few values there
+(docs/notebook/2026-11-27-gemm-ptxas.md); the sums of a lane are 256 to 512 bytes.
 
 usage: ptxas_test.py NVCC LIST_SPECS INCLUDE SAMPLES [--seed N]     LIST_SPECS: list_specs.cpp, compiled; SAMPLES: how many
 kernels, besides those that once failed"""

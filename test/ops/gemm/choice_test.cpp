@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which policy the cost model takes on an H200, where docs/reference/gemm.md has what others were measured to take.
+// Which policy the cost model takes on an H200; pages of docs/notebook have what others were measured to take.
 #include <array>
 
 #include "test/catch_compat.hpp"

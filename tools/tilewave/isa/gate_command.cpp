@@ -103,13 +103,13 @@ void add_isa_gate(Command& isa) {
   all.run([o] { return table(*o); });
 
   Command text = isa.add("page", "Hold a page of tables to the code, or write it anew; 15: they differ");
-  text.option("page", o->page, "docs/reference/isa.md").required();
+  text.option("page", o->page, "docs/notebook/isa-table.md").required();
   text.option("--tables", o->tables, "what isa gate wrote").required();
   text.flag("--update", o->update, "write the tables into the page");
   text.flag("--json", o->json, "the differences as JSON");
   text.example(
       "  tilewave isa gate build/host/code_objects --entries build/host/code_objects/entries.json --full --tables t.json\n"
-      "  tilewave isa page docs/reference/isa.md --tables t.json --update");
+      "  tilewave isa page docs/notebook/isa-table.md --tables t.json --update");
   text.run([o] { return page(*o); });
 }
 

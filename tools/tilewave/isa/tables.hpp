@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What compiled kernels use, as tables: on a terminal, as JSON, and on the page docs/reference/isa.md, which is held to the code.
+// What compiled kernels use, as tables: on a terminal, as JSON, and on the page docs/notebook/isa-table.md, which is held to the code.
 #pragma once
 
 #include <string>

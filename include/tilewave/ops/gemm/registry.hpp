@@ -40,7 +40,7 @@ constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
 namespace detail {
 
 /// As many as shared memory holds beside boxes of output, scales and barriers, but of narrow tiles that stream weights
-/// no more than serve: 16 in place of 10 took up to 4 % longer (docs/reference/gemm.md).
+/// no more than serve: 16 in place of 10 took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.swapped ? p.waves() * p.rows * 128
                             : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);

@@ -9,7 +9,7 @@
 namespace tilewave {
 
 /// Fitted to modelled times, not to measured ones: those of the simulator's clock for MI300X and MI355X
-/// (docs/reference/clock.md, "Choices"; tiles below 128 x 128: docs/notebook/campaigns).
+/// (docs/notebook/2026-11-23-clock-choices.md; tiles below 128 x 128: docs/notebook/campaigns).
 struct GemmCdnaCosts {
   double few, small, large;     // us of a step of 128 bytes of K: weights in registers; 128 x 128; 256 columns or rows
   double small_area;            // the power of a smaller tile's area that its step takes

@@ -31,7 +31,7 @@ inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, doubl
 /// Microseconds of codes of four bits under few rows (few_rows_kernel.hpp), as gemm_cost_sm90 counts them: a launch
 /// and both ends, and the longer of memory and the stages of the block that has most strips, in passes of which a part
 /// takes as long as two strips. In the order of the rows of bench_gemm --sweep=int4 --policies=all
-/// (docs/reference/gemm.md).
+/// (docs/notebook/2026-11-26-gemm-few-rows.md).
 inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p) {
   if (m > p.rows) return 1e6;  // would read all weights again
   const std::int32_t slots = max_of(1, sm90_facts.compute_units / max_of(1, problem.batch)), of_pass = p.columns / 16;
@@ -43,8 +43,8 @@ inline double gemm_cost_few_rows(const GemmProblem& problem, std::int32_t m, con
   return p.rows > 8 ? 6.3 + 1.06 * streamed : 5.5 + (of_pass > 2 ? 1.02 : 1.0) * streamed;
 }
 
-/// Microseconds on an H200 (docs/reference/gemm.md has the measurements behind the constants): the longer of what the
-/// products and what the bytes take, and what is there once.
+/// Microseconds on an H200: the longer of what the products and what the bytes take, and what is there once. How its
+/// constants were fitted is in docs/notebook/2026-11-23-gemm-stream-k.md.
 inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const GemmPolicy& p, int splits) {
   const GemmSpec& spec = problem.spec;
   const int element = size_of(spec.a);
@@ -65,7 +65,8 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;
-    // Of groups ptxas spills in the loops of these tiles where gates have scales of their own (docs/reference/gemm.md).
+    // Of groups ptxas spills in the loops of these tiles where gates have scales of their own
+    // (docs/notebook/2026-11-27-gemm-ptxas.md).
     if (large && spec.gated && spec.groups != GemmGroups::one) cycles *= 1.77;
   } else {
     cycles *= (wide >= 240 || tall >= 256 ? 1.0 : wide >= 176 ? 1.03 : 1.08);

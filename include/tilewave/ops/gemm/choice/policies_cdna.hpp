@@ -93,7 +93,7 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
     shared(tile(128, 128, stages, 2, 2));
   }
   // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/notebook/campaigns;
-  // docs/reference/clock.md).
+  // docs/notebook/2026-11-23-clock-choices.md).
   const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
   if (one && !transposed && !blocks && !preshuffled) {
     shared(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));

@@ -11,7 +11,7 @@ namespace tilewave {
 
 /// Microseconds of an entry straight to registers on CDNA: a block's tiles one after the other beside memory for all,
 /// and where the context is split a second launch that merges. Fitted to modelled times, not to measured ones: those of
-/// the simulator's clock for MI300X and MI355X (docs/reference/clock.md, "Choices").
+/// the simulator's clock for MI300X and MI355X (docs/notebook/2026-11-23-clock-choices.md).
 inline double paged_attention_cdna_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                         const ArchFacts& facts, int splits, std::int64_t resident) {
   constexpr double start = 6.3, merge = 4.2, merge_split = 0.06, achieved = 0.75;  // us; of the data sheet's bandwidth
@@ -69,7 +69,7 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 /// costs a seventh of it. Balanced plans count 5 % more: sequences may be shorter than the table is wide, and theirs is
 /// the end that does not shrink. (Fitted to 115200 measurements of 5650 problems on 2026-11-22, a third of them of
 /// sequences shorter than their capacity: the plan of least cost takes 1.5 % more than the fastest on average, 2.2 %
-/// for shorter ones, and 15 % more in one of a hundred; docs/reference/paged_attention.md.)
+/// for shorter ones, and 15 % more in one of a hundred; docs/notebook/2026-11-22-decode-kernel.md.)
 inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                           const ArchFacts& facts, int splits) {
   constexpr double ends = 3.1, end_of_eight = 0.45, group_end = 0.35, cluster_end = 1.0;  // us
