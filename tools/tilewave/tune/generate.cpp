@@ -42,7 +42,7 @@ struct Space {
 
 const Space& space_of(const std::string& op) {
   static const std::vector<Space> spaces{{"gemm",
-                                          "choice/tuner_space.hpp",
+                                          "policy_status.hpp",
                                           {{"tile_rows", doubled_or_halved},
                                            {"tile_columns", doubled_or_halved},
                                            {"stages", one_more_or_less},
@@ -132,7 +132,7 @@ Generated generate(const Csv& tried, const Tuned& tuned, const std::string& op, 
   for (std::size_t i = 0; i < specs.size(); ++i) out.header += (i > 0 ? ",\n           " : "") + specs[i].first;
   out.header += fmt::format(
       "}}}};\n}}\n\n/// As many of those that fit as a list holds.\nconstexpr {0}Policies {1}_generated_policies(ArchId arch, const {0}Spec& s) {{\n  {0}Policies all;\n"
-      "  const auto add = [&](const {0}Policy& p) {{\n    if (all.count < int(all.list.size()) && {1}_policy_fits(arch, s, p)) all.add(p);\n  }};\n",
+      "  const auto add = [&](const {0}Policy& p) {{\n    if (all.count < int(all.list.size()) && {1}_policy_status(arch, s, p).ok()) all.add(p);\n  }};\n",
       type, op);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     out.header += fmt::format("  if (s == {}_generated_specs(arch)[{}]) {{\n", op, i);
