@@ -4,6 +4,9 @@
 
 #include "entries/gemm.hpp"
 #include "test/catch_compat.hpp"
+#if !TILEWAVE_ON_GPU_COMPILER
+#include "tilewave/arch/host/backend.hpp"
+#endif
 #include "tilewave/ops/gemm/policy_status.hpp"
 
 namespace tilewave::test {
