@@ -69,7 +69,8 @@ struct TrafficArgs {
 /// Grid: one block per tile, blocks in the order of memory; nothing: one block. Bound: memory.
 template <class B, TrafficSpec S, TrafficPolicy P>
 struct Traffic {
-  static_assert(policy_fits(B::facts, DType::f32, P) && P.vec == sizeof(Chunk));
+  static_assert(vec_add_policy_status(B::facts, DType::f32, P).ok() && P.vec == sizeof(Chunk),
+                "traffic is accesses of 16 bytes by a legal policy: see vec_add_policy_status");
   using Room = B;
   using Args = TrafficArgs;
   struct Shared {};

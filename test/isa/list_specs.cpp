@@ -23,7 +23,7 @@ std::string text_of(const GemmSpec& s) {
 }
 
 void print(const GemmSpec& s) {
-  if (!detail::check_gemm_operands(s, sm90_facts).ok() || !detail::check_gemm_form(s, sm90_facts).ok()) return;
+  if (!gemm_check_spec(s, sm90_facts).ok()) return;
   if (const int count = gemm_policies(ArchId::sm90, s).count; count > 0)
     std::printf("%d %s\n", count, text_of(s).c_str());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The plain structs are template arguments, and what does not fit is refused at compile time.
+#include <string_view>
 #include <type_traits>
 
 #include "tilewave/arch/atom.hpp"
@@ -25,23 +26,30 @@ static_assert(std::is_same_v<decltype(gfx942_facts), const ArchFacts>);
 static_assert(std::is_trivially_copyable_v<PagedAttentionProblem>);
 static_assert(std::is_standard_layout_v<PagedAttentionProblem>);
 
-// policy_fits takes the defaults and refuses each way of being wrong.
+// paged_attention_policy_status takes the defaults and refuses each way of being wrong.
 constexpr PagedAttentionSpec spec{.head_size = 128};
-constexpr bool fits(PagedAttentionPolicy policy) { return policy_fits(gfx950_atom, spec, policy); }
+constexpr bool fits(PagedAttentionPolicy policy) {
+  return paged_attention_policy_status(ArchId::gfx950, spec, policy).ok();
+}
+constexpr bool fits_spec(PagedAttentionSpec s, PagedAttentionPolicy policy) {
+  return paged_attention_policy_status(ArchId::gfx950, s, policy).ok();
+}
 static_assert(fits({}));
 static_assert(!fits({.row_tiles = 0}));
 static_assert(!fits({.waves = {.rows = 0}}));
 static_assert(!fits({.waves = {.tokens = 3}}));
+static_assert(std::string_view(paged_attention_policy_status(ArchId::gfx950, spec, {.waves = {1, 3}}).reason) ==
+              "waves.tokens is 1, 2, 4 or 8: their partials are merged in pairs");
 static_assert(!fits({.waves = {.tokens = 16}}));
 static_assert(!fits({.prefetch = {.slices = 0}}));
 static_assert(!fits({.prefetch = {.slices = 3}}));
 static_assert(!fits({.prefetch = {.stages = 0}}));
-static_assert(!policy_fits(gfx950_atom, PagedAttentionSpec{.head_size = 100}, {}));
-static_assert(policy_fits(gfx950_atom, PagedAttentionSpec{.head_size = 80}, {}));
-static_assert(!policy_fits(gfx950_atom, PagedAttentionSpec{.head_size = 80}, {.prefetch = {.slices = 2}}));  // 5 tiles
+static_assert(!fits_spec(PagedAttentionSpec{.head_size = 100}, {}));
+static_assert(fits_spec(PagedAttentionSpec{.head_size = 80}, {}));
+static_assert(!fits_spec(PagedAttentionSpec{.head_size = 80}, {.prefetch = {.slices = 2}}));  // 5 tiles
 constexpr PagedAttentionSpec token_major{.head_size = 128, .values = ValueLayout::token_major};
-static_assert(policy_fits(gfx950_atom, token_major, {}));
-static_assert(!policy_fits(gfx950_atom, token_major, {.prefetch = {.slices = 2}}));  // one block of 8 tiles
+static_assert(fits_spec(token_major, {}));
+static_assert(!fits_spec(token_major, {.prefetch = {.slices = 2}}));  // one block of 8 tiles
 
 // Tiles of V: whole blocks, the last of which may pass the head's end, of words at least.
 constexpr bool tiles_are(const AtomFacts& atom, PagedAttentionSpec spec, int count, int width) {

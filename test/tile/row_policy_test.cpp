@@ -2,6 +2,8 @@
 // Which policies a chip can have, what they are called, and which rows they take.
 #include "tilewave/tile/row_policy.hpp"
 
+#include <string_view>
+
 #include "test/catch_compat.hpp"
 #include "tilewave/tile/row_check.hpp"
 
@@ -11,7 +13,7 @@ namespace {
 constexpr ArchFacts sm90 = facts_of(ArchId::sm90), gfx950 = facts_of(ArchId::gfx950);
 
 bool fits(const ArchFacts& facts, const RowPolicy& policy, DType x = DType::bf16) {
-  return policy_fits(facts, x, policy);
+  return row_policy_status(facts, x, policy).ok();
 }
 
 }  // namespace
@@ -30,6 +32,26 @@ TEST_CASE("clusters are of rows that are held, as large as the chip has them") {
   CHECK_FALSE(fits(sm90, {.blocks = 3}));
   CHECK_FALSE(fits(sm90, {.blocks = 2, .held = false}));
   CHECK_FALSE(fits(gfx950, {.blocks = 2}));
+}
+
+TEST_CASE("a refused row policy says which law it breaks") {
+  const auto why_not = [](const RowPolicy& policy) {
+    return std::string_view(row_policy_status(gfx950, DType::bf16, policy).reason);
+  };
+  CHECK(why_not({}) == "");
+  CHECK(why_not({.lanes = 96}) == "lanes is a power of two up to 1024");
+  CHECK(why_not({.lanes = 32}) == "lanes times rows is a multiple of the wave");
+  CHECK(why_not({.lanes = 512, .rows = 4}) == "lanes times rows is at most 1024, the largest block");
+  CHECK(why_not({.vec = 8}) == "vec is 16 bytes, one element, or 8 bytes of elements of one byte");
+  CHECK(why_not({.chunks = 3, .span = 2}) == "span divides chunks: a lane's neighbours are whole runs");
+  CHECK(why_not({.blocks = 2}) == "blocks is a power of two, up to the chip's largest cluster");
+  const auto no_output = [](ScaleMode mode, const RowPolicy& policy) {
+    return std::string_view(row_output_status(gfx950, DType::bf16, mode, policy).reason);
+  };
+  CHECK(no_output(ScaleMode::per_group, {}) == "");
+  CHECK(no_output(ScaleMode::per_group, {.lanes = 8, .rows = 8}) ==
+        "the lanes of a row in one wave have a whole group of a scale");
+  CHECK(no_output(ScaleMode::mx, {.vec = 2, .span = 4}) == "mx scales are of rows that wide accesses take");
 }
 
 TEST_CASE("an access is 16 bytes, 8 of codes, or one element") {

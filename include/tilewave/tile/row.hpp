@@ -45,7 +45,8 @@ TILEWAVE_DEVICE float fold(const Vec<float, n>& v, Op op) {
 
 template <class B, DType X, RowPolicy P>
 struct Row {
-  static_assert(policy_fits(B::facts, X, P));
+  static_assert(row_policy_status(B::facts, X, P).ok(),
+                "a law of policies is broken: row_policy_status(facts, x, policy).reason says which");
   static constexpr int unit = P.vec / size_of(X), waves_per_row = P.lanes / B::facts.wave_lanes;
   static constexpr int all_waves = P.blocks * max_of(waves_per_row, 1);
   static constexpr int group_lanes = min_of(P.lanes, B::facts.wave_lanes);  // of a wave, for one row

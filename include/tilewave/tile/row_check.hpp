@@ -177,7 +177,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
   const ArchFacts& facts = facts_of(arch);
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
-    if (!policy_fits(facts, x, p) || !output_fits(facts, x, mode, p)) return;
+    if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
     for (int i = 0; i < all.count; ++i)
       if (all.list[i] == p) return;
     all.list[all.count++] = p;

@@ -33,12 +33,16 @@ constexpr RowOutputArgs row_output_args(const Problem& p) {
   return {p.out, p.scale, p.out_strides, p.scale_stride, of_groups};
 }
 
-/// A group of columns lies inside a wave; of mx, whole accesses of a lane lie inside a group.
-constexpr bool output_fits(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
-  if (mode != ScaleMode::per_group && mode != ScaleMode::mx) return true;
+/// Whether a policy can write an output with scales of a mode, and if not, which law it breaks.
+constexpr Status row_output_status(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  if (mode != ScaleMode::per_group && mode != ScaleMode::mx) return {};
   const int columns = p.vec / size_of(x) * p.span, group = group_of(mode);
-  return columns <= group && columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) >= group &&
-         (mode != ScaleMode::mx || p.wide(x));
+  if (columns > group) return {bad, "a lane's run of columns lies inside one group of a scale"};
+  if (columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) < group)
+    return {bad, "the lanes of a row in one wave have a whole group of a scale"};
+  if (mode == ScaleMode::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
+  return {};
 }
 
 /// The type of a row's output and how it is scaled.
@@ -54,7 +58,8 @@ struct RowOutput {
   using Tile = Row<B, X, P>;
   using Place = typename Tile::Place;
   using Window = typename Tile::Window;
-  static_assert(output_fits(B::facts, X, mode, P));
+  static_assert(row_output_status(B::facts, X, mode, P).ok(),
+                "a law of policies is broken: row_output_status(facts, x, mode, policy).reason says which");
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.

@@ -9,6 +9,7 @@
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/status.hpp"
 
 namespace tilewave {
 
@@ -46,14 +47,24 @@ constexpr bool keeps_values(const ArchFacts& facts, DType x, const RowPolicy& p)
   return p.held && 2 * p.chunks * (p.vec / size_of(x)) <= budget;
 }
 
-/// Compile-time legality of a policy for rows of type x on a chip.
-constexpr bool policy_fits(const ArchFacts& facts, DType x, const RowPolicy& p) {
+/// Whether rows of type x can be held by a policy on a chip, and if not, which law it breaks. Kernels assert it, lists
+/// and tests ask it.
+constexpr Status row_policy_status(const ArchFacts& facts, DType x, const RowPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
   const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
-  return power_of_two(p.lanes) && p.lanes <= 1024 && p.rows >= 1 && p.block_threads() % facts.wave_lanes == 0 &&
-         p.block_threads() <= 1024 && (p.rows == 1 || p.lanes <= facts.wave_lanes || p.lanes % facts.wave_lanes == 0) &&
-         (p.vec == 16 || (p.vec == 8 && size_of(x) == 1) || p.vec == size_of(x)) && p.span >= 1 &&
-         p.chunks % p.span == 0 && power_of_two(p.blocks) && p.blocks <= facts.max_cluster_blocks &&
-         (p.blocks == 1 || (p.held && p.rows == 1));
+  if (!power_of_two(p.lanes) || p.lanes > 1024) return {bad, "lanes is a power of two up to 1024"};
+  if (p.rows < 1) return {bad, "a block has at least one row"};
+  if (p.block_threads() % facts.wave_lanes != 0) return {bad, "lanes times rows is a multiple of the wave"};
+  if (p.block_threads() > 1024) return {bad, "lanes times rows is at most 1024, the largest block"};
+  if (p.rows > 1 && p.lanes > facts.wave_lanes && p.lanes % facts.wave_lanes != 0)
+    return {bad, "rows side by side have parts of a wave or whole waves each"};
+  if (p.vec != 16 && !(p.vec == 8 && size_of(x) == 1) && p.vec != size_of(x))
+    return {bad, "vec is 16 bytes, one element, or 8 bytes of elements of one byte"};
+  if (p.span < 1 || p.chunks % p.span != 0) return {bad, "span divides chunks: a lane's neighbours are whole runs"};
+  if (!power_of_two(p.blocks) || p.blocks > facts.max_cluster_blocks)
+    return {bad, "blocks is a power of two, up to the chip's largest cluster"};
+  if (p.blocks > 1 && (!p.held || p.rows != 1)) return {bad, "a cluster has one row at a time, and holds it"};
+  return {};
 }
 
 }  // namespace tilewave

@@ -90,7 +90,7 @@ constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, ScaleMode m
   const int span = output_span(arch, x, out), element = size_of(x);
   RowPolicies all;
   const auto add = [&](const RowPolicy& p) {
-    if (!policy_fits(facts, x, p) || !output_fits(facts, x, mode, p)) return;
+    if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
     if (all.count == 0 || !(all.list[all.count - 1] == p)) all.list[all.count++] = p;
   };
   add({.lanes = 64, .rows = 4, .chunks = span, .span = span, .waves_per_simd = 8});

@@ -53,7 +53,7 @@ TEST_CASE("every spec of an architecture has entries, each different, none above
         names.insert(describe(e));
         CHECK(e.emulated == bench::emulated_device);
         CHECK(e.lds_bytes <= facts_of(arch).lds_bytes);
-        CHECK(policy_fits(atom_of(arch), e.spec, e.policy));
+        CHECK(paged_attention_policy_status(arch, e.spec, e.policy).reason == std::string_view{});
       });
       CHECK(of_spec > 0);
       entries += of_spec;

@@ -231,11 +231,11 @@ TEST_CASE("staged: many tokens far below one keep their share, though their prob
 }
 
 TEST_CASE("staged: policies that the kernel cannot do are refused") {
-  constexpr AtomFacts atom = atom_of(ArchId::sm90);
-  for (int i = 0; i < staged_count; ++i) CHECK(policy_fits(atom, staged_case(i).spec, staged_case(i).policy));
-  const auto fits = [&](PagedAttentionSpec spec, PagedAttentionPolicy policy) {
-    return policy_fits(atom, spec, policy);
+  const auto why_not = [](const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
+    return std::string_view(paged_attention_policy_status(ArchId::sm90, s, p).reason);
   };
+  for (int i = 0; i < staged_count; ++i) CHECK(why_not(staged_case(i).spec, staged_case(i).policy) == "");
+  const auto fits = [&](PagedAttentionSpec spec, PagedAttentionPolicy policy) { return why_not(spec, policy).empty(); };
   const PagedAttentionSpec spec = wide(DType::bf16, 64);
   CHECK(fits(spec, ring(8, 512, 1)));
   for (const int tokens : {32, 96, 192, 1024}) CHECK_FALSE(fits(spec, ring(8, tokens, 1)));  // segments of any page
@@ -256,6 +256,12 @@ TEST_CASE("staged: policies that the kernel cannot do are refused") {
   // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
   CHECK_FALSE(fits(spec, ring(64, 64, 2)));
   CHECK_FALSE(fits(narrow(QuantMode::per_tensor, 64), ring(64, 64, 5)));
+  CHECK(why_not(spec, ring(8, 64, 0)) ==
+        "staged: wave groups take stages in turn: prefetch.stages is a multiple of them");
+  CHECK(why_not(wide(DType::bf16, 96), ring(8, 64, 2)) ==
+        "staged: head_size is 64, 128 or 256, as dimensions are dealt out 64 to a product");
+  CHECK(why_not(spec, ring(64, 64, 2)) ==
+        "staged: what blocks of a cluster send each other must fit into the ring: more stages, fewer rows");
 }
 
 #if !TILEWAVE_ON_GPU_COMPILER

@@ -33,7 +33,7 @@ std::vector<std::int64_t> one_more_or_less(std::int64_t v) {
 std::vector<std::int64_t> the_other(std::int64_t v) { return {v == 0}; }
 
 struct Space {
-  const char *op, *header;
+  const char *op, *header, *law;
   std::vector<Knob> knobs;
   std::vector<std::pair<const char*, const char*>> together;  // doubled and halved at once
   std::string (*spec)(const Csv&, std::size_t row);
@@ -42,7 +42,8 @@ struct Space {
 
 const Space& space_of(const std::string& op) {
   static const std::vector<Space> spaces{{"gemm",
-                                          "choice/tuner_space.hpp",
+                                          "policy_status.hpp",
+                                          "gemm_policy_status",
                                           {{"tile_rows", doubled_or_halved},
                                            {"tile_columns", doubled_or_halved},
                                            {"stages", one_more_or_less},
@@ -57,6 +58,7 @@ const Space& space_of(const std::string& op) {
                                           gemm_policy_text},
                                          {"paged_attention",
                                           "policy.hpp",
+                                          "paged_attention_tuner_status",
                                           {{"row_tiles", doubled_or_halved},
                                            {"wave_rows", doubled_or_halved},
                                            {"wave_tokens", doubled_or_halved},
@@ -132,8 +134,8 @@ Generated generate(const Csv& tried, const Tuned& tuned, const std::string& op, 
   for (std::size_t i = 0; i < specs.size(); ++i) out.header += (i > 0 ? ",\n           " : "") + specs[i].first;
   out.header += fmt::format(
       "}}}};\n}}\n\n/// As many of those that fit as a list holds.\nconstexpr {0}Policies {1}_generated_policies(ArchId arch, const {0}Spec& s) {{\n  {0}Policies all;\n"
-      "  const auto add = [&](const {0}Policy& p) {{\n    if (all.count < int(all.list.size()) && {1}_policy_fits(arch, s, p)) all.add(p);\n  }};\n",
-      type, op);
+      "  const auto add = [&](const {0}Policy& p) {{\n    if (all.count < int(all.list.size()) && {2}(arch, s, p).ok()) all.add(p);\n  }};\n",
+      type, op, space.law);
   for (std::size_t i = 0; i < specs.size(); ++i) {
     out.header += fmt::format("  if (s == {}_generated_specs(arch)[{}]) {{\n", op, i);
     for (const std::string& policy : specs[i].second) out.header += "    add(" + policy + ");\n";

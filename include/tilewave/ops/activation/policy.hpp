@@ -28,7 +28,7 @@ constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) 
       p.chunks = max_of(p.chunks, span);
       p.span = span;
     }
-    if (policy_fits(facts_of(arch), s.x, p)) all.list[all.count++] = p;
+    if (row_policy_status(facts_of(arch), s.x, p).ok()) all.list[all.count++] = p;
   };
   add({.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8});
   if (hopper) {  // lanes of short rows have as much to fetch as those of long ones

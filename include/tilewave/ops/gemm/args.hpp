@@ -103,7 +103,7 @@ constexpr std::int32_t gemm_tile_columns(const GemmSpec& s, const GemmPolicy& p)
 template <GemmSpec S, int part>
 struct GemmTileRows {
   static constexpr int halves = S.gated ? 2 : 1, run = part / halves;
-  static_assert(part % halves == 0);
+  static_assert(part % halves == 0, "a part has as many gates as ups");
 
   /// Of row r of the tile: the tile's column of C, and which half.
   TILEWAVE_HOST_DEVICE static constexpr int column(int r) { return S.gated ? r / part * run + r % run : r; }
@@ -189,7 +189,7 @@ class GemmTiles {
   }
   /// Those from `number` on come next, of a spec without groups.
   TILEWAVE_DEVICE void go_on_from(std::int32_t number) {
-    static_assert(S.groups == GemmGroups::one);
+    static_assert(S.groups == GemmGroups::one, "where a group's tiles begin is known on the device only");
     number_ = number;
     step_ = 1;
   }

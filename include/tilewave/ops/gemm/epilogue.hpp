@@ -125,7 +125,7 @@ struct GemmEpilogue {
 
   /// Two neighbours of a row as a word of 16-bit elements.
   TILEWAVE_DEVICE static std::uint32_t pack(float low, float high) {
-    static_assert(S.out == DType::bf16 || S.out == DType::f16);
+    static_assert(S.out == DType::bf16 || S.out == DType::f16, "two neighbours make a word of 16-bit outputs");
     return S.out == DType::bf16 ? B::round_bf16(low, high) : B::pack_f16(low, high);
   }
   /// n neighbours of a row, n of whose bytes are aligned.

@@ -276,14 +276,21 @@ inline constexpr auto gemm_candidates = [] {
 }();
 
 /// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
-/// another spec; those of gemm_select.
+/// another spec; those of gemm_select. A spec that the backend's chip does not serve compiles, too: its status, see
+/// gemm_check_spec, is the answer to every problem.
 template <class B, GemmSpec S>
 Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = tuned_gemm(B::facts.id)) {
-  plan = {.candidates = gemm_candidates<B, S>};
-  if (!(p.spec == S)) {
-    return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+  plan = {};
+  constexpr Status served = gemm_check_spec(S, B::facts);
+  if constexpr (!served.ok()) {  // its kernels would not compile
+    return served;
+  } else {
+    plan.candidates = gemm_candidates<B, S>;
+    if (!(p.spec == S)) {
+      return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
+    }
+    return gemm_select(p, gemm_candidates<B, S>, B::facts, plan, tuned);
   }
-  return gemm_select(p, gemm_candidates<B, S>, B::facts, plan, tuned);
 }
 
 }  // namespace tilewave

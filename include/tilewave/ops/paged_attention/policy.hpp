@@ -74,32 +74,77 @@ inline std::string name_of(const PagedAttentionPolicy& p, const PagedAttentionSp
          std::to_string(p.prefetch.stages) + (p.q_shared ? ".q" : "") + (p.balanced() ? ".balanced" : "");
 }
 
-/// Compile-time legality of a policy for a spec on an atom; the kernel requires it, so a bad entry does not compile.
-/// A staged kernel also requires that shared memory holds as many blocks as waves_per_simd claims.
-constexpr bool policy_fits(const AtomFacts& a, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
-  // 16-byte loads of K and V per lane and tile
-  const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / a.kv_per_lane);
-  const ValueTiles values = value_tiles(a, s);
-  const int per_tile = 2 * p.prefetch.slices;
-  if (p.staged()) {  // wave groups, products of 64 tokens: see staged_kernel.hpp
-    const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
-    const PagedAttentionPrefetch& ring = p.prefetch;
-    // What the blocks of a cluster send each other (PagedAttentionStagedLayout::Received) lies in the ring.
-    const int groups = p.wave_groups(), received = p.row_tiles * (2048 + 512 * max_of(8, s.head_size / 16));
-    return (!s.native || paged_attention_check_native(s).ok()) && s.values == ValueLayout::dim_major &&
-           s.head_size % 64 == 0 && power_of_two(s.head_size) && p.waves.rows == 1 && p.waves.tokens == 4 * groups &&
-           ring.waves >= 1 && 4 * groups + ring.waves <= 4 * p.waves_per_simd &&
-           (groups == 1 || (groups == 2 && s.head_size <= 128 && !p.balanced())) && power_of_two(p.row_tiles) &&
-           p.row_tiles <= 8 && ring.slices == 1 && ring.stages >= 1 && ring.stages % groups == 0 &&
-           received <= ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv) &&
-           power_of_two(ring.stage_tokens) && ring.stage_tokens >= 64 &&
-           ring.stage_tokens <= 512;  // a lane for each page of 16 tokens
+namespace detail {
+
+/// The laws of a policy through shared memory: wave groups, products of 64 tokens. See bulk/decode.hpp.
+constexpr Status staged_policy_status(ArchId arch, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
+  const PagedAttentionPrefetch& ring = p.prefetch;
+  const int groups = p.wave_groups();
+  if (!per_arch(arch, false, false, true)) return {bad, "staged: wave groups and the copy engine are sm90's"};
+  if (s.native) {
+    if (const Status status = paged_attention_check_native(s); !status.ok()) return status;
   }
-  return !s.native && p.row_tiles >= 1 && p.prefetch.waves == 0 && p.waves.rows >= 1 && p.waves.tokens >= 1 &&
-         p.waves.tokens <= 8 && (p.waves.tokens & (p.waves.tokens - 1)) == 0 && s.head_size % 16 == 0 &&
-         p.prefetch.slices >= 1 && k_chunks % p.prefetch.slices == 0 &&
-         values.count / values.width % p.prefetch.slices == 0 && p.prefetch.stages >= 1 &&
-         (per_tile % p.prefetch.stages == 0 || p.prefetch.stages % per_tile == 0);
+  if (s.values != ValueLayout::dim_major) return {bad, "staged: products read values of the dim_major layout"};
+  if (s.head_size % 64 != 0 || !power_of_two(s.head_size))
+    return {bad, "staged: head_size is 64, 128 or 256, as dimensions are dealt out 64 to a product"};
+  if (p.waves.rows != 1) return {bad, "staged: all waves have the same query rows: waves.rows is 1"};
+  if (groups < 1 || p.waves.tokens != 4 * groups) return {bad, "staged: waves.tokens is 4 for each wave group"};
+  if (groups > 2) return {bad, "staged: a block has one wave group or two"};
+  if (groups == 2 && s.head_size > 128) return {bad, "staged: two wave groups finish one tile of outputs each, of 64"};
+  if (groups == 2 && p.balanced()) return {bad, "staged: the balanced schedule is for one wave group"};
+  if (ring.waves < 1) return {bad, "staged: at least one wave of prefetch.waves fetches"};
+  if (4 * groups + ring.waves > 4 * p.waves_per_simd)
+    return {bad, "staged: waves_per_simd leaves room for fewer waves than the block has"};
+  if (!power_of_two(p.row_tiles) || p.row_tiles > 8)
+    return {bad, "staged: row_tiles is 1, 2, 4 or 8: products have 8 to 64 columns of query rows"};
+  if (ring.slices != 1) return {bad, "staged: stages are whole: prefetch.slices is 1"};
+  if (ring.stages < 1 || ring.stages % groups != 0)
+    return {bad, "staged: wave groups take stages in turn: prefetch.stages is a multiple of them"};
+  if (!power_of_two(ring.stage_tokens) || ring.stage_tokens < 64 || ring.stage_tokens > 512)
+    return {bad, "staged: stage_tokens is 64, 128, 256 or 512: one lane for each page of 16 tokens"};
+  // What the blocks of a cluster send each other, PagedAttentionStagedLayout::Received.
+  if (p.row_tiles * (2048 + 512 * max_of(8, s.head_size / 16)) >
+      ring.stages * 2 * ring.stage_tokens * s.head_size * size_of(s.kv))
+    return {bad, "staged: what blocks of a cluster send each other must fit into the ring: more stages, fewer rows"};
+  return {};
+}
+
+/// The laws of a policy straight to registers.
+constexpr Status register_policy_status(ArchId arch, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  const AtomFacts& atom = atom_of(arch);
+  if (s.native) return {bad, "native products of fp8 are for staged policies"};
+  if (p.row_tiles < 1) return {bad, "row_tiles must be positive"};
+  if (p.prefetch.waves != 0) return {bad, "waves that fetch are for staged policies: prefetch.waves is 0"};
+  if (p.waves.rows < 1) return {bad, "waves.rows must be positive"};
+  if (p.waves.tokens < 1 || p.waves.tokens > 8 || (p.waves.tokens & (p.waves.tokens - 1)) != 0)
+    return {bad, "waves.tokens is 1, 2, 4 or 8: their partials are merged in pairs"};
+  if (s.head_size % 16 != 0) return {bad, "head_size is a multiple of 16, the width of an atom"};
+  if (p.prefetch.slices < 1) return {bad, "prefetch.slices must be positive"};
+  // 16-byte loads of K of a lane for a tile
+  const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / atom.kv_per_lane);
+  if (k_chunks % p.prefetch.slices != 0) return {bad, "prefetch.slices does not divide a lane's loads of K for a tile"};
+  const ValueTiles values = value_tiles(atom, s);
+  if (values.count / values.width % p.prefetch.slices != 0)
+    return {bad, "prefetch.slices does not divide the tiles of V, see value_tiles"};
+  if (p.prefetch.stages < 1) return {bad, "prefetch.stages must be positive"};
+  const int per_tile = 2 * p.prefetch.slices;
+  if (per_tile % p.prefetch.stages != 0 && p.prefetch.stages % per_tile != 0)
+    return {bad, "prefetch.stages divides the slices of a tile of K and V, or is a multiple of them"};
+  return {};
+}
+
+}  // namespace detail
+
+/// Whether kernels of an architecture can be built for a policy of a spec, and if not, which law it breaks. Kernels
+/// assert it, tests hold all lists against it, and tuners ask it. A staged kernel asserts besides that shared memory
+/// holds as many blocks as waves_per_simd claims.
+constexpr Status paged_attention_policy_status(ArchId arch, const PagedAttentionSpec& s,
+                                               const PagedAttentionPolicy& p) {
+  if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
+  return p.staged() ? detail::staged_policy_status(arch, s, p) : detail::register_policy_status(arch, s, p);
 }
 
 }  // namespace tilewave

@@ -19,7 +19,8 @@ struct VecAddArgs {
 
 template <class B, VecAddSpec S, VecAddPolicy P>
 struct VecAdd {
-  static_assert(policy_fits(B::facts, S.x, P));
+  static_assert(vec_add_policy_status(B::facts, S.x, P).ok(),
+                "a law of policies is broken: vec_add_policy_status(facts, x, policy).reason says which");
   using Room = B;
   using Args = VecAddArgs;
   struct Shared {};

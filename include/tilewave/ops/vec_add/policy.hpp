@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tilewave/arch/facts.hpp"
+#include "tilewave/core/status.hpp"
 #include "tilewave/ops/vec_add/spec.hpp"
 
 namespace tilewave {
@@ -30,10 +32,15 @@ inline std::string name_of(const VecAddPolicy& p) {
          (p.stream ? ".nt" : "");
 }
 
-/// Compile-time legality of a policy for elements of type x on a chip.
-constexpr bool policy_fits(const ArchFacts& facts, DType x, const VecAddPolicy& p) {
-  return p.lanes > 0 && p.lanes <= 1024 && p.lanes % facts.wave_lanes == 0 && p.chunks >= 1 &&
-         (p.vec == 16 || (p.vec == size_of(x) && !p.stream));
+/// Whether a chip's kernels can be built for a policy of elements of type x, and if not, which law it breaks.
+constexpr Status vec_add_policy_status(const ArchFacts& facts, DType x, const VecAddPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  if (p.lanes < 1 || p.lanes > 1024) return {bad, "a block has 1 to 1024 lanes"};
+  if (p.lanes % facts.wave_lanes != 0) return {bad, "lanes is a multiple of the wave"};
+  if (p.chunks < 1) return {bad, "a lane has at least one access"};
+  if (p.vec != 16 && p.vec != size_of(x)) return {bad, "vec is 16 bytes or one element"};
+  if (p.vec != 16 && p.stream) return {bad, "only accesses of 16 bytes are streamed past the caches"};
+  return {};
 }
 
 /// The policies that entries of a spec are built for, by preference: plain 16-byte accesses, one a lane, copy fastest

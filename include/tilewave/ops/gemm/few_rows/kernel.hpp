@@ -8,6 +8,7 @@
 #pragma once
 
 #include "tilewave/ops/gemm/epilogue.hpp"
+#include "tilewave/ops/gemm/policy_status.hpp"
 
 namespace tilewave {
 
@@ -17,6 +18,8 @@ namespace tilewave {
 /// product more, which the sums of all strips of a stage begin with.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
+  static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Room = B;
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   using Atom = typename B::Accumulator;
@@ -26,8 +29,6 @@ struct GemmFewRowsKernel {
   static constexpr int step = 128, strip_bytes = step * 8;            // k of a stage; bytes of a strip's
   static constexpr int strips = P.columns / 16, panels = P.rows / 8;  // of a pass; 8 rows of A
   static constexpr DType type = is_fp8(S.a) ? DType::f16 : S.a;       // that is multiplied; of fp8 no value is rounded
-  static_assert(S.int4() && S.scale_k == step && S.groups == GemmGroups::one && !S.gated && P.waves() == 1 &&
-                P.rows % 8 == 0 && P.columns % 16 == 0 && P.depth_bytes == step * size_of(S.a));
 
   struct Stage {
     Chunk codes[strips][2][lanes];
@@ -58,7 +59,7 @@ struct GemmFewRowsKernel {
         a_scale_layer;  // codes: strips
     [[no_unique_address]] UserEpilogue epilogue;
   };
-  static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176);
+  static_assert(!std::is_empty_v<UserEpilogue> || sizeof(Args) <= 176, "arguments beyond 176 bytes come from memory");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const std::int32_t rest = a.blocks.quotient(B::block_id()), share = B::block_id() - rest * a.blocks.divisor;
@@ -305,7 +306,7 @@ struct GemmFewRowsKernel {
       if (tile.first_row + first.row >= a.m) continue;
       Vec<float, 4> all[1]{};
       constexpr int at_once = 4;
-      static_assert(waves % at_once == 0);
+      static_assert(waves % at_once == 0, "sums of waves are added up four at a time");
       TILEWAVE_ROLL
       for (int w = 0; w < waves; w += at_once) {
         TILEWAVE_UNROLL

@@ -73,14 +73,12 @@ struct GemmLdsKernel {
       direct && Scales::copies == 0 && lds_of_block >= (a_bytes + b_bytes) * a_slots + b_bytes;
   static constexpr int b_slots = one_more ? a_slots + 1 : a_slots;
   static constexpr int pieces = RowsA::pieces;
-  static_assert(pieces % 2 == 0 && RowsB::pieces == pieces && (direct ? a_slots >= 2 : a_slots <= 2));
-  static_assert(P.depth_bytes == (S.mx() ? bytes_of(S.a, 128) : 128));
 
   struct Shared : Scales::template InLds<a_slots> {
     alignas(16) Chunk a[a_slots][a_bytes / sizeof(Chunk)];
     alignas(16) Chunk b[b_slots][b_bytes / sizeof(Chunk)];
   };
-  static_assert(sizeof(Shared) <= lds_of_block);
+  static_assert(sizeof(Shared) <= lds_of_block, "slots and scales exceed a block's part of LDS");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const typename W::Place place(a, B::block_id(), true);

@@ -17,9 +17,11 @@ struct GemmLdsStrips {
   static constexpr int strip = 16, row_bytes = bytes_of(type, W::step_k), row_units = row_bytes / 16;
   static constexpr int chunks = B::template product_chunks<type>;
   static constexpr int lane_units = row_units / Map::units, pieces = lane_units / chunks;
-  static_assert(lane_units == pieces * chunks && row_units % Map::units == 0 && !is_fp6(type));
+  static_assert(lane_units == pieces * chunks && row_units % Map::units == 0 && !is_fp6(type),
+                "a row of a step is a whole number of products, and preshuffled fp6 there is none");
   static constexpr int copies = rows * row_units / W::block_threads;  // of a wave for a slot
-  static_assert(rows * row_units % W::block_threads == 0 && W::wave_columns % W::side == 0 && W::side % strip == 0);
+  static_assert(rows * row_units % W::block_threads == 0 && W::wave_columns % W::side == 0 && W::side % strip == 0,
+                "lanes copy equally much, and products begin with a strip");
 
   /// Where unit c of a row is in the slot; and from a lane's unit of a piece to its next.
   TILEWAVE_HOST_DEVICE static constexpr int place(int row, int c) {
@@ -29,12 +31,14 @@ struct GemmLdsStrips {
     return Map::by_lane ? lane_units * Map::unit(lane) : Map::unit(lane);
   }
   static constexpr int next_unit = (Map::by_lane ? 1 : Map::units) * strip;
-  static_assert(lds_conflicts(B::facts.id, [](int lane) { return place(Map::row(lane), first_unit(lane)); }) == 0);
+  static_assert(lds_conflicts(B::facts.id, [](int lane) { return place(Map::row(lane), first_unit(lane)); }) == 0,
+                "lanes that are served together meet no bank twice");
 
   /// Neighbouring strips lie one after the other, and so do a wave's copies. Gates and ups are where they please.
   static constexpr bool in_order = !W::spec.gated;
   static constexpr int lanes = B::facts.wave_lanes, strip_units = strip * row_units;
-  static_assert(!in_order || copies == 1 || copies * lanes % strip_units == 0);
+  static_assert(!in_order || copies == 1 || copies * lanes % strip_units == 0,
+                "a wave's copies are whole strips, which lie one after the other");
   typename B::Source source;
   std::int32_t k_bytes;
   int first;  // in the slot, of this wave's first copy; in units

@@ -14,7 +14,8 @@ struct GemmTurnedRows : SharedTile<W, W::spec.a, rows, true> {
   using B = typename W::Backend;
   using Slot::copies, Slot::row_units, Slot::permute;
   static constexpr int element = size_of(Slot::type), step_k = Slot::row_bytes / element;
-  static_assert(element == 2 && copies == 4 && rows % 64 == 0 && W::policy.path == GemmPath::staged);
+  static_assert(element == 2 && copies == 4 && rows % 64 == 0 && W::policy.path == GemmPath::staged,
+                "a lane transposes, in registers, one square of eight rows by four k of 16-bit elements");
 
   const char* base;  // of the first row
   std::int64_t stride;
@@ -87,8 +88,9 @@ struct GemmTurnedLines {
   static constexpr int line_units = rows / 8, line_bytes = 2 * rows;
   static constexpr int pieces = row_bytes / 16 / Map::units;
   static constexpr int copies = rows * row_bytes / 16 / (W::waves * lanes);  // of a wave for a slot
-  static_assert(size_of(type) == 2 && side == 32 && line_units % 16 == 0 && lanes % line_units == 0);
-  static_assert(rows * row_bytes / 16 % (W::waves * lanes) == 0);
+  static_assert(size_of(type) == 2 && side == 32 && line_units % 16 == 0 && lanes % line_units == 0,
+                "load_transposed reads 16-bit elements, of products of 32 x 32, from lines of 128, 256 or 512 rows");
+  static_assert(rows * row_bytes / 16 % (W::waves * lanes) == 0, "all lanes copy equally many 16 bytes");
 
   /// Sixteen lanes read four lines at once.
   TILEWAVE_HOST_DEVICE static constexpr int mask(int k) { return 4 * (k % 4); }
@@ -98,7 +100,8 @@ struct GemmTurnedLines {
     const int unit = (row + tile * side + Map::row(lane) / 16 * 16) / 8 + of_sixteen / 2;
     return 2 * (k * line_units + (unit ^ mask(k))) + of_sixteen % 2;
   }
-  static_assert(lds_transposed_conflicts(B::facts.id, [](int lane) { return place(lane, 0, 0); }) == 0);
+  static_assert(lds_transposed_conflicts([](int lane) { return place(lane, 0, 0); }) == 0,
+                "lanes that are served together meet no bank twice");
 
   const char* base;                // of the first row
   std::int32_t stride;             // from a k to the next, bytes; those of a step stay below 2^31, see check_gemm_reach

@@ -40,8 +40,8 @@ struct GemmInt4Kernel {
   static constexpr int atoms = Map::columns / Map::kv, sums_of_row = Map::run;  // beside each other; of a lane in each
   static constexpr int groups = Units::step / S.scale_k, units_of_group = Units::count / groups;
   static constexpr bool of_bf16 = S.a == DType::bf16;  // products, else of f16
-  static_assert(S.int4() && S.scale == GemmScale::group && S.weights == GemmWeights::preshuffled &&
-                P.depth_bytes == Units::step * size_of(S.a) && W::tiles_m % rows_per_lane == 0 && units_of_group > 0);
+  static_assert(W::tiles_m % rows_per_lane == 0 && units_of_group > 0,
+                "a wave has whole atoms of rows, and a lane's loads are of one scale");
 
   static constexpr int products = W::tiles_m * W::tiles_n;
   struct Merged {

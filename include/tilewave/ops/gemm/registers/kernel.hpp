@@ -88,7 +88,7 @@ struct GemmRegisterSixes {
   using Map = typename W::Map;
   static constexpr int row_bytes = bytes_of(T, W::step_k), lane_bytes = 24;
   static constexpr int pieces = row_bytes / lane_bytes / Map::units, units = 2 * pieces;
-  static_assert(pieces * Map::units * lane_bytes == row_bytes);
+  static_assert(pieces * Map::units * lane_bytes == row_bytes, "a step's row of fp6 is a whole number of products");
   struct Step {
     Chunk of[tiles][units];
   };
@@ -149,7 +149,7 @@ struct GemmRegisterKernel {
   using RowsB = Rows<S.b, W::tiles_n, preshuffled>;
   using Scales = GemmStepScales<W, false>;
   static constexpr int pieces = RowsA::units / W::Map::chunks_a;
-  static_assert(P.depth_bytes == (S.mx() ? bytes_of(S.a, 128) : 128) && RowsB::units == pieces * W::Map::chunks_b);
+  static_assert(RowsB::units == pieces * W::Map::chunks_b, "a step of A and of B has equally many products");
   using Shared = typename W::Exchange;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {

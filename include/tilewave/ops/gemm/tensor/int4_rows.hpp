@@ -19,8 +19,6 @@ struct GemmInt4Rows {
   static constexpr int group = S.int4() ? S.scale_k : step;            // k of a scale
   static constexpr int groups = step / group, pieces = group / piece;  // of a stage; products of one
   static constexpr int box_strips = S.gated ? TileRows::run / 16 : strips;
-  static_assert(!S.int4() ||
-                (P.swapped && P.cluster == 1 && P.depth_bytes == step * size_of(S.a) && TileRows::run % 16 == 0));
 
   /// Strips of all layers, one after the other, of which each has K / 16 rows.
   static TensorShape shape(const void* b, std::int32_t k, std::int64_t strips_of_all) {

@@ -30,9 +30,9 @@ struct GemmTensorKernel {
   static constexpr bool shift_registers = L::groups > 1 && P.waves_per_simd == 1;
   static constexpr int fetching_registers = L::groups == 2 ? 40 : L::groups == 3 ? 32 : 24;
   static constexpr int multiplying_registers = L::groups == 2 ? 232 : L::groups == 3 ? 160 : 112;
-  static_assert(!shift_registers ||
-                fetching_registers + L::groups * multiplying_registers <=
-                    65536 / block_threads / 8 * 8 * (L::groups + 1));  // as many as the block begins with
+  static_assert(!shift_registers || fetching_registers + L::groups * multiplying_registers <=
+                                        65536 / block_threads / 8 * 8 * (L::groups + 1),
+                "wave groups may hand over no more registers than the block begins with");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& begin) {
     // Settled, or it is worked out from the block's place in its cluster wherever an address is needed.

@@ -4,6 +4,7 @@
 
 #include "tilewave/arch/backend.hpp"
 #include "tilewave/ops/gemm/epilogue.hpp"
+#include "tilewave/ops/gemm/policy_status.hpp"
 #include "tilewave/ops/gemm/stream.hpp"
 #include "tilewave/ops/gemm/tensor/int4_rows.hpp"
 #include "tilewave/tile/ring.hpp"
@@ -15,6 +16,8 @@ class GemmTensorOutput;
 
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmTensorLayout {
+  static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Backend = B;
   static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes;
   static constexpr int groups = P.waves();
@@ -24,9 +27,8 @@ struct GemmTensorLayout {
   using TileRows = GemmTileRows<S, P.swapped ? group_tall : group_wide>;  // of B
   static constexpr int halves = TileRows::halves;
   static constexpr int b_box = halves == 1 ? P.columns / P.cluster : TileRows::run;  // rows of B of a copy
-  static_assert(halves == 1 || (P.cluster == 1 && b_box % (P.swapped || S.scale == GemmScale::block ? 64 : 16) == 0));
-  static constexpr int depth_k = P.depth_bytes / size_of(S.a);  // elements of K of a stage
-  static constexpr bool packed = S.int4();                      // the tall side is codes
+  static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K of a stage
+  static constexpr bool packed = S.int4();                                           // the tall side is codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
   static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
@@ -36,10 +38,8 @@ struct GemmTensorLayout {
   /// Of preshuffled B units of a box, sixteen rows by 16 bytes of k, lie as products read them without swizzle: all of
   /// its rows, then those of the next 16 bytes.
   static constexpr int box_unit = 16 * b_box, strip_bytes = 256;
-  static_assert(!shuffled || (P.cluster == 1 && b_box % (P.swapped ? 64 : 16) == 0 && (P.swapped || halves == 1)));
   static constexpr bool tall_transposed = P.swapped ? transposed_b(S.layout) : transposed_a(S.layout);
   static constexpr bool wide_transposed = P.swapped ? transposed_a(S.layout) : transposed_b(S.layout);
-  static_assert(S.layout == GemmLayout::nt || (P.cluster == 1 && (!wide_transposed || group_wide % 64 == 0)));
   static constexpr bool block_scales = S.scale == GemmScale::block;
   /// Sums of a stage, which is 128 k, are added to those of all in f32: the unit's own of fp8 keep fewer bits.
   static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
@@ -52,10 +52,6 @@ struct GemmTensorLayout {
   /// Registers hold the sums of all stages and of two more.
   static constexpr bool scaled_ahead =
       groups <= 2 && part_wide == group_wide && (promoted ? tiles * group_wide <= 128 : tiles == 1);
-  static_assert((P.depth_bytes == 128 || packed) && group_tall % 64 == 0 && group_wide % 8 == 0 && tall_rows <= 256 &&
-                wide_rows <= 256);
-  static_assert(P.cluster == 1 || P.splits == 1);
-  static_assert(!P.stream || (P.cluster == 1 && P.splits == 1 && S.groups == GemmGroups::one));
 
   /// A group's sums of one 64-row tile: element 4 j + 2 h + e of lane l of wave w is tall row 16 w + l / 4 + 8 h, wide
   /// row 8 j + 2 (l % 4) + e.
@@ -181,7 +177,6 @@ struct GemmTensorLayout {
                        tile.layer, full);
       }
     } else {
-      static_assert(P.columns % (8 * P.cluster) == 0);
       B::copy_tensor(of_b + rank * b_box * row_chunks, a.b[0], k, tile.first_column + rank * b_box, tile.layer, full,
                      (1u << P.cluster) - 1);
     }
@@ -190,7 +185,6 @@ struct GemmTensorLayout {
   template <int rows>
   TILEWAVE_DEVICE static void copy_transposed(Chunk* to, const typename B::TensorMap& map, std::int32_t k,
                                               std::int32_t first_row, std::int32_t layer, typename B::Mbarrier* full) {
-    static_assert(rows % 64 == 0);
     TILEWAVE_UNROLL
     for (int i = 0; i < rows / 64; ++i) B::copy_tensor(to + i * box_chunks, map, first_row + 64 * i, k, layer, full);
   }
@@ -285,7 +279,7 @@ struct GemmTensorLayout {
       }
     };
     TILEWAVE_DEVICE Products products() const {
-      static_assert(!P.swapped);
+      static_assert(!P.swapped, "swapped tiles scale by pairs of columns, not by products of scales");
       Products all;
       TILEWAVE_UNROLL
       for (int i = 0; i < of_a * of_b; ++i) all.of_all[i] = a_scale[i % of_a] * b_scale[i / of_a];

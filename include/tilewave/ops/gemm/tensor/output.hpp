@@ -169,7 +169,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       }
     }
     if constexpr (per_group) {
-      static_assert(!P.swapped && wide == scale_group);  // a lane has a quarter of two rows
+      static_assert(wide == scale_group, "a lane has a quarter of two rows of 128 columns");
       TILEWAVE_UNROLL
       for (int h = 0; h < 2; ++h) {
         const InTile at = element(group, t, from / 2 + 2 * h);
@@ -273,7 +273,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
           B::template store_matrices<2>(to, Vec<std::uint32_t, 2>{{words[0], words[1]}});
         }
       } else {
-        static_assert(wide % 16 == 0);
+        static_assert(wide % 16 == 0, "a box takes whole pairs of 8 x 8 matrices");
         const int row = 8 * (m % 2) + lane % 8, unit = j + m / 2;
         B::template store_matrices_straight<4>(box + row * 8 + (unit ^ row % 8), words);
       }

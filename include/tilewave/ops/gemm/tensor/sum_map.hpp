@@ -21,8 +21,6 @@ class GemmSumMap {
   /// The ring is empty then: such a block has one tile only. The fetching group comes along, see `join_merge`.
   TILEWAVE_DEVICE void merge(const Args& a, const GemmTile& tile, int rank, int group, Shared& shared,
                              Sums (&sums)[L::tiles]) {
-    static_assert(P.splits == 1 ||
-                  P.rows * partial_stride * sizeof(typename L::Sum) <= sizeof(shared.tall) + sizeof(shared.wide));
     join_merge_of_products();
     out_factor_ = Epilogue::out_factor(a.gemm);
     using Sum = typename L::Sum;
@@ -160,7 +158,7 @@ class GemmSumMap {
     const auto at = [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{first.row, first.column + e}; };
     Epilogue::apply(a.gemm, a.epilogue, tile, values, at);
     if constexpr (per_group) {  // of which a wave has one
-      static_assert(columns % scale_group == 0 && scale_group == piece * B::facts.wave_lanes);
+      static_assert(scale_group == piece * B::facts.wave_lanes, "a wave has one group of 128 columns of a row");
       float largest = 0.0f;
       TILEWAVE_UNROLL
       for (int e = 0; e < piece; ++e)

@@ -73,7 +73,7 @@ struct GemmTensorCombineKernel {
   struct Shared {};
   static constexpr int block_threads = 256, waves_per_simd = 8, pieces = 2;  // of a lane
   static constexpr int blocks = L::Output::pieces / (pieces * block_threads);
-  static_assert(blocks * pieces * block_threads == L::Output::pieces);
+  static_assert(blocks * pieces * block_threads == L::Output::pieces, "blocks share a tile of the tail evenly");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     B::wait_for_previous();

@@ -59,8 +59,6 @@ requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> : G
   template <int slots>
   using InLds = std::conditional_t<copied, Places<slots>, Nothing>;
   static constexpr int copies = copied ? 2 : 0;
-  static_assert(gemm_scale_block % W::wave_columns == 0 && W::policy.columns % gemm_scale_block == 0);
-  static_assert(!copied || W::wave_rows == lanes);
 
   template <class Shared>
   TILEWAVE_DEVICE GemmStepScales(const typename W::Args& args, const GemmTile& tile, Shared& shared) {

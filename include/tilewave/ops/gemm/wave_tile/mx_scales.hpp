@@ -17,7 +17,7 @@ struct GemmMxProducts {
     std::uint32_t a[W::tiles_m], b[W::tiles_n];  // in the low bytes
   };
   static constexpr int tile_bytes = 256, tile_rows = 32, step_groups = 4;
-  static_assert(W::step_k == step_groups * mx_group);
+  static_assert(W::step_k == step_groups * mx_group, "a step has four scales of each row");
 
   /// From a tile of scales to the one of the next rows; those of the next k lie beside it.
   TILEWAVE_DEVICE static std::int32_t stride(std::int32_t k) { return ceil_div(k, 8 * mx_group) * tile_bytes; }
@@ -45,8 +45,7 @@ requires(W::spec.scale == GemmScale::mx) struct GemmStepScales<W, true> : GemmMx
   using Base::tile_bytes, Base::tile_rows;
   using typename Base::B, typename Base::Map, typename Base::OfPiece, typename Base::OfStep;
   static constexpr int copies = 2, reads = W::tiles_m + W::tiles_n;  // of a wave for a step; for a piece
-  static_assert(W::policy.rows == W::waves * tile_rows && W::policy.columns <= W::policy.rows);
-  static_assert(W::side == tile_rows && W::TileRows::run % tile_rows == 0);
+  static_assert(W::side == tile_rows, "a product's 32 rows have one tile of scales");
   struct Places {
     std::uint8_t of_a[W::waves][tile_bytes], of_b[W::waves][tile_bytes];
   };

@@ -5,6 +5,7 @@
 #include "tilewave/arch/lds.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/gemm/epilogue.hpp"
+#include "tilewave/ops/gemm/policy_status.hpp"
 
 namespace tilewave {
 
@@ -34,6 +35,8 @@ struct GemmAtomMap {
 /// rows operand, so that a lane's sums are runs of four neighbours of a row of C.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue>
 struct GemmWaveTile {
+  static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Backend = B;
   static constexpr GemmSpec spec = S;
   static constexpr GemmPolicy policy = P;
@@ -43,14 +46,12 @@ struct GemmWaveTile {
   static constexpr int side = wave_rows % 32 == 0 && wave_columns % 32 == 0 ? 32 : 16;
   using Map = std::conditional_t<S.int4(), GemmAtomMap<B>, GemmSquareMap<B, S, side>>;
   static constexpr int tiles_m = wave_rows / Map::rows, tiles_n = wave_columns / Map::columns;
-  static_assert(wave_rows % Map::rows == 0 && wave_columns % Map::columns == 0 && P.cluster == 1 && !P.swapped);
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, Map::sums>;
   using AllSums = Sums[tiles_m][tiles_n];
   using TileRows = GemmTileRows<S, wave_columns>;                              // of B
   static constexpr int tile_columns = gemm_tile_columns(S, P);                 // of C
   static constexpr int halves = TileRows::halves, tiles_c = tiles_n / halves;  // of C along a row, each of all halves
-  static_assert(tiles_n % halves == 0);
   static constexpr int step_k = P.depth_bytes * packing_of(S.a) / size_of(S.a);
 
   struct Args {
@@ -216,7 +217,6 @@ struct GemmWaveTile {
       });
     } else {
       // A group is the columns of neighbouring waves.
-      static_assert(gemm_tile_columns(S, P) % scale_group == 0 && scale_group % (tiles_c * side) == 0 && !S.int4());
       constexpr int group_waves = scale_group / (tiles_c * side);
       Values values[tiles_c];
       float largest = 0.0f;

@@ -14,7 +14,9 @@ namespace tilewave {
 /// every eight query rows j it holds two, e; of its wave's 16 tokens or dimensions two, h.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
-  static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec");
+  static_assert(P.staged(), "this layout is of policies with stages in shared memory");
+  static_assert(paged_attention_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: paged_attention_policy_status(arch, spec, policy).reason says which");
   using Room = B;
   using Place = PagedAttentionPlace;
   static constexpr PagedAttentionSpec spec = S;

@@ -14,8 +14,9 @@ namespace tilewave {
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
 struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
-  static_assert(!P.staged());
-  static_assert(policy_fits(B::atom, S, P), "see policy_fits: this policy does not suit the spec and the room's atom");
+  static_assert(!P.staged(), "this layout is of policies straight to registers");
+  static_assert(paged_attention_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: paged_attention_policy_status(arch, spec, policy).reason says which");
   using Room = B;
   using Kv = PagedKv<B, S>;
   using Values = typename Kv::Values;

@@ -23,9 +23,12 @@ struct TunedPagedAttention {
   }
 };
 
-/// Whether a tuner may try a policy straight to registers.
-constexpr bool paged_attention_policy_fits(ArchId arch, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
-  return !p.staged() && p.waves_per_simd >= 1 && p.waves_per_simd <= 4 && policy_fits(atom_of(arch), s, p);
+/// Whether a tuner may try a policy: legal ones straight to registers.
+constexpr Status paged_attention_tuner_status(ArchId arch, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
+  if (p.staged()) return {StatusCode::bad_value, "tuners try policies straight to registers"};
+  if (p.waves_per_simd > 4)
+    return {StatusCode::bad_value, "tuners try up to four waves a SIMD, of 128 registers a lane"};
+  return paged_attention_policy_status(arch, s, p);
 }
 
 }  // namespace tilewave

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// The laws of GEMM policies: what the lists have is legal on its chip, and what is not says why.
+#include <string_view>
+
+#include "entries/gemm.hpp"
+#include "test/catch_compat.hpp"
+#if !TILEWAVE_ON_GPU_COMPILER
+#include "tilewave/arch/host/backend.hpp"
+#endif
+#include "tilewave/ops/gemm/policy_status.hpp"
+
+namespace tilewave::test {
+namespace {
+
+constexpr GemmPath direct = GemmPath::direct, registers = GemmPath::weights_in_registers;
+
+std::string_view why_not(ArchId arch, const GemmPolicy& policy, const GemmSpec& spec = {}) {
+  return gemm_policy_status(arch, spec, policy).reason;
+}
+
+template <class F>
+void each_entry(const F& f) {
+  for (const auto entries : {all_gemm_entries(), all_gemm_feature_entries(), all_gemm_grouped_entries(),
+                             all_gemm_gated_entries(), all_gemm_int4_entries(), all_gemm_mx_entries()}) {
+    for (const GemmEntry* const e : entries) {
+      INFO(name_of(e->arch) << " " << name_of(e->spec) << " " << name_of(e->policy));
+      f(*e);
+    }
+  }
+}
+
+TEST_CASE("every entry's policy keeps all laws of its chip") {
+  each_entry([](const GemmEntry& e) { CHECK(why_not(e.arch, e.policy, gemm_built_spec(e.arch, e.spec)) == ""); });
+}
+
+TEST_CASE("the laws know how much shared memory a tensor kernel takes") {
+  each_entry([](const GemmEntry& e) {
+    if (e.policy.path == GemmPath::tensor) CHECK(detail::gemm_tensor_shared_bytes(e.spec, e.policy) == e.lds_bytes);
+  });
+}
+
+TEST_CASE("a refused policy of sm90 says which law it breaks") {
+  constexpr ArchId sm90 = ArchId::sm90;
+  CHECK(why_not(sm90, {.stages = 3}) == "");
+  CHECK(why_not(sm90, {.rows = 96, .stages = 3}) == "rows are a multiple of 64 for each wave group along waves_rows");
+  CHECK(why_not(sm90, {.stages = 4}) ==
+        "stages and boxes of output exceed shared memory, of which waves_per_simd blocks have a part");
+  CHECK(why_not(sm90, {.stages = 0}) == "depth_bytes and stages must be positive");
+  CHECK(why_not(sm90, {.columns = 160, .stages = 3}) ==
+        "products are 8, 16, 32, 64, 128, 176, 192, 240 or 256 wide for a wave group");
+  CHECK(why_not(sm90, {.stages = 3, .cluster = 2, .splits = 2}) ==
+        "blocks of a cluster share boxes of B or the K of a tile, not both: cluster or splits is 1");
+  CHECK(why_not(sm90, {.stages = 3, .splits = 2, .stream = true}) ==
+        "stream-K shares K already: cluster and splits are 1");
+  CHECK(why_not(sm90, {.path = direct}) == "this architecture has the paths tensor and weights_in_registers");
+  CHECK(why_not(sm90, {.path = registers}) == "only int4 weights come straight to registers on this architecture");
+}
+
+TEST_CASE("a refused policy of CDNA says which law it breaks") {
+  constexpr ArchId gfx942 = ArchId::gfx942, gfx950 = ArchId::gfx950;
+  constexpr GemmPolicy tile{
+      .rows = 256, .columns = 256, .stages = 2, .waves_rows = 2, .waves_columns = 4, .path = direct};
+  const auto with = [&](auto change) {
+    GemmPolicy p = tile;
+    change(p);
+    return why_not(gfx950, p);
+  };
+  CHECK(why_not(gfx950, tile) == "");
+  CHECK(why_not(gfx942, tile) == "path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
+  CHECK(with([](GemmPolicy& p) { p.stages = 4; }) ==
+        "stages times a step's bytes exceed LDS, of which waves_per_simd blocks have a part each");
+  CHECK(with([](GemmPolicy& p) { p.stages = 1; }) ==
+        "direct: a step is copied while another is read: at least 2 stages");
+  CHECK(with([](GemmPolicy& p) { p.rows = 250; }) ==
+        "each wave has a multiple of 16 rows and of 16 columns of the tile");
+  CHECK(with([](GemmPolicy& p) { p.depth_bytes = 64; }) ==
+        "a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
+  CHECK(with([](GemmPolicy& p) { p.cluster = 2; }) ==
+        "this architecture has no clusters, no swapped products and no stream-K");
+  CHECK(with([](GemmPolicy& p) { p.path = GemmPath::tensor; }) ==
+        "path tensor needs a tensor copy engine, which this architecture has not");
+}
+
+TEST_CASE("no policy serves a spec that the chip does not") {
+  constexpr DType fnuz = DType::fp8_e4m3fnuz;
+  CHECK(why_not(ArchId::gfx950, {}, {.a = fnuz, .b = fnuz}) == "fp8 flavour is not this architecture's");
+}
+
+#if !TILEWAVE_ON_GPU_COMPILER
+TEST_CASE("a plan for a spec that the chip does not serve compiles, and says why not") {
+  constexpr GemmSpec fnuz{.a = DType::fp8_e4m3fnuz, .b = DType::fp8_e4m3fnuz};
+  constexpr GemmSpec mx{.a = DType::fp4_e2m1, .b = DType::fp4_e2m1, .scale = GemmScale::mx};
+  GemmPlan plan;
+  CHECK(gemm_plan<host::Backend<ArchId::gfx950>, fnuz>({.spec = fnuz}, plan).code == StatusCode::unsupported_dtype);
+  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, mx>({.spec = mx}, plan).code == StatusCode::unsupported_quant_mode);
+  CHECK(plan.entry == nullptr);
+  CHECK(plan.candidates.empty());
+}
+#endif
+
+}  // namespace
+}  // namespace tilewave::test
