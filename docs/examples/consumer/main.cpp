@@ -17,47 +17,41 @@ int main() {
   // Queries of zero attend to every token alike; V holds the token's position, so each answer is the mean position.
   std::vector<std::uint16_t> q(sequences * q_heads * 128), out(q.size()), k(pages * page * 128), v(k.size());
   const std::vector<std::int32_t> table{3, 1, 4, 0, 2, 5, 7, 6}, lengths{length, length};
-  const PagedValueStrides v_strides = packed_value_strides(spec, kv_heads, page, true);
+  // K in units of 16 bytes, V the same with tokens shuffled into units: the strides follow from the sizes.
+  PagedAttentionProblem problem = PagedAttentionProblem::in_units({.q = q.data(),
+                                                                   .k = k.data(),
+                                                                   .v = v.data(),
+                                                                   .out = out.data(),
+                                                                   .block_table = table.data(),
+                                                                   .context_lengths = lengths.data(),
+                                                                   .spec = spec,
+                                                                   .batch = sequences,
+                                                                   .num_q_heads = q_heads,
+                                                                   .num_kv_heads = kv_heads,
+                                                                   .block_size = page,
+                                                                   .table_columns = 4,
+                                                                   .num_pages = pages},
+                                                                  /*shuffled=*/true);
+  const PagedValueStrides& v_strides = problem.v_strides;
   for (int sequence = 0; sequence < sequences; ++sequence)
     for (int t = 0; t < length; ++t)
       for (int d = 0; d < 128; ++d)
         v[table[sequence * 4 + t / page] * v_strides.page + t % page / 8 * v_strides.unit + d * v_strides.dim + t % 8] =
             f32_to_bf16(static_cast<float>(t));
 
-  PagedAttentionProblem problem{.q = q.data(),
-                                .k = k.data(),
-                                .v = v.data(),
-                                .out = out.data(),
-                                .block_table = table.data(),
-                                .context_lengths = lengths.data(),
-                                .spec = spec,
-                                .softmax_scale = 1.0f / std::sqrt(128.0f),
-                                .batch = sequences,
-                                .num_q_heads = q_heads,
-                                .num_kv_heads = kv_heads,
-                                .block_size = page,
-                                .table_columns = 4,
-                                .num_pages = pages};
-  problem.q_row_stride = problem.out_row_stride = q_heads * 128;
-  problem.q_head_stride = problem.out_head_stride = 128;
-  problem.k_strides = packed_key_strides(spec, kv_heads, page);
-  problem.v_strides = v_strides;
-  problem.table_row_stride = 4;
-
   PagedAttentionPlan plan;
   Status status = paged_attention_plan<Room, spec>(problem, plan);
-  std::vector<std::byte> workspace(status.ok() ? paged_attention_workspace_size(problem, plan) : 0);
-  problem.workspace = workspace.data();
-  problem.workspace_bytes = workspace.size();
-  if (status.ok()) status = plan.entry->launch(problem, plan.num_splits, nullptr);
+  std::vector<std::byte> workspace(plan.workspace_bytes(problem));
+  problem.workspace = workspace.data(), problem.workspace_bytes = workspace.size();
+  if (status.ok()) status = plan.launch(problem, nullptr);
   if (!status.ok()) {
-    std::fprintf(stderr, "%s: %s\n", name_of(status.code).data(), status.reason);
+    std::fprintf(stderr, "%s: %s\n%s", name_of(status.code).data(), status.reason, plan.explain(problem).c_str());
     return 1;
   }
 
   const float mean = bf16_to_f32(out[0]);
   std::printf("tilewave %d.%d.%d, entry %s: mean position %g\n", TILEWAVE_VERSION_MAJOR, TILEWAVE_VERSION_MINOR,
-              TILEWAVE_VERSION_PATCH, name_of(plan).c_str(), static_cast<double>(mean));
+              TILEWAVE_VERSION_PATCH, plan.name().c_str(), static_cast<double>(mean));
   for (const std::uint16_t bits : out)
     if (std::fabs(bf16_to_f32(bits) - (length - 1) / 2.0f) > 0.1f) return 1;
   return 0;

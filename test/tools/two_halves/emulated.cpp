@@ -17,9 +17,9 @@ static bool emulated_half_is_right() {
     return std::printf("the emulated device has no memory\n"), false;
   for (int i = 0; i < count; ++i) x[i] = static_cast<float>(i);
   const VecAddProblem p{.spec = spec, .a = x, .b = x, .out = out, .count = count};
-  const VecAddEntry* entry = nullptr;
-  Status status = vec_add_plan<host::Backend<ArchId::gfx950>, spec>(p, entry);
-  if (status.ok()) status = entry->launch(p, nullptr);
+  VecAddPlan plan;
+  Status status = vec_add_plan<host::Backend<ArchId::gfx950>, spec>(p, plan);
+  if (status.ok()) status = plan.launch(p, nullptr);
   bool right = status.ok() && hipDeviceSynchronize() == hipSuccess;
   for (int i = 0; right && i < count; ++i) right = out[i] == static_cast<float>(2 * i);
   right = hipFree(x) == hipSuccess && hipFree(out) == hipSuccess && right;

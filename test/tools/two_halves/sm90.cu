@@ -8,8 +8,8 @@ using namespace tilewave;
 
 bool device_half_is_right() {
   constexpr VecAddSpec spec{DType::f32};
-  const VecAddEntry* entry = nullptr;
-  if (vec_add_plan<sm90::Backend, spec>({.spec = spec, .count = 4}, entry).code != StatusCode::null_pointer)
+  VecAddPlan plan;
+  if (vec_add_plan<sm90::Backend, spec>({.spec = spec, .count = 4}, plan).code != StatusCode::null_pointer)
     return std::printf("a problem without tensors is planned\n"), false;
   void* memory = nullptr;
   if (hipMalloc(&memory, 400) != hipSuccess) return true;
