@@ -23,7 +23,7 @@ if(OPTIONS)
 endif()
 
 # The page that README links to is where it says, and nothing but headers is among the headers.
-if(NOT EXISTS ${SCRATCH}/prefix/share/doc/tilewave/README.md OR NOT EXISTS ${SCRATCH}/prefix/share/doc/tilewave/docs/design.md)
+if(NOT EXISTS ${SCRATCH}/prefix/share/doc/tilewave/README.md OR NOT EXISTS ${SCRATCH}/prefix/share/doc/tilewave/docs/reference/design.md)
   message(FATAL_ERROR "the documentation is not installed")
 endif()
 # The command runs from there.

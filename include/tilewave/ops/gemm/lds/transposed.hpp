@@ -100,7 +100,7 @@ struct GemmTurnedLines {
     const int unit = (row + tile * side + Map::row(lane) / 16 * 16) / 8 + of_sixteen / 2;
     return 2 * (k * line_units + (unit ^ mask(k))) + of_sixteen % 2;
   }
-  static_assert(lds_transposed_conflicts([](int lane) { return place(lane, 0, 0); }) == 0,
+  static_assert(lds_transposed_conflicts(B::facts.id, [](int lane) { return place(lane, 0, 0); }) == 0,
                 "lanes that are served together meet no bank twice");
 
   const char* base;                // of the first row
