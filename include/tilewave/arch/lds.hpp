@@ -95,9 +95,7 @@ concept TransposedLdsBackend = LdsBackend<B> && requires(const void* row) {
 template <class B>
 concept MxProductBackend = LdsBackend<B> && MxBackend<B> &&
     requires(const Chunk (&two)[2], const Chunk (&four)[4], const std::uint32_t (&scales)[2], Vec<float, 16>& sums) {
-  {
-    B::template multiply_scaled<DType::fp4_e2m1, B::facts.fp8, 32>(two, four, scales, scales, sums)
-    } -> std::same_as<void>;
+  { B::template multiply_mx<DType::fp4_e2m1, B::facts.fp8, 32>(two, four, scales, scales, sums) } -> std::same_as<void>;
 };
 
 }  // namespace tilewave

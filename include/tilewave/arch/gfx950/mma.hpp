@@ -59,11 +59,10 @@ struct Product {
 
   /// v_mfma_scale_f32_*_f8f6f4.
   template <DType of_kv, DType of_rows, int side, int products>
-  TILEWAVE_DEVICE static void multiply_scaled(const Chunk (&kv)[products * product_chunks<of_kv>],
-                                              const Chunk (&rows)[products * product_chunks<of_rows>],
-                                              const std::uint32_t (&kv_scales)[products],
-                                              const std::uint32_t (&rows_scales)[products],
-                                              Sums<DType::f32, side>& sums) {
+  TILEWAVE_DEVICE static void multiply_mx(const Chunk (&kv)[products * product_chunks<of_kv>],
+                                          const Chunk (&rows)[products * product_chunks<of_rows>],
+                                          const std::uint32_t (&kv_scales)[products],
+                                          const std::uint32_t (&rows_scales)[products], Sums<DType::f32, side>& sums) {
     using Registers = float __attribute__((ext_vector_type(side * side / 64)));
     TILEWAVE_UNROLL
     for (int p = 0; p < products; ++p) {

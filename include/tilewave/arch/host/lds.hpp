@@ -202,11 +202,11 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   }
 
   template <DType of_kv, DType of_rows, int side, int products>
-  requires(facts_of(Id).mx) static void multiply_scaled(const Chunk (&kv)[products * product_chunks<of_kv>],
-                                                        const Chunk (&rows)[products * product_chunks<of_rows>],
-                                                        const std::uint32_t (&kv_scales)[products],
-                                                        const std::uint32_t (&rows_scales)[products],
-                                                        Vec<float, side * side / 64>& sums, Where where = {}) {
+  requires(facts_of(Id).mx) static void multiply_mx(const Chunk (&kv)[products * product_chunks<of_kv>],
+                                                    const Chunk (&rows)[products * product_chunks<of_rows>],
+                                                    const std::uint32_t (&kv_scales)[products],
+                                                    const std::uint32_t (&rows_scales)[products],
+                                                    Vec<float, side * side / 64>& sums, Where where = {}) {
     constexpr auto takes = [](DType type) {
       return type == DType::fp4_e2m1 || is_fp6(type) || type == facts_of(Id).fp8;
     };

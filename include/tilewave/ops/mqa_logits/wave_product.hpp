@@ -91,7 +91,7 @@ class MqaWaveProduct {
       for (int t = 0; t < tiles; ++t) {
         Sums sums = {};
         if constexpr (scaled) {
-          B::template multiply_scaled<S.type, S.type, side>(q_[i][t], key[0], scales_[i][t], scale[0].data, sums);
+          B::template multiply_mx<S.type, S.type, side>(q_[i][t], key[0], scales_[i][t], scale[0].data, sums);
         } else {
           constexpr int chunks = B::template product_chunks<S.type>;
           TILEWAVE_UNROLL

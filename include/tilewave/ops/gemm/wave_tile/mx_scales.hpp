@@ -31,7 +31,7 @@ struct GemmMxProducts {
   TILEWAVE_DEVICE static void multiply(const OfPiece& of, const Chunk (&kv)[Map::chunks_b],
                                        const Chunk (&rows)[Map::chunks_a], typename W::Sums& sums) {
     const std::uint32_t of_kv[] = {of.b[n]}, of_rows[] = {of.a[m]};
-    B::template multiply_scaled<W::spec.b, W::spec.a, W::side>(kv, rows, of_kv, of_rows, sums);
+    B::template multiply_mx<W::spec.b, W::spec.a, W::side>(kv, rows, of_kv, of_rows, sums);
   }
   TILEWAVE_DEVICE void fold(const OfStep&, typename W::AllSums&) const {}
   TILEWAVE_DEVICE typename W::AllSums& sums_of_step(typename W::AllSums& sums) const { return sums; }
