@@ -16,8 +16,8 @@ struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr ArchFacts facts = gfx942_facts;
   static constexpr AtomFacts atom = gfx942_atom;
 };
-static_assert(tilewave::LdsBackend<Backend>);
-static_assert(tilewave::Fp8AtomBackend<Backend>);
+static_assert(tilewave::LdsBackend<Backend>, "this room lacks a primitive of LdsBackend, see arch/lds.hpp");
+static_assert(tilewave::Fp8AtomBackend<Backend>, "this room lacks a primitive of Fp8AtomBackend, see arch/backend.hpp");
 
 }  // namespace tilewave::gfx942
 

@@ -16,7 +16,8 @@ struct Backend : Memory, Lanes, Mma, Product, gfx9::Lds, Sync, Launch {
   static constexpr ArchFacts facts = gfx950_facts;
   static constexpr AtomFacts atom = gfx950_atom;
 };
-static_assert(tilewave::MxProductBackend<Backend> && tilewave::TurnedLdsBackend<Backend>);
+static_assert(tilewave::MxProductBackend<Backend> && tilewave::TurnedLdsBackend<Backend>,
+              "this room lacks a primitive of MxProductBackend or TurnedLdsBackend, see arch/lds.hpp");
 
 }  // namespace tilewave::gfx950
 

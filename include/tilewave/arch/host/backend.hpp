@@ -49,14 +49,21 @@ struct Backend : Memory<Id>,
   static constexpr AtomFacts atom = atom_of(Id);
 };
 
-static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>);
+static_assert(tilewave::LdsBackend<Backend<ArchId::gfx942>>,
+              "the emulated gfx942 lacks a primitive of LdsBackend, see arch/lds.hpp");
+static_assert(tilewave::LdsBackend<Backend<ArchId::gfx950>>,
+              "the emulated gfx950 lacks a primitive of LdsBackend, see arch/lds.hpp");
+static_assert(tilewave::MxProductBackend<Backend<ArchId::gfx950>> && !tilewave::MxBackend<Backend<ArchId::gfx942>>,
+              "of the emulated rooms gfx950 has products with mx scales, and gfx942 has none");
 static_assert(tilewave::TurnedLdsBackend<Backend<ArchId::gfx950>> &&
-              !tilewave::TurnedLdsBackend<Backend<ArchId::gfx942>>);
-static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>);
-static_assert(tilewave::PairBackend<Backend<ArchId::sm90>> && !tilewave::PairBackend<Backend<ArchId::gfx950>>);
-static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>);
+                  !tilewave::TurnedLdsBackend<Backend<ArchId::gfx942>>,
+              "of the emulated rooms gfx950 transposes what it reads from LDS, and gfx942 does not");
+static_assert(tilewave::TensorBackend<Backend<ArchId::sm90>>,
+              "the emulated sm90 lacks a primitive of TensorBackend, see arch/backend.hpp");
+static_assert(tilewave::PairBackend<Backend<ArchId::sm90>> && !tilewave::PairBackend<Backend<ArchId::gfx950>>,
+              "of the emulated rooms sm90 computes on pairs, and gfx950 does not");
+static_assert(tilewave::Fp8AtomBackend<Backend<ArchId::gfx942>>,
+              "the emulated gfx942 lacks a primitive of Fp8AtomBackend, see arch/backend.hpp");
 
 }  // namespace tilewave::host
 

@@ -177,7 +177,7 @@ struct Tensors<ArchId::sm90> {
   static void stores_end() { detail::end_stores(); }
   template <int pending>
   static void stores_read() {
-    static_assert(pending >= 0);
+    static_assert(pending >= 0, "a number of stores is not negative");
     detail::wait_for_stores(pending);
   }
 };

@@ -17,7 +17,8 @@ struct Backend : Memory, Lanes, Mma, Group, Tensor, Sync, Launch {
   static constexpr ArchFacts facts = sm90_facts;
   static constexpr AtomFacts atom = sm90_atom;
 };
-static_assert(tilewave::TensorBackend<Backend> && tilewave::PairBackend<Backend>);
+static_assert(tilewave::TensorBackend<Backend> && tilewave::PairBackend<Backend>,
+              "this room lacks a primitive of TensorBackend or PairBackend, see arch/");
 
 }  // namespace tilewave::sm90
 

@@ -179,7 +179,8 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   }
 
   // A block that counts places one tile, or the 32 choices that it is there for.
-  static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster));
+  static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster),
+                "the lanes of one launch have a choice each of as many as are sorted without a counting launch");
   const MoeSortArgs args = moe_sort_args(p, P);
   const MoeSortCounts counts = moe_sort_shares(p, P).counts;
   if (counts == MoeSortCounts::block)
