@@ -12,7 +12,7 @@ namespace tilewave {
 /// product takes: k is summed over, so that its order does not matter as long as both operands agree.
 template <int side>
 struct ProductMap {
-  static_assert(side == 16 || side == 32);
+  static_assert(side == 16 || side == 32, "products have 16 x 16 or 32 x 32 sums");
   static constexpr int units = 64 / side;        // lanes that share a row
   static constexpr int sums = side * side / 64;  // of a lane
 
@@ -47,7 +47,7 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
     }
     turns += most - 1;
   }
-  static_assert(most_phases * 8 == 64);
+  static_assert(most_phases * 8 == 64, "eight phases of eight lanes each are a wave");
   return turns;
 }
 

@@ -32,7 +32,8 @@ template <class B, DType X, RowPolicy P, bool guarded>
 struct PartialSum {
   static constexpr int lanes = P.lanes, chunks = P.chunks, unit = P.vec / size_of(X);
   static constexpr int batch = 8;
-  static_assert(lanes <= B::facts.wave_lanes && lanes % batch == 0);
+  static_assert(lanes <= B::facts.wave_lanes && lanes % batch == 0,
+                "the lanes of a row are within a wave, and share batches of eight partials evenly");
 
   Vec<float, unit> x[chunks];  // of columns column(i) ..
   float lse;

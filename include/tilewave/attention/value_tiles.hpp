@@ -36,7 +36,7 @@ struct ValueMap {
   static constexpr int width = tiles.width, block_dims = width * atom.kv;
   static constexpr int run = width * atom.kv_per_lane;                       // dimensions of a lane's accumulators
   static constexpr bool padded = tiles.count * int{atom.kv} != S.head_size;  // the last block ends past head_size
-  static_assert(S.head_size % width == 0);
+  static_assert(S.head_size % width == 0, "a lane loads as many dimensions at a time as divide the head");
 
   /// First of the `width` dimensions that the lane at `position` loads of a block.
   TILEWAVE_HOST_DEVICE static constexpr int first_loaded(int block, int position) {

@@ -14,6 +14,7 @@ class Region {
  public:
   struct Dimension {
     std::int64_t count, stride;  // stride in elements; of what counts 1 it may be anything
+    const char* zero = nullptr;  // what to say where the stride is 0
 
     friend bool operator==(const Dimension&, const Dimension&) = default;
   };
@@ -32,6 +33,7 @@ class Region {
     std::int64_t bytes = columns * size;
     for (const Dimension& d : outer) {
       if (d.count == 1) continue;
+      if (d.stride == 0 && zero_ == nullptr) zero_ = d.zero;
       const std::int64_t most = (most_bytes - bytes) / size / (d.count - 1);
       addressable_ = addressable_ && d.stride <= most && d.stride >= -most;
       if (!addressable_) return;
@@ -53,6 +55,8 @@ class Region {
   bool addressable() const { return addressable_; }
   /// Whether a stride is 0, which reads one piece for many.
   bool repeats() const { return dimensions_ > 0 && outer_[dimensions_ - 1].stride == 0; }
+  /// What the first dimension whose stride is 0 has to say of it; null if it has nothing.
+  const char* zero_stride() const { return zero_; }
   /// Whether pieces may share a byte: false where those of each dimension lie between the steps of the next larger one.
   bool overlaps_itself() const {
     for (int i = 0; i < dimensions_; ++i)
@@ -87,6 +91,7 @@ class Region {
 
   std::uintptr_t first_ = 0;  // address of the lowest byte
   bool addressable_ = true;
+  const char* zero_ = nullptr;
   int dimensions_ = 0;
   std::array<Dimension, most_dimensions> outer_{};  // strides in bytes
   std::array<std::int64_t, most_dimensions + 1>

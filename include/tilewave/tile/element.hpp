@@ -80,12 +80,12 @@ TILEWAVE_DEVICE Packed<T, n> narrow(const Vec<float, n>& values) {
   if constexpr (T == DType::f32) {
     return __builtin_bit_cast(P, values);
   } else if constexpr (is_fp6(T)) {
-    static_assert(n == 32);
+    static_assert(n == 32, "fp6 codes are made of 32 values at once");
     if constexpr (T == DType::fp6_e2m3) return B::pack_e2m3(values);
     if constexpr (T == DType::fp6_e3m2) return B::pack_e3m2(values);
   } else {
     constexpr int per_word = 4 / size_of(T) * packing_of(T), words = (n + per_word - 1) / per_word;
-    static_assert(n == 1 || n % per_word == 0);
+    static_assert(n == 1 || n % per_word == 0, "codes fill whole words, or there is one");
     P out;
     TILEWAVE_UNROLL
     for (int w = 0; w < words; ++w) {

@@ -33,7 +33,7 @@ struct RingBarriers {
   /// By one wave, in front of a barrier of the block (or cluster). Of each slot: arrivals that make it full, and of
   /// each block those that make it free.
   TILEWAVE_DEVICE void begin(int fetching, int users) {
-    static_assert(stages <= B::facts.wave_lanes);
+    static_assert(stages <= B::facts.wave_lanes, "each lane of one wave begins one stage's barriers");
     const int slot = B::lane_id();
     if (slot < stages) {
       B::mbarrier_init(&full[slot], fetching);

@@ -224,7 +224,7 @@ struct Row {
   /// ... At most one barrier.
   template <int value, int values, int n>
   TILEWAVE_DEVICE static void publish(Shared<values>& shared, const Place& at, const Vec<float, n>& x) {
-    static_assert(value + n <= values);
+    static_assert(value + n <= values, "the values published exceed the places that the kernel reserved");
     if constexpr (all_waves > 1) {
       const int lane = B::lane_id(), wave = wave_of_row(at);
       if constexpr (P.blocks > 1) {

@@ -13,7 +13,7 @@ namespace tilewave {
 /// `more_boxes`: mailboxes that its user posts to, open like those of the exchange.
 template <class B, RowPolicy P, int more_boxes = 0>
 class RowExchange {
-  static_assert(P.rows == 1 && P.lanes % B::facts.wave_lanes == 0);
+  static_assert(P.rows == 1 && P.lanes % B::facts.wave_lanes == 0, "whole waves exchange the values of one row");
 
  public:
   static constexpr int block_waves = P.lanes / B::facts.wave_lanes, waves = P.blocks * block_waves;

@@ -24,7 +24,8 @@ constexpr RowPolicy single_policy(RowPolicy p) {
 
 template <class B, DType X, RowPolicy P, class ExchangeOf = RowExchange<B, P>>
 class RowStretch {
-  static_assert(P.rows == 1 && P.span == 1);
+  static_assert(P.rows == 1 && P.span == 1,
+                "waves have a stretch of one row each, without runs of neighbouring chunks");
 
  public:
   using Exchange = ExchangeOf;
@@ -129,7 +130,7 @@ class RowStretch {
       const Packed packed = shared_.piece[wave % Exchange::block_waves][piece][at_.lane];
       return {widen<B, X, unit>(packed), first + at_.lane * unit};
     } else {
-      static_assert(!P.held);
+      static_assert(!P.held, "a row that is held lies in registers or shared memory, and is not read again");
       Single single;
       load(single, first, min_of(columns_, (wave + 1) * stretch_));
       return {single.values(0), first + at_.lane * unit};

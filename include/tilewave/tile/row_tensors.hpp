@@ -12,37 +12,6 @@
 
 namespace tilewave {
 
-/// Rows as RowStrides says.
-inline Region rows_region(const void* data, DType type, std::int32_t rows, std::int32_t columns,
-                          std::int32_t inner_rows, const RowStrides& s) {
-  const std::int32_t rest = rows % inner_rows;
-  columns /= packing_of(type);  // elements
-  Region region(data, size_of(type), columns,
-                {{ceil_div<std::int64_t>(rows, inner_rows), s.outer}, {min_of(rows, inner_rows), s.inner}});
-  if (rows > inner_rows && rest > 0 && s.outer >= 0 && s.inner >= 0 && region.addressable() && !region.empty()) {
-    const std::int64_t whole = rows / inner_rows, last_whole = (whole - 1) * s.outer + (inner_rows - 1) * s.inner;
-    region.end_at((max_of(last_whole, whole * s.outer + (rest - 1) * s.inner) + columns) * size_of(type));
-  }
-  return region;
-}
-/// Contiguous elements.
-inline Region vector_region(const void* data, DType type, std::int64_t count) {
-  return Region(data, size_of(type), count, {});
-}
-/// Scales as RowOutputArgs has them, pads included where they are shuffled.
-template <class Problem>
-Region scale_region(const Problem& p) {
-  const ScaleMode mode = p.spec.scale;
-  const std::int64_t groups = ceil_div<std::int64_t>(p.columns, group_of(mode));
-  if (mode == ScaleMode::per_group)
-    return Region(p.scale, sizeof(float), groups > 0, {{p.rows, p.scale_stride}, {groups, p.scale_group_stride}});
-  if (mode == ScaleMode::mx && p.scale_layout == ScaleLayout::rows)
-    return Region(p.scale, 1, groups, {{p.rows, p.scale_stride}});
-  if (mode == ScaleMode::mx)
-    return Region(p.scale, 1, align_up<std::int64_t>(p.rows, 32) * align_up(groups, std::int64_t{8}), {});
-  return vector_region(p.scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : p.rows);
-}
-
 /// Text as a template argument, as the name of a tensor in a reason, which is a static string.
 template <std::size_t n>
 struct StaticText {
@@ -66,14 +35,70 @@ template <StaticText... parts>
 inline constexpr auto joined = join<parts...>();
 }  // namespace detail
 
-/// A tensor that is read; `repeats` says that a stride of it is 0, which is one that was forgotten.
+/// A field of a struct of strides, as Region::Dimension::zero: of a tensor's `name_strides`.
+template <StaticText field>
+inline constexpr const char* stride_field = detail::joined<field>.data();
+
+/// Rows as RowStrides says.
+inline Region rows_region(const void* data, DType type, std::int32_t rows, std::int32_t columns,
+                          std::int32_t inner_rows, const RowStrides& s) {
+  const std::int32_t rest = rows % inner_rows;
+  columns /= packing_of(type);  // elements
+  Region region(data, size_of(type), columns,
+                {{ceil_div<std::int64_t>(rows, inner_rows), s.outer, stride_field<"outer">},
+                 {min_of(rows, inner_rows), s.inner, stride_field<"inner">}});
+  if (rows > inner_rows && rest > 0 && s.outer >= 0 && s.inner >= 0 && region.addressable() && !region.empty()) {
+    const std::int64_t whole = rows / inner_rows, last_whole = (whole - 1) * s.outer + (inner_rows - 1) * s.inner;
+    region.end_at((max_of(last_whole, whole * s.outer + (rest - 1) * s.inner) + columns) * size_of(type));
+  }
+  return region;
+}
+/// Contiguous elements.
+inline Region vector_region(const void* data, DType type, std::int64_t count) {
+  return Region(data, size_of(type), count, {});
+}
+/// Scales as RowOutputArgs has them, pads included where they are shuffled.
+template <class Problem>
+Region scale_region(const Problem& p) {
+  const ScaleMode mode = p.spec.scale;
+  const std::int64_t groups = ceil_div<std::int64_t>(p.columns, group_of(mode));
+  if (mode == ScaleMode::per_group)
+    return Region(
+        p.scale, sizeof(float), groups > 0,
+        {{p.rows, p.scale_stride, "scale_stride is 0"}, {groups, p.scale_group_stride, "scale_group_stride is 0"}});
+  if (mode == ScaleMode::mx && p.scale_layout == ScaleLayout::rows)
+    return Region(p.scale, 1, groups, {{p.rows, p.scale_stride, "scale_stride is 0"}});
+  if (mode == ScaleMode::mx)
+    return Region(p.scale, 1, align_up<std::int64_t>(p.rows, 32) * align_up(groups, std::int64_t{8}), {});
+  return vector_region(p.scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : p.rows);
+}
+
+namespace detail {
+template <StaticText name, StaticText... fields>
+const char* named_stride(const char* zero) {
+  const char* reason = zero;
+  ((zero == stride_field<fields> ? void(reason = joined<name, "_strides.", fields, " is 0">.data()) : void()), ...);
+  return reason;
+}
+}  // namespace detail
+
+/// Which stride of a tensor is 0, or `otherwise` where its region does not know.
+template <StaticText name>
+const char* zero_stride(const Region& tensor, const char* otherwise) {
+  if (tensor.zero_stride() == nullptr) return otherwise;
+  return detail::named_stride<name, "outer", "inner", "token", "head", "page", "unit", "dim", "partial", "row">(
+      tensor.zero_stride());
+}
+
+/// A tensor that is read; `repeats` says that a stride of it is 0, which is one that was forgotten, where the region
+/// itself does not say which.
 template <StaticText name>
 Status check_read(const Region& tensor, const char* repeats) {
   if (!tensor.addressable()) {
     return {StatusCode::bad_stride,
             detail::joined<"multiples of a stride of ", name, " reach beyond 2^56 bytes">.data()};
   }
-  if (tensor.repeats()) return {StatusCode::bad_stride, repeats};
+  if (tensor.repeats()) return {StatusCode::bad_stride, zero_stride<name>(tensor, repeats)};
   return {};
 }
 /// A tensor that is written; `overlaps` says that its rows overlap.

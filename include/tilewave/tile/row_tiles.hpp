@@ -16,7 +16,7 @@ constexpr std::int32_t tiles_of(const RowPolicy& p, DType x, std::int32_t column
 /// Where a lane stands: as Row::place says it, in a grid where the tiles of P.rows rows are neighbours.
 template <class B, class Tile, RowPolicy P, class S>
 TILEWAVE_DEVICE typename Tile::Place tile_place(const RowExtent& extent, const FastDiv& tiles, S& shared) {
-  static_assert(P.held && P.blocks == 1);
+  static_assert(P.held && P.blocks == 1, "a tile is read once and belongs to one block");
   typename Tile::Place at = Tile::place(extent, shared);
   const std::int32_t block = B::block_id(), rows = tiles.quotient(block);
   at.row = rows * P.rows + at.slot;

@@ -30,9 +30,10 @@ struct SharedTile {
   static constexpr int lane_units = row_units / Map::units;  // of a step
   static constexpr bool sixes = is_fp6(type);                // two pieces share a unit
   static constexpr int pieces = sixes ? 2 : lane_units / chunks;
-  static_assert(lane_units == (sixes ? 3 : pieces * chunks) && row_units % Map::units == 0);
+  static_assert(lane_units == (sixes ? 3 : pieces * chunks) && row_units % Map::units == 0,
+                "a row is a whole number of products, of fp6 two");
   static constexpr int copies = rows * row_units / (waves * B::facts.wave_lanes);  // of a wave for a slot
-  static_assert(rows * row_units % (waves * B::facts.wave_lanes) == 0);
+  static_assert(rows * row_units % (waves * B::facts.wave_lanes) == 0, "all lanes copy equally many 16 bytes");
 
   static constexpr int eights = mixed ? side / 8 : 1;
   /// Unit i of a lane in a row.
@@ -50,7 +51,8 @@ struct SharedTile {
     return turns;
   }
   static constexpr int shift = conflicts(0) == 0 ? 0 : conflicts(1) == 0 ? 1 : conflicts(2) == 0 ? 2 : 4;
-  static_assert(conflicts(shift) == 0 && side % ((row_units & -row_units) << shift) == 0);
+  static_assert(conflicts(shift) == 0 && side % ((row_units & -row_units) << shift) == 0,
+                "no swizzle of such rows keeps lanes that are served together from one bank");
   TILEWAVE_DEVICE static int permute(int row) { return swizzle_mask(row_units, row, shift, eights); }
 
   std::int32_t k_bytes;

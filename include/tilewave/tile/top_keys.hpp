@@ -19,7 +19,8 @@ using Keys = Vec<Key, n>;
 
 template <class B, int n, class Key = std::uint64_t>
 struct TopKeys {
-  static_assert(n > 0 && (n & (n - 1)) == 0 && (sizeof(Key) == 4 || sizeof(Key) == 8));
+  static_assert(n > 0 && (n & (n - 1)) == 0 && (sizeof(Key) == 4 || sizeof(Key) == 8),
+                "a sorting network has a power of two of keys, of 32 or 64 bits");
   using Own = Keys<n, Key>;
 
   /// Into falling order: Batcher's odd-even merge sort, 19 comparisons of 8 keys, 63 of 16.
@@ -40,7 +41,7 @@ struct TopKeys {
   /// The best n of `count` keys, in falling order.
   template <int count>
   TILEWAVE_DEVICE static Own best(const Keys<count, Key>& keys) {
-    static_assert(count % n == 0);
+    static_assert(count % n == 0, "keys come in whole lists of n, which are sorted and merged");
     Own all;
     TILEWAVE_UNROLL
     for (int first = 0; first < count; first += n) {

@@ -43,7 +43,7 @@ struct Lanes {
 
   template <class T>
   TILEWAVE_DEVICE static T shuffle(T value, int lane) {
-    static_assert(sizeof(T) == 4);
+    static_assert(sizeof(T) == 4, "a lane exchanges one register of 4 bytes");
     return __builtin_bit_cast(T, __builtin_amdgcn_ds_bpermute(lane << 2, __builtin_bit_cast(int, value)));
   }
   template <class T>
@@ -53,14 +53,16 @@ struct Lanes {
   /// DPP row_newbcast: a lane group of the atoms is exactly one DPP row of 16 lanes.
   template <int position, class T>
   TILEWAVE_DEVICE static T group_broadcast(T value) {
-    static_assert(sizeof(T) == 4 && position >= 0 && position < 16);
+    static_assert(sizeof(T) == 4 && position >= 0 && position < 16,
+                  "a DPP broadcast is of 4 bytes from one of a group's 16 lanes");
     return dpp<0x150 + position>(value);
   }
   /// A butterfly in DPP operands: after each step the lanes of a half group hold the same, so any lane of the other
   /// half stands for the one at lane ^ mask.
   template <int lanes, class Op>
   TILEWAVE_DEVICE static float reduce(float value, Op op) {
-    static_assert(lanes >= 1 && lanes <= 64 && (lanes & (lanes - 1)) == 0);
+    static_assert(lanes >= 1 && lanes <= 64 && (lanes & (lanes - 1)) == 0,
+                  "a butterfly is over a power of two of lanes within a wave");
     if constexpr (lanes >= 2) value = step<0xb1>(value, op);    // quad_perm:[1,0,3,2]
     if constexpr (lanes >= 4) value = step<0x4e>(value, op);    // quad_perm:[2,3,0,1]
     if constexpr (lanes >= 8) value = step<0x141>(value, op);   // row_half_mirror
@@ -95,7 +97,8 @@ struct Lanes {
   /// The steps of `reduce`, as moves.
   template <int m, class T>
   TILEWAVE_DEVICE static T other_half(T value) {
-    static_assert(sizeof(T) == 4 && m >= 1 && m < 64 && (m & (m - 1)) == 0);
+    static_assert(sizeof(T) == 4 && m >= 1 && m < 64 && (m & (m - 1)) == 0,
+                  "a DPP move is of 4 bytes, by a step of the butterfly");
     return dpp < m == 1 ? 0xb1 : m == 2 ? 0x4e : m == 4 ? 0x141 : m == 8 ? 0x128 : m == 16 ? 0x142 : 0x143 > (value);
   }
   /// A vote for each bit.

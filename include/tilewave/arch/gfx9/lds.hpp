@@ -57,7 +57,7 @@ struct Lds {
 
   template <int pending>
   TILEWAVE_DEVICE static void copies_wait() {
-    static_assert(pending >= 0 && pending < 64);
+    static_assert(pending >= 0 && pending < 64, "vmcnt counts at most 63 copies under way");
     asm volatile("s_waitcnt vmcnt(%0)" ::"n"(pending) : "memory");
   }
   /// Fences of LDS alone: others would wait for loads, too. LLVM waits for no access of LDS there, as they keep their

@@ -84,7 +84,7 @@ struct Product {
         return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_32x32x16_i8(a, b, c, 0, 0, 0));
       }
     } else {
-      static_assert(type == DType::fp8_e4m3fnuz);
+      static_assert(type == DType::fp8_e4m3fnuz, "gfx942 multiplies bf16, f16, i8 and the fnuz flavour of fp8");
       const auto a = __builtin_bit_cast(long, kv), b = __builtin_bit_cast(long, rows);
       if constexpr (side == 16) {
         return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(a, b, c, 0, 0, 0));

@@ -46,7 +46,7 @@ struct Product {
 
   template <DType type, int side, int chunks>
   TILEWAVE_DEVICE static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks], Sums<type, side>& sums) {
-    static_assert(chunks % product_chunks<type> == 0);
+    static_assert(chunks % product_chunks<type> == 0, "operands are a whole number of products, see product_chunks");
     TILEWAVE_UNROLL
     for (int c = 0; c < chunks; c += product_chunks<type>) {
       if constexpr (is_fp8(type)) {
@@ -93,7 +93,8 @@ struct Product {
                                                           : 0;
   template <DType type, int chunks>
   TILEWAVE_DEVICE static Words words(const Chunk (&units)[chunks], int product) {
-    static_assert(type == DType::fp4_e2m1 || is_fp6(type) || type == DType::fp8_e4m3fn);
+    static_assert(type == DType::fp4_e2m1 || is_fp6(type) || type == DType::fp8_e4m3fn,
+                  "scaled products take fp4, fp6 and the OCP flavour of fp8");
     if constexpr (type == DType::fp4_e2m1) return __builtin_bit_cast(Words, (Pair{{units[product], Chunk{}}}));
     return __builtin_bit_cast(Words, (Pair{{units[2 * product], units[2 * product + 1]}}));
   }
@@ -128,7 +129,7 @@ struct Product {
         return __builtin_bit_cast(Result, __builtin_amdgcn_mfma_i32_32x32x32_i8(a, b, c, 0, 0, 0));
       }
     } else {
-      static_assert(type == DType::fp8_e4m3fn);
+      static_assert(type == DType::fp8_e4m3fn, "gfx950 multiplies bf16, f16, i8 and the OCP flavour of fp8");
       // Scales of 0 mean the instruction without scales.
       const auto a = __builtin_bit_cast(Words, kv), b = __builtin_bit_cast(Words, rows);
       if constexpr (side == 16) {

@@ -25,7 +25,8 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_dense(const T* left, const T* right
                                                    bool fresh = false) {
   constexpr int width = 4, vectors = columns / width, step = vectors < 8 ? 8 / vectors : 1;
   typedef T Lanes __attribute__((vector_size(width * sizeof(T))));
-  static_assert(columns % width == 0 && rows % step == 0);
+  static_assert(columns % width == 0 && rows % step == 0,
+                "a dense product is a whole number of vectors of four, and of the rows taken at a time");
   const Lanes* const right_lanes = reinterpret_cast<const Lanes*>(right);
   for (int r = 0; r < rows; r += step, acc += step * pitch) {
     Lanes sum[step * vectors];

@@ -288,8 +288,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   /// registers hold NaN, and a kernel that writes to them or to the registers of operand a fails.
   template <DType type, int columns>
   static void group_mma(const GroupOperand& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(Id).fp8);
-    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64);
+    static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
+    static_assert(detail::narrow_columns<columns>, "group_mma has 8, 16, 32 or 64 columns");
     detail::call_mma({.kind = GroupCall::Kind::mma, .type = type, .columns = columns, .a = a, .b = b, .where = where},
                      nullptr, acc.data);
     detail::touch(a, group_rows);
@@ -297,8 +297,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   }
   template <DType type, int columns>
   static void group_mma(const Chunk& a, const GroupOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(Id).fp8);
-    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64);
+    static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
+    static_assert(detail::narrow_columns<columns>, "group_mma has 8, 16, 32 or 64 columns");
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
         acc.data);
@@ -308,10 +308,13 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add, Where where = {}) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
-    static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)));
-    static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8);
+    static_assert((!a_transposed && !b_transposed) || (is_16_bits(type) && (!b_transposed || columns % 64 == 0)),
+                  "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
+    static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8,
+                  "wave groups multiply bf16, f16, i8 and the chip's fp8");
     static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 176 ||
-                  columns == 192 || columns == 240 || columns == 256);
+                      columns == 192 || columns == 240 || columns == 256,
+                  "the sm90 room has group_multiply for these widths alone");
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .add = add, .type = type, .columns = columns, .a = a, .b = b, .where = where},
         nullptr, acc.data);
@@ -320,8 +323,9 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   }
   template <DType type, int columns>
   static void group_multiply(const Chunk& a, const SwizzledOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
-    static_assert(is_16_bits(type) || type == facts_of(Id).fp8);
-    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128);
+    static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
+    static_assert(detail::narrow_columns<columns> || columns == 128,
+                  "the sm90 room multiplies an operand in registers by these widths alone");
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .registers = true, .type = type, .columns = columns, .b = b, .where = where}, &a,
         acc.data);
@@ -339,7 +343,7 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
   static void group_mma_end(Where where = {}) { detail::call_end(where); }
   template <int pending>
   static void group_mma_wait(Where where = {}) {
-    static_assert(pending >= 0);
+    static_assert(pending >= 0, "a number of batches is not negative");
     detail::wait_for_batches(pending, where);
   }
   /// Only what store_matrices has stored is missed by group_mma without it: plain stores are not known to the room.
@@ -354,23 +358,25 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
 
   template <int count>
   static void store_matrices(Chunk* row, const Vec<std::uint32_t, count>& words, Where where = {}) {
-    static_assert(count == 1 || count == 2 || count == 4);
+    static_assert(count == 1 || count == 2 || count == 4, "stmatrix stores 1, 2 or 4 matrices");
     store_dealt(CollectiveKind::store_matrices, row, words.data, count, where);
   }
   template <int count>
   static void store_matrices_straight(Chunk* row, const Vec<std::uint32_t, count>& words, Where where = {}) {
-    static_assert(count == 4);
+    static_assert(count == 4, "the sm90 room stores four matrices straight");
     store_dealt(CollectiveKind::store_matrices_straight, row, words.data, count, where);
   }
 
   template <int n>
   static void take_registers(Where where = {}) {
-    static_assert(n % 8 == 0 && n >= 24 && n <= 240);
+    static_assert(n % 8 == 0 && n >= 24 && n <= 240,
+                  "setmaxnreg takes a multiple of 8 from 24 to 240, as kernels use it");
     detail::change_registers(CollectiveKind::take_registers, n, where);
   }
   template <int n>
   static void give_registers(Where where = {}) {
-    static_assert(n % 8 == 0 && n >= 24 && n <= 240);
+    static_assert(n % 8 == 0 && n >= 24 && n <= 240,
+                  "setmaxnreg takes a multiple of 8 from 24 to 240, as kernels use it");
     detail::change_registers(CollectiveKind::give_registers, n, where);
   }
 

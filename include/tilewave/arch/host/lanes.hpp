@@ -111,14 +111,15 @@ struct Lanes {
   template <int I, class T>
   static T group_broadcast(T value, Where where = {}) {
     constexpr AtomFacts atom = atom_of(Id);
-    static_assert(I >= 0 && I < atom.lanes / AtomFacts::groups);
+    static_assert(I >= 0 && I < atom.lanes / AtomFacts::groups, "the position is one of a lane group of the atom");
     const int source = atom.lane_of(I, atom.group(current_lane->index));
     return exchanged(value, source, {CollectiveKind::group_broadcast, I, where});
   }
   /// op over the aligned group of `lanes` lanes, as a butterfly.
   template <int lanes, class Op>
   static float reduce(float value, Op op, Where where = {}) {
-    static_assert(lanes >= 1 && lanes <= facts_of(Id).wave_lanes && std::has_single_bit(unsigned{lanes}));
+    static_assert(lanes >= 1 && lanes <= facts_of(Id).wave_lanes && std::has_single_bit(unsigned{lanes}),
+                  "a butterfly is over a power of two of lanes within a wave");
     for (int mask = 1; mask < lanes; mask *= 2) {
       asm("" : "+m"(value));  // a product contracted into the addition would differ from lane to lane
       value = op(value, exchanged(value, current_lane->index ^ mask, {CollectiveKind::reduce, mask, where}));

@@ -154,7 +154,8 @@ struct Launch {
   template <class K>
   static Status launch(LaunchShape shape, const typename K::Args& args, hipStream_t = nullptr) {
     using Shared = typename K::Shared;
-    static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>);
+    static_assert(std::is_trivially_copyable_v<typename K::Args> && std::is_trivially_destructible_v<Shared>,
+                  "arguments and shared memory are plain data: no destructor runs on a device");
     static_assert(alignof(Shared) <= 4096, "shared memory is aligned to the page");
     const auto kernel = [](const void* args, void* shared) {
       K::run(*static_cast<const typename K::Args*>(args), *static_cast<Shared*>(shared));

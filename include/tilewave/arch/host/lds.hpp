@@ -40,7 +40,8 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_units(const Chunk (&kv)[chunks], co
   Lane& self = *current_lane;
   Sum *const left = reinterpret_cast<Sum*>(self.wave->tile), *const right = left + side * k;
   Sum* const acc = right + side * k;
-  static_assert((2 * side * k + side * side) * sizeof(float) <= sizeof(Wave::tile));
+  static_assert((2 * side * k + side * side) * sizeof(float) <= sizeof(Wave::tile),
+                "a wave's scratch holds both operands and the sums");
   spread_units<type, side>(rows, self.index, false, left);
   spread_units<type, side>(kv, self.index, true, right);
   Sum* const of_row = acc + Map::row(self.index) * side;
@@ -90,7 +91,8 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_micro(const Chunk* kv, const Chunk*
   Lane& self = *current_lane;
   float *const left = self.wave->tile, *const right = left + side * k, *const acc = right + side * k;
   auto* const scales = reinterpret_cast<std::uint32_t(*)[2]>(acc + side * side);
-  static_assert((2 * side * k + side * side + 2 * 64) * sizeof(float) <= sizeof(Wave::tile));
+  static_assert((2 * side * k + side * side + 2 * 64) * sizeof(float) <= sizeof(Wave::tile),
+                "a wave's scratch holds both operands, the sums and two scales a lane");
   spread_micro<of_rows, side>(rows, self.index, false, left);
   spread_micro<of_kv, side>(kv, self.index, true, right);
   scales[self.index][0] = rows_scale;
@@ -197,7 +199,8 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   template <DType type, int side, int chunks>
   static void multiply(const Chunk (&kv)[chunks], const Chunk (&rows)[chunks],
                        Vec<ProductSum<type>, side * side / 64>& sums, Where where = {}) {
-    static_assert(chunks % product_chunks<type> == 0 && (!is_fp8(type) || type == facts_of(Id).fp8));
+    static_assert(chunks % product_chunks<type> == 0 && (!is_fp8(type) || type == facts_of(Id).fp8),
+                  "operands are a whole number of products, and fp8 is of the chip's flavour");
     detail::multiply_units<type, side>(kv, rows, sums, where);
   }
 
@@ -210,7 +213,7 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
     constexpr auto takes = [](DType type) {
       return type == DType::fp4_e2m1 || is_fp6(type) || type == facts_of(Id).fp8;
     };
-    static_assert(takes(of_kv) && takes(of_rows));
+    static_assert(takes(of_kv) && takes(of_rows), "scaled products take fp4, fp6 and the chip's fp8");
     for (int p = 0; p < products; ++p) {
       detail::multiply_micro<of_kv, of_rows, side>(kv + p * product_chunks<of_kv>, rows + p * product_chunks<of_rows>,
                                                    kv_scales[p], rows_scales[p], sums, where);
@@ -266,7 +269,7 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
 
   template <int pending>
   static void copies_wait() {
-    static_assert(pending >= 0 && pending < 64);
+    static_assert(pending >= 0 && pending < 64, "vmcnt counts at most 63 copies under way");
     detail::land_copies(*current_lane, pending);
   }
   static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }

@@ -23,7 +23,7 @@ struct alignas(8) Mbarrier {
   /// Names the happens-before edges of the phases with that parity.
   TILEWAVE_HOST_UNTRACKED void* ordered(int of_parity) { return reinterpret_cast<char*>(this) + of_parity; }
 };
-static_assert(sizeof(Mbarrier) == 8);
+static_assert(sizeof(Mbarrier) == 8, "a barrier takes as many bytes of shared memory as on the chip");
 
 /// A copy from its call until a wait has seen its phase end: hardware promises nothing about one that nobody waits for.
 struct BulkCopy {

@@ -93,7 +93,7 @@ TILEWAVE_HOST_UNTRACKED inline void spread_fp8(DType type, float* tile, const st
 template <class Dense, class KvOperand, class RowsOperand, class Accumulator>
 TILEWAVE_HOST_UNTRACKED inline void wave_mma(DType type, const KvOperand& kv, const RowsOperand& rows, Accumulator& acc,
                                              Where where) {
-  static_assert(Dense::size * sizeof(float) <= sizeof(Wave::tile));
+  static_assert(Dense::size * sizeof(float) <= sizeof(Wave::tile), "a wave's scratch holds the operands of an atom");
   Lane& self = *current_lane;
   float* const tile = self.wave->tile;
   const int lane = self.index;

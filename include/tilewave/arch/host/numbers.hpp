@@ -17,7 +17,7 @@ namespace tilewave::host {
 
 template <DType Fp8>
 struct Numbers {
-  static_assert(is_fp8(Fp8));
+  static_assert(is_fp8(Fp8), "numbers are of a chip, whose fp8 flavour is named here");
 
   static float subtract(float a, float b) {
     asm("" : "+m"(a), "+m"(b));  // a product contracted into it would differ from room to room
@@ -72,7 +72,7 @@ struct Numbers {
 
   template <DType type>
   static Vec<std::uint32_t, 2> widen_i4_pairs(const Vec<std::uint32_t, 2>& words, int pair) {
-    static_assert(type == DType::bf16 || type == DType::f16);
+    static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");
     const auto widened = type == DType::bf16 ? widen_i4 : widen_i4_to_f16;
     return {{widened(words[0])[pair], widened(words[1])[pair]}};
   }
@@ -102,7 +102,7 @@ struct Numbers {
   /// Those of the 8 bytes low, high, low's first, as a word.
   template <int a, int b, int c, int d>
   static std::uint32_t pick_bytes(std::uint32_t low, std::uint32_t high) {
-    static_assert(((a | b | c | d) & ~7) == 0);
+    static_assert(((a | b | c | d) & ~7) == 0, "each byte that is picked is one of eight, 0 to 7");
     const std::uint64_t all = std::uint64_t{high} << 32 | low;
     const auto byte = [all](int i) { return static_cast<std::uint32_t>(all >> 8 * i & 0xffu); };
     return bytes(byte(a), byte(b), byte(c), byte(d));
@@ -149,7 +149,7 @@ template <>
 struct PairNumbers<true> {
   template <DType type>
   static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
-    static_assert(type == DType::bf16 || type == DType::f16);
+    static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");
     return larger_half<type>(a & 0xffffu, b & 0xffffu) | larger_half<type>(a >> 16, b >> 16) << 16;
   }
 

@@ -13,6 +13,16 @@
 
 namespace tilewave::host {
 
+namespace detail {
+
+/// What products of wave groups take: types of operands, and columns of a narrow product.
+template <ArchId Id, DType type>
+inline constexpr bool group_type = is_16_bits(type) || type == facts_of(Id).fp8;
+template <int columns>
+inline constexpr bool narrow_columns = columns == 8 || columns == 16 || columns == 32 || columns == 64;
+
+}  // namespace detail
+
 /// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a transposed one, rows 8 e to 8 e + 7
 /// at k lie at of_k(e, k).
 struct SharedOperand {

@@ -223,7 +223,7 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   /// Lands as late as may be, or at once, as the schedule says.
   template <class T>
   static void copy_lane(T* shared, const T* global, Where where = {}) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16, "a lane copies 4 or 16 bytes");
     if (reinterpret_cast<std::uintptr_t>(global) % sizeof(T) != 0)
       detail::bad_access(*current_lane, global, sizeof(T), where);
     detail::queue_copy(shared, global, sizeof(T), where);

@@ -177,7 +177,7 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   static void stores_end() { detail::end_stores(); }
   template <int pending>
   static void stores_read() {
-    static_assert(pending >= 0);
+    static_assert(pending >= 0, "a number of stores is not negative");
     detail::wait_for_stores(pending);
   }
 };

@@ -67,7 +67,8 @@ struct Lanes {
   }
   template <int lanes, class Op>
   TILEWAVE_DEVICE static float reduce(float value, Op op) {
-    static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0);
+    static_assert(lanes >= 1 && lanes <= 32 && (lanes & (lanes - 1)) == 0,
+                  "a butterfly is over a power of two of lanes within a warp");
     TILEWAVE_UNROLL
     for (int mask = 1; mask < lanes; mask *= 2) {
       const float other = shuffle_xor(value, mask);
@@ -134,7 +135,7 @@ struct Lanes {
   TILEWAVE_DEVICE static Vec<float, 2> canonical(const Vec<float, 2>& a) { return a; }
   template <DType type>
   TILEWAVE_DEVICE static std::uint32_t larger_pair(std::uint32_t a, std::uint32_t b) {
-    static_assert(type == DType::bf16 || type == DType::f16);
+    static_assert(type == DType::bf16 || type == DType::f16, "pairs are of bf16 or f16");
     std::uint32_t pair;
     if constexpr (type == DType::bf16) {
       asm("max.bf16x2 %0, %1, %2;" : "=r"(pair) : "r"(a), "r"(b));

@@ -68,7 +68,7 @@ struct Launch {
   template <class K>
   static cudaError_t allow_shared() {
     constexpr int bytes = sizeof(typename K::Shared);
-    static_assert(bytes <= sm90_facts.lds_bytes);
+    static_assert(bytes <= sm90_facts.lds_bytes, "the kernel asks for more shared memory than a block may use");
     if constexpr (bytes <= 48 * 1024) return cudaSuccess;
     return cudaFuncSetAttribute(&entry<K>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   }

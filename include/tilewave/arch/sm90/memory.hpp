@@ -70,7 +70,7 @@ struct Memory : Accesses {
   /// cp.async; what streams by, 16 bytes at a time, is not kept in L1.
   template <class T>
   TILEWAVE_DEVICE static void copy_lane(T* shared, const T* global) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 16);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 16, "cp.async copies 4 or 16 bytes for a lane");
     const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
     if constexpr (sizeof(T) == 16) {
       asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");

@@ -88,7 +88,7 @@ struct Group {
                    "r"(words[1])
                    : "memory");
     } else {
-      static_assert(count == 4);
+      static_assert(count == 4, "stmatrix stores 1, 2 or 4 matrices");
       asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]),
                    "r"(words[1]), "r"(words[2]), "r"(words[3])
                    : "memory");

@@ -31,7 +31,7 @@ struct MmaTypes<DType::i8> {
 /// Scales of 1 of both operands, and of 16-bit ones which have their rows, not k, side by side.
 template <DType type, bool a_transposed, bool b_transposed>
 struct MmaScales {
-  static_assert(size_of(type) == 2);
+  static_assert(size_of(type) == 2, "wgmma transposes operands of 16 bits only");
   static constexpr char text[] = {'1', ',', ' ', '1', ',', ' ', '0' + a_transposed, ',', ' ', '0' + b_transposed, '\0'};
 };
 template <>
@@ -193,7 +193,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
           "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else {
-    static_assert(columns == 256);
+    static_assert(columns == 256, "this product is written out for the widths above and 256");
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %130, 0;\n  wgmma.mma_async.sync.aligned.m64n256%132.f32.%131 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
@@ -265,7 +265,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
           "C"(MmaTypes<type>::from_registers));
   } else {
-    static_assert(columns == 128);
+    static_assert(columns == 128, "this product is written out for the widths above and 128");
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n128%70.f32.%69 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
         "%12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
@@ -329,7 +329,7 @@ TILEWAVE_DEVICE void multiply_group_of_ints(std::uint64_t a, std::uint64_t b, st
           "+r"(acc[63])
         : "l"(a), "l"(b), "r"(add));
   } else {
-    static_assert(columns == 256);
+    static_assert(columns == 256, "this product is written out for the widths above and 256");
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %130, 0;\n  wgmma.mma_async.sync.aligned.m64n256k32.s32.s8.s8 {"
         "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "

@@ -70,7 +70,7 @@ struct Tensor {
   TILEWAVE_DEVICE static void group_multiply(A a, B b, Vec<ProductSum<type>, columns / 2>& acc, bool add) {
     constexpr bool a_transposed = std::is_same_v<A, TransposedOperand>,
                    b_transposed = std::is_same_v<B, TransposedOperand>;
-    static_assert(!b_transposed || columns % 64 == 0);
+    static_assert(!b_transposed || columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
     if constexpr (type == DType::i8) {
       multiply_group_of_ints<columns>(descriptor(a), descriptor(b), add, acc);
     } else {
@@ -85,7 +85,7 @@ struct Tensor {
 
   template <int count>
   TILEWAVE_DEVICE static void store_matrices_straight(Chunk* row, const Vec<std::uint32_t, count>& words) {
-    static_assert(count == 4);
+    static_assert(count == 4, "boxes are written four matrices at a time");
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_at(row)),
                  "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
                  : "memory");

@@ -15,10 +15,14 @@ namespace detail {
 
 inline Status check_combine_regions(const AttentionCombineProblem& p) {
   const auto partials = [&](const void* data, DType type, std::int64_t columns, const PartialStrides& s) {
-    return Region(data, size_of(type), columns, {{p.partials, s.partial}, {p.rows, s.row}, {p.heads, s.head}});
+    return Region(data, size_of(type), columns,
+                  {{p.partials, s.partial, stride_field<"partial">},
+                   {p.rows, s.row, stride_field<"row">},
+                   {p.heads, s.head, stride_field<"head">}});
   };
   const auto combined = [&](const void* data, DType type, std::int64_t columns, const CombinedStrides& s) {
-    return Region(data, size_of(type), columns, {{p.rows, s.row}, {p.heads, s.head}});
+    return Region(data, size_of(type), columns,
+                  {{p.rows, s.row, stride_field<"row">}, {p.heads, s.head, stride_field<"head">}});
   };
   const Region x = partials(p.x, p.spec.x, p.head_size, p.x_strides);
   const Region x_lse = partials(p.x_lse, DType::f32, 1, p.x_lse_strides);

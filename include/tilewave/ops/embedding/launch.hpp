@@ -29,7 +29,7 @@ inline Status embedding_check(const EmbeddingProblem& p, const ArchFacts&) {
     return {StatusCode::misaligned, "ids are not aligned to their elements"};
   }
   const Region table(p.table, size_of(type), p.columns, {{p.vocab_rows, p.table_stride}});
-  const Region out(p.out, size_of(type), p.columns, {{p.rows, p.out_stride}});
+  const Region out(p.out, size_of(type), p.columns, {{p.rows, p.out_stride, "out_stride is 0"}});
   if (Status s = check_read<"table">(table, "table_stride is 0"); !s.ok()) return s;
   if (Status s = check_written<"out">(out, "rows of out overlap"); !s.ok()) return s;
   if (!clear_of(out, {table, index_region(p.ids, p.id_type, p.rows)})) {

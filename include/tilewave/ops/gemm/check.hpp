@@ -52,50 +52,63 @@ struct GemmRegions {
     const GemmSpec& s = p.spec;
     const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
     const int element = size_of(s.out);
-    const auto operand = [&](const void* data, DType type, bool transposed, std::int64_t rows, std::int64_t stride,
-                             std::int64_t of_layers, std::int64_t layer_stride) {
-      return Region(data, size_of(type), transposed ? rows : p.k / packing_of(type),
-                    {{transposed ? p.k : rows, stride}, {of_layers, layer_stride}});
+    using Rows = Region::Dimension;
+    const auto operand = [&](const void* data, DType type, bool transposed, Rows rows, const Rows& of_layers) {
+      const std::int64_t columns = transposed ? rows.count : p.k / packing_of(type);
+      if (transposed) rows.count = p.k;
+      return Region(data, size_of(type), columns, {rows, of_layers});
     };
-    a = operand(p.a, s.a, transposed_a(s.layout), p.m, p.a_stride, a_layers, p.a_batch_stride);
+    const Rows a_batches{a_layers, p.a_batch_stride, "a_batch_stride is 0"};
+    const Rows b_batches{layers, p.b_batch_stride, "b_batch_stride is 0"};
+    const Rows a_scales{a_layers, p.a_scale_batch_stride, "a_scale_batch_stride is 0"};
+    const Rows b_scales{layers, p.b_scale_batch_stride, "b_scale_batch_stride is 0"};
+    a = operand(p.a, s.a, transposed_a(s.layout), {p.m, p.a_stride, "a_stride is 0"}, a_batches);
     b = s.weights == GemmWeights::preshuffled
-            ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {{layers, p.b_batch_stride}})
-            : operand(p.b, s.b, transposed_b(s.layout), p.n, p.b_stride, layers, p.b_batch_stride);
+            ? Region(p.b, size_of(s.b), std::int64_t{p.n} * p.k / packing_of(s.b), {b_batches})
+            : operand(p.b, s.b, transposed_b(s.layout), {p.n, p.b_stride, "b_stride is 0"}, b_batches);
     const std::int32_t columns = gemm_out_columns(p);
-    out = Region(p.out, element, columns, {{p.m, p.out_stride}, {a_layers, p.out_batch_stride}});
+    out = Region(p.out, element, columns,
+                 {{p.m, p.out_stride, "out_stride is 0"}, {a_layers, p.out_batch_stride, "out_batch_stride is 0"}});
     const int extra = size_of(s.extra());
-    residual = Region(p.residual, extra, columns, {{p.m, p.residual_stride}, {a_layers, p.residual_batch_stride}});
-    bias = Region(p.bias, extra, p.n, {{layers, p.bias_batch_stride}});
+    residual = Region(p.residual, extra, columns,
+                      {{p.m, p.residual_stride, "residual_stride is 0"},
+                       {a_layers, p.residual_batch_stride, "residual_batch_stride is 0"}});
+    bias = Region(p.bias, extra, p.n, {{layers, p.bias_batch_stride, "bias_batch_stride is 0"}});
     if (s.scale == GemmScale::tensor) {
       a_scale = vector_region(p.a_scale, DType::f32, 1);
       b_scale = vector_region(p.b_scale, DType::f32, 1);
     } else if (s.scale == GemmScale::row) {
-      a_scale = Region(p.a_scale, sizeof(float), p.m, {{a_layers, p.a_scale_batch_stride}});
-      b_scale = Region(p.b_scale, sizeof(float), p.n, {{layers, p.b_scale_batch_stride}});
+      a_scale = Region(p.a_scale, sizeof(float), p.m, {a_scales});
+      b_scale = Region(p.b_scale, sizeof(float), p.n, {b_scales});
     } else if (s.scale == GemmScale::block) {
       const std::int64_t blocks = ceil_div(p.k, gemm_scale_block), rows = ceil_div(p.n, gemm_scale_block);
       a_scale = Region(p.a_scale, sizeof(float), 1,
-                       {{p.m, p.a_scale_stride}, {blocks, p.a_scale_k_stride}, {a_layers, p.a_scale_batch_stride}});
+                       {{p.m, p.a_scale_stride, "a_scale_stride is 0"},
+                        {blocks, p.a_scale_k_stride, "a_scale_k_stride is 0"},
+                        a_scales});
       b_scale = Region(p.b_scale, sizeof(float), 1,
-                       {{rows, p.b_scale_stride}, {blocks, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+                       {{rows, p.b_scale_stride, "b_scale_stride is 0"},
+                        {blocks, p.b_scale_k_stride, "b_scale_k_stride is 0"},
+                        b_scales});
     } else if (s.scale == GemmScale::group) {
-      if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {{a_layers, p.a_scale_batch_stride}});
+      if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {a_scales});
       b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
-                       {{p.k / s.scale_k, p.b_scale_k_stride}, {layers, p.b_scale_batch_stride}});
+                       {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_scales});
     }
     if (s.mx()) {
       const std::int64_t row = align_up(p.k / mx_group, 8);
-      const auto scales = [&](const void* codes, std::int32_t rows, std::int64_t of_layers, std::int64_t stride) {
-        return Region(codes, 1, align_up<std::int64_t>(rows, 32) * row, {{of_layers, stride}});
+      const auto scales = [&](const void* codes, std::int32_t rows, const Rows& of_layers) {
+        return Region(codes, 1, align_up<std::int64_t>(rows, 32) * row, {of_layers});
       };
-      a_scale = scales(p.a_mx_scale, p.m, a_layers, p.a_scale_batch_stride);
-      b_scale = scales(p.b_mx_scale, p.n, layers, p.b_scale_batch_stride);
+      a_scale = scales(p.a_mx_scale, p.m, a_scales);
+      b_scale = scales(p.b_mx_scale, p.n, b_scales);
     }
     if (s.out_scale == ScaleMode::per_tensor) {
       out_scale = vector_region(p.out_scale, DType::f32, 1);
     } else if (s.out_scale == ScaleMode::per_group) {
       out_scale = Region(p.out_scale, sizeof(float), ceil_div(columns, scale_group),
-                         {{p.m, p.out_scale_stride}, {a_layers, p.out_scale_batch_stride}});
+                         {{p.m, p.out_scale_stride, "out_scale_stride is 0"},
+                          {a_layers, p.out_scale_batch_stride, "out_scale_batch_stride is 0"}});
     }
     table = Region(s.groups == GemmGroups::masked ? p.group_rows : p.group_offsets, sizeof(std::int32_t),
                    std::int64_t{p.groups} + (s.groups == GemmGroups::contiguous), {});

@@ -48,6 +48,7 @@ struct KvCacheWriteArgs {
   void* k_out;  // null if nobody wants it
   HeadStrides k_out_strides;
 };
-static_assert(offsetof(KvCacheWriteArgs, k_scale) == 176);
+static_assert(offsetof(KvCacheWriteArgs, k_scale) == 176,
+              "the first 176 bytes come with a launch: what every block needs");
 
 }  // namespace tilewave

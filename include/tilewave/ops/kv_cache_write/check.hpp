@@ -201,8 +201,9 @@ inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   PagedAttentionRegions regions(cache);
   if (const int group = p.spec.group; group > 0) {  // blocks of a head's groups
     const int block = p.head_size / group * size_of(p.spec.e8m0 ? DType::i8 : DType::f32);
-    regions.k_scale =
-        Region(p.k_scale, block, p.block_size, {{p.num_pages, p.scale_page_stride}, {p.kv_heads, p.scale_head_stride}});
+    regions.k_scale = Region(p.k_scale, block, p.block_size,
+                             {{p.num_pages, p.scale_page_stride, "scale_page_stride is 0"},
+                              {p.kv_heads, p.scale_head_stride, "scale_head_stride is 0"}});
   }
   return regions;
 }

@@ -31,7 +31,8 @@ struct KvCacheWrite {
   using Values = Vec<float, unit>;
   using Window = typename B::template Window<false>;
   using Code = Storage<S.kv>;
-  static_assert(P.chunks == 2 && P.lanes <= B::facts.wave_lanes);
+  static_assert(P.chunks == 2 && P.lanes <= B::facts.wave_lanes,
+                "a lane has two pieces of a head, and a head is within a wave");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const int thread = B::block_lane_id(), lane = thread % P.lanes, block = B::block_id();

@@ -31,10 +31,13 @@ inline Status check_moe_reduce_tables(const MoeReduceProblem& p) {
 inline Status check_moe_reduce_regions(const MoeReduceProblem& p) {
   const int size = size_of(p.spec.x);
   const std::int64_t slots = std::int64_t{p.rows} * p.topk;
-  const Region x = p.slots != nullptr ? Region(p.x, size, p.columns, {{p.x_rows, p.x_stride}})
-                                      : Region(p.x, size, p.columns, {{p.rows, p.x_stride}, {p.topk, p.x_slot_stride}});
+  const Region x =
+      p.slots != nullptr
+          ? Region(p.x, size, p.columns, {{p.x_rows, p.x_stride, "x_stride is 0"}})
+          : Region(p.x, size, p.columns,
+                   {{p.rows, p.x_stride, "x_stride is 0"}, {p.topk, p.x_slot_stride, "x_slot_stride is 0"}});
   const Region residual(p.residual, size, p.columns, {{p.rows, p.residual_stride}});
-  const Region out(p.out, size, p.columns, {{p.rows, p.out_stride}});
+  const Region out(p.out, size, p.columns, {{p.rows, p.out_stride, "out_stride is 0"}});
   for (const Status& status :
        {check_absent<"residual">(p.residual, {p.residual_stride}), check_read<"x">(x, "a stride of x is 0"),
         check_read<"residual">(residual, "residual_stride is 0"), check_written<"out">(out, "rows of out overlap")}) {

@@ -47,12 +47,13 @@ struct SortRegions {
   std::array<Region, 8> written;  // rows among them
 
   explicit SortRegions(const MoeSortProblem& p) {
-    const auto choices = [&](const void* data, std::int64_t stride) {
-      return rows_region(data, DType::f32, p.tokens, p.topk, 1, {stride, 0});
+    const auto choices = [&](const void* data, std::int64_t stride, const char* zero) {
+      return Region(data, size_of(DType::f32), p.topk, {{p.tokens, stride, zero}});
     };
     const auto vector = [](const void* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
-    ids = choices(p.topk_ids, p.ids_stride), weights = choices(p.topk_weights, p.weights_stride);
-    mask = vector(p.expert_mask, p.experts), rows = choices(p.rows, p.rows_stride);
+    ids = choices(p.topk_ids, p.ids_stride, "ids_stride is 0"),
+    weights = choices(p.topk_weights, p.weights_stride, "weights_stride is 0");
+    mask = vector(p.expert_mask, p.experts), rows = choices(p.rows, p.rows_stride, "rows_stride is 0");
     written = {vector(p.sorted_ids, p.capacity),  vector(p.sorted_expert_ids, ceil_div(p.capacity, p.unit)),
                vector(p.num_tokens_post_pad, 2),  vector(p.sorted_weights, p.capacity),
                vector(p.row_tokens, p.capacity),  vector(p.group_offsets, std::int64_t{p.experts} + 1),
@@ -179,7 +180,8 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   }
 
   // A block that counts places one tile, or the 32 choices that it is there for.
-  static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster));
+  static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster),
+                "the lanes of one launch have a choice each of as many as are sorted without a counting launch");
   const MoeSortArgs args = moe_sort_args(p, P);
   const MoeSortCounts counts = moe_sort_shares(p, P).counts;
   if (counts == MoeSortCounts::block)

@@ -29,7 +29,7 @@ struct MoeSortArgs {  // 176 bytes, which on sm90 come with the launch
   std::int32_t block_choices;  // of them those that it places
 };
 
-static_assert(sizeof(MoeSortArgs) == 176);
+static_assert(sizeof(MoeSortArgs) == 176, "176 bytes of arguments come with a launch, and others from memory");
 
 template <class B, MoeSortPolicy P, int threads>
 struct MoeSortChoices {

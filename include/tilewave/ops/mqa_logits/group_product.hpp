@@ -14,7 +14,7 @@ class MqaGroupProduct {
   static constexpr int steps = pieces / 2;
   static constexpr int pair = P.queries > 1 ? 2 : 1;  // of queries whose products are under way at a time
   using Sums = Vec<float, S.heads / 2>;
-  static_assert(P.queries % pair == 0);
+  static_assert(P.queries % pair == 0, "two queries of a block are multiplied at a time");
 
  public:
   static constexpr int lanes = 128, keys = 64;  // of a team
@@ -35,7 +35,7 @@ class MqaGroupProduct {
   TILEWAVE_DEVICE MqaGroupProduct(const MqaLogitsArgs& a, const MqaLogitsPlace& at, Shared& shared)
       : shared_(shared), queries_(at.queries) {
     constexpr int chunks = S.heads * pieces, all_lanes = P.teams * lanes;
-    static_assert(chunks % all_lanes == 0);
+    static_assert(chunks % all_lanes == 0, "all lanes copy equally many 16 bytes of a query");
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
       const std::byte* const q = a.q + at.query(a, i) * a.q_stride;

@@ -76,16 +76,19 @@ inline Status check_mqa_regions(const MqaLogitsProblem& p) {
   const std::int64_t queries = std::int64_t{p.sequences} * p.queries;
   const bool fp4 = s.type == DType::fp4_e2m1;
   const int size = s.head_size / packing_of(s.type), units = s.head_size / 32;
-  const Region q(p.q, size_of(s.type), size, {{queries, p.q_stride}, {s.heads, p.q_head_stride}});
+  const Region q(p.q, size_of(s.type), size,
+                 {{queries, p.q_stride, "q_stride is 0"}, {s.heads, p.q_head_stride, "q_head_stride is 0"}});
   const Region weights(p.weights, sizeof(float), s.heads, {{queries, p.weights_stride}});
   const std::int64_t keys = paged ? p.block_size : p.columns, pages = paged ? p.pages : 1;
   const Region k(p.k, size_of(s.type), fp4 ? 16 : size,
-                 {{pages, p.k_page_stride}, {fp4 ? units : 1, p.k_unit_stride}, {keys, p.k_stride}});
+                 {{pages, p.k_page_stride, "k_page_stride is 0"},
+                  {fp4 ? units : 1, p.k_unit_stride, "k_unit_stride is 0"},
+                  {keys, p.k_stride, "k_stride is 0"}});
   const Region scales(p.k_scale, fp4 ? 1 : sizeof(float), fp4 ? units * keys : keys, {{pages, p.k_scale_page_stride}});
   const Region q_scale(p.q_scale, 1, std::int64_t{s.heads} * units, {{queries, p.q_scale_stride}});
   const Region tables(p.block_tables, sizeof(std::int32_t), p.table_columns, {{p.sequences, p.table_stride}});
   const auto list = [](const std::int32_t* data, std::int64_t count) { return vector_region(data, DType::f32, count); };
-  const Region logits(p.logits, sizeof(float), p.columns, {{queries, p.logits_stride}});
+  const Region logits(p.logits, sizeof(float), p.columns, {{queries, p.logits_stride, "logits_stride is 0"}});
   for (const Status& status :
        {check_absent<"q_scale">(p.q_scale, {p.q_scale_stride}), check_read<"q">(q, "a stride of q is 0"),
         check_read<"weights">(weights, "weights_stride is 0"), check_read<"k">(k, "a stride of k is 0"),

@@ -25,7 +25,8 @@ struct MqaStagedLogits {
   static constexpr bool paged = S.keys == MqaKeys::paged;
   static constexpr int pair = P.queries > 1 ? 2 : 1;  // of queries whose logits leave together
   static constexpr int pairs = P.queries / pair, lane_heads = S.heads / 4;
-  static_assert(P.teams == 1 && pieces == 8 && P.queries % pair == 0);
+  static_assert(P.teams == 1 && pieces == 8 && P.queries % pair == 0,
+                "one team stages rows of 128 bytes, and queries leave in pairs");
   using Seen = MqaLogitsSeen<B, S, P, keys>;
   using Sums = Vec<float, S.heads / 2>;
   using Weights = Vec<float, 2>[P.queries][lane_heads / 2];

@@ -17,7 +17,8 @@ class MqaWaveProduct {
   using Sums = Vec<float, Map::sums>;
   static constexpr bool scaled = S.type == DType::fp4_e2m1;
   static constexpr int row_units = bytes_of(S.type, S.head_size) / 16;
-  static_assert(!P.arranged || (S.keys == MqaKeys::ranges && !scaled));
+  static_assert(!P.arranged || (S.keys == MqaKeys::ranges && !scaled),
+                "arranged products are of ranges of keys without mx scales");
 
  public:
   static constexpr int lanes = B::facts.wave_lanes, keys = side;  // of a team

@@ -89,7 +89,8 @@ struct PagedAttentionArgs {
   // V that of a token, or where dim_major of a unit; of scales in elements.
   std::int32_t k_page_step, k_token_step, v_page_step, v_token_step, scale_page_step;
 };
-static_assert(offsetof(PagedAttentionArgs, block_table) == 48);
+static_assert(offsetof(PagedAttentionArgs, block_table) == 48,
+              "tools relocate pointers of the arguments by this offset");
 
 /// Byte offsets of the pointers in PagedAttentionArgs, for tools that relocate a kernel's arguments.
 struct PointerField {

@@ -8,6 +8,7 @@
 #include "tilewave/attention/reach.hpp"
 #include "tilewave/core/region.hpp"
 #include "tilewave/ops/paged_attention/args.hpp"
+#include "tilewave/tile/row_tensors.hpp"
 
 namespace tilewave {
 
@@ -100,7 +101,7 @@ struct PagedAttentionRegions {
     const PagedAttentionSpec& s = p.spec;
     const std::int64_t rows = std::int64_t{p.batch} * p.mtp, heads = p.num_q_heads;
     const int unit = s.unit(), element = size_of(s.kv);
-    const Region::Dimension pages{p.table_columns > 0 ? p.num_pages : 0, p.k_strides.page};
+    const Region::Dimension pages{p.table_columns > 0 ? p.num_pages : 0, p.k_strides.page, stride_field<"page">};
     q = {p.q, size_of(s.q), s.head_size, {{rows, p.q_row_stride}, {heads, p.q_head_stride}}};
     out = {p.out, size_of(s.out), s.head_size, {{rows, p.out_row_stride}, {heads, p.out_head_stride}}};
     lse = {p.lse, sizeof(float), rows * heads, {}};
@@ -113,23 +114,28 @@ struct PagedAttentionRegions {
          element,
          unit,
          {pages,
-          {p.num_kv_heads, p.k_strides.head},
-          {s.head_size / unit, p.k_strides.unit},
-          {p.block_size, p.k_strides.token}}};
-    const Region::Dimension v_pages{pages.count, p.v_strides.page}, v_heads{p.num_kv_heads, p.v_strides.head};
+          {p.num_kv_heads, p.k_strides.head, stride_field<"head">},
+          {s.head_size / unit, p.k_strides.unit, stride_field<"unit">},
+          {p.block_size, p.k_strides.token, stride_field<"token">}}};
+    const Region::Dimension v_pages{pages.count, p.v_strides.page, stride_field<"page">},
+        v_heads{p.num_kv_heads, p.v_strides.head, stride_field<"head">};
     if (s.values == ValueLayout::token_major) {
-      v = {p.v, element, s.head_size, {v_pages, v_heads, {p.block_size, p.v_strides.token}}};
+      v = {p.v, element, s.head_size, {v_pages, v_heads, {p.block_size, p.v_strides.token, stride_field<"token">}}};
     } else {
       v = {p.v,
            element,
            unit,
-           {v_pages, v_heads, {p.block_size / unit, p.v_strides.unit}, {s.head_size, p.v_strides.dim}}};
+           {v_pages,
+            v_heads,
+            {p.block_size / unit, p.v_strides.unit, stride_field<"unit">},
+            {s.head_size, p.v_strides.dim, stride_field<"dim">}}};
     }
     const bool per_token = s.quant == QuantMode::per_token;
     const auto scales = [&](const float* at) {
       return Region(at, sizeof(float), per_token ? p.block_size : 1,
-                    {{per_token ? pages.count : 1, p.scale_page_stride},
-                     {per_token || s.quant == QuantMode::per_head ? p.num_kv_heads : 1, p.scale_head_stride}});
+                    {{per_token ? pages.count : 1, p.scale_page_stride, "scale_page_stride is 0"},
+                     {per_token || s.quant == QuantMode::per_head ? p.num_kv_heads : 1, p.scale_head_stride,
+                      "scale_head_stride is 0"}});
     };
     if (s.quant != QuantMode::none) {
       k_scale = scales(p.k_scale);
@@ -191,26 +197,26 @@ inline Status check_places(const PagedAttentionProblem& p) {
 /// A stride left at 0 would read or write one place for many.
 inline Status check_strides(const PagedAttentionProblem& p) {
   const bool many_rows = std::int64_t{p.batch} * p.mtp > 1, many_heads = p.num_q_heads > 1;
-  if ((many_rows && p.q_row_stride == 0) || (many_heads && p.q_head_stride == 0)) {
-    return {StatusCode::bad_stride, "a stride of q is 0"};
-  }
+  const auto zero = [](const char* reason) { return Status{StatusCode::bad_stride, reason}; };
+  if (many_rows && p.q_row_stride == 0) return zero("q_row_stride is 0");
+  if (many_heads && p.q_head_stride == 0) return zero("q_head_stride is 0");
   const bool many_pages = p.table_columns > 1 && p.num_pages != 1, many_kv_heads = p.num_kv_heads > 1;
   const PagedKeyStrides& k = p.k_strides;
   const bool many_tokens = p.block_size > 1, many_units = p.block_size > p.spec.unit();
-  if ((many_tokens && k.token == 0) || k.unit == 0 || (many_pages && k.page == 0) || (many_kv_heads && k.head == 0)) {
-    return {StatusCode::bad_stride, "a stride of k is 0"};
-  }
+  if (many_tokens && k.token == 0) return zero("k_strides.token is 0");
+  if (k.unit == 0) return zero("k_strides.unit is 0");
+  if (many_pages && k.page == 0) return zero("k_strides.page is 0");
+  if (many_kv_heads && k.head == 0) return zero("k_strides.head is 0");
   const PagedValueStrides& v = p.v_strides;
   const bool token_major = p.spec.values == ValueLayout::token_major;
-  if ((token_major ? many_tokens && v.token == 0 : v.dim == 0 || (many_units && v.unit == 0)) ||
-      (many_pages && v.page == 0) || (many_kv_heads && v.head == 0)) {
-    return {StatusCode::bad_stride, "a stride of v is 0"};
-  }
+  if (token_major && many_tokens && v.token == 0) return zero("v_strides.token is 0");
+  if (!token_major && v.dim == 0) return zero("v_strides.dim is 0");
+  if (!token_major && many_units && v.unit == 0) return zero("v_strides.unit is 0");
+  if (many_pages && v.page == 0) return zero("v_strides.page is 0");
+  if (many_kv_heads && v.head == 0) return zero("v_strides.head is 0");
   const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
-  if ((per_token && many_pages && p.scale_page_stride == 0) ||
-      ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0)) {
-    return {StatusCode::bad_stride, "a stride of the scales is 0"};
-  }
+  if (per_token && many_pages && p.scale_page_stride == 0) return zero("scale_page_stride is 0");
+  if ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0) return zero("scale_head_stride is 0");
   if (Status s = check_places(p); !s.ok()) return s;
   const std::int64_t rows = std::int64_t{p.batch} * p.mtp;
   if (!disjoint(p.out_row_stride, rows, p.out_head_stride, p.num_q_heads, p.spec.head_size)) {

@@ -106,14 +106,15 @@ Status paged_attention_launch(const PagedAttentionProblem& p, int num_splits, hi
   using Decode = typename PagedAttentionKernel<B, S, P>::type;
   const PagedAttentionArgs args = paged_attention_args(p, P, B::facts, num_splits);
   const PagedAttentionLaunches launches = paged_attention_launches(p, P, B::facts, num_splits);
-  static_assert(Decode::block_threads == P.block_waves() * B::facts.wave_lanes);
+  static_assert(Decode::block_threads == P.block_waves() * B::facts.wave_lanes,
+                "launches are planned for as many lanes as the decode kernel has");
   if (needed == 0) return B::template launch<Decode>(launches.decode, args, stream);
 
   using Combine = std::conditional_t<P.balanced(), PagedAttentionBalancedCombine<B, S, P>,
                                      PagedAttentionCombine<B, S.head_size, S.out>>;
-  static_assert(
-      Combine::block_threads ==
-      (P.balanced() ? paged_attention_combine_threads : paged_attention_combine_waves_of_block * B::facts.wave_lanes));
+  static_assert(Combine::block_threads == (P.balanced() ? paged_attention_combine_threads
+                                                        : paged_attention_combine_waves_of_block * B::facts.wave_lanes),
+                "launches are planned for as many lanes as the combine kernel has");
   const Status decoded = B::template launch<Decode>(launches.decode, args, stream);
   return decoded.ok() ? B::template launch<Combine>(launches.combine, args, stream) : decoded;
 }

@@ -88,7 +88,8 @@ namespace detail {
 template <class B, QuantSpec S, QuantPolicy P>
 Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
   using Amax = QuantAmax<B, S, P>;
-  static_assert(Amax::waves % 4 == 0 && quant_partials % Amax::waves == 0);
+  static_assert(Amax::waves % 4 == 0 && quant_partials % Amax::waves == 0,
+                "waves leave their partials in whole 16 bytes, and blocks fill the workspace evenly");
   auto* partials = static_cast<float*>(workspace);
   const std::int32_t grid = min_of(ceil_div(args.extent.rows, P.rows), quant_partials / Amax::waves);
   if (Status s = B::template launch<Amax>({grid, Amax::block_threads}, {args, partials, grid * P.rows}, stream);

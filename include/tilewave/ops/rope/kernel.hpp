@@ -36,7 +36,8 @@ struct Rope {
   using Turn = Rotation<B, kernel_spec(S), unit>;
   using Piece = Packed<S.x, unit>;
   using Window = typename B::template Window<false>;
-  static_assert(P.chunks % 2 == 0 && P.lanes <= B::facts.wave_lanes * 2);
+  static_assert(P.chunks % 2 == 0 && P.lanes <= B::facts.wave_lanes * 2,
+                "a lane has both halves of its pairs, and a head at most two waves");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const int thread = B::block_lane_id(), lane = thread % P.lanes;

@@ -12,7 +12,8 @@ namespace detail {
 /// Heads as HeadStrides says.
 inline Region heads_region(const void* data, DType type, std::int32_t tokens, std::int32_t heads,
                            std::int32_t head_size, const HeadStrides& s) {
-  return Region(data, size_of(type), heads > 0 ? head_size : 0, {{tokens, s.token}, {heads, s.head}});
+  return Region(data, size_of(type), heads > 0 ? head_size : 0,
+                {{tokens, s.token, stride_field<"token">}, {heads, s.head, stride_field<"head">}});
 }
 
 /// The rules of tables and positions; `type` is x's.

@@ -25,7 +25,8 @@ enum class SamplingLaunch : int { whole, weigh, draw };
 template <class B, SamplingSpec S, SamplingPolicy P, SamplingLaunch L = SamplingLaunch::whole>
 struct Sampling {
   static constexpr bool weighs = L == SamplingLaunch::weigh, draws = L == SamplingLaunch::draw;
-  static_assert(L == SamplingLaunch::whole || (!P.held && P.blocks == 1));
+  static_assert(L == SamplingLaunch::whole || (!P.held && P.blocks == 1),
+                "a row that two launches share is read again, by blocks without clusters");
   using Room = B;
   using Args = SamplingArgs;
   using Exchange = RowExchange<B, P, 2>;

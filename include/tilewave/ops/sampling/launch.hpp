@@ -58,7 +58,7 @@ inline Status check_sampling_workspace(const SamplingProblem& p, std::initialize
 }
 
 inline Status check_sampling_regions(const SamplingProblem& p) {
-  const Region x = rows_region(p.x, p.spec.x, p.rows, p.columns, 1, {p.row_stride, 0});
+  const Region x = Region(p.x, size_of(p.spec.x), p.columns, {{p.rows, p.row_stride, "row_stride is 0"}});
   const Region tokens = vector_region(p.tokens, DType::f32, p.rows);
   const Region logprobs = vector_region(p.logprobs, DType::f32, p.rows);
   if (Status s = check_read<"x">(x, "row_stride is 0"); !s.ok()) return s;

@@ -43,14 +43,15 @@ inline Status check_gating_pointers(const TopkGatingProblem& p) {
 }
 
 inline Status check_gating_regions(const TopkGatingProblem& p) {
-  const auto rows = [&](const void* data, DType type, std::int32_t columns, std::int64_t stride) {
-    return rows_region(data, type, p.tokens, columns, 1, {stride, 0});
+  const auto rows = [&](const void* data, DType type, std::int32_t columns, std::int64_t stride, const char* zero) {
+    return Region(data, size_of(type), columns, {{p.tokens, stride, zero}});
   };
-  const Region logits = rows(p.logits, p.spec.x, p.experts, p.logits_stride);
+  const Region logits = rows(p.logits, p.spec.x, p.experts, p.logits_stride, "logits_stride is 0");
   const Region bias = vector_region(p.bias, DType::f32, p.experts);
-  const Region weights = rows(p.weights, DType::f32, p.topk, p.weights_stride);
-  const Region indices = rows(p.indices, DType::f32, p.topk, p.indices_stride);
-  const Region pairs = rows(p.token_expert_indices, DType::f32, p.topk, p.token_expert_stride);
+  const Region weights = rows(p.weights, DType::f32, p.topk, p.weights_stride, "weights_stride is 0");
+  const Region indices = rows(p.indices, DType::f32, p.topk, p.indices_stride, "indices_stride is 0");
+  const Region pairs =
+      rows(p.token_expert_indices, DType::f32, p.topk, p.token_expert_stride, "token_expert_stride is 0");
   for (const Status& status : {check_absent<"token_expert_indices">(p.token_expert_indices, {p.token_expert_stride}),
                                check_read<"logits">(logits, "logits_stride is 0"),
                                check_written<"weights">(weights, "rows of weights overlap"),

@@ -24,7 +24,7 @@ struct PagedAttentionStagedEpilogue {
   using Stages = PagedAttentionStages<L>;
   /// Of the ring, which what is received takes.
   static constexpr int places = ceil_div(int{sizeof(Received)}, int{sizeof(typename Stages::Stage)});
-  static_assert(places <= Stages::stages);
+  static_assert(places <= Stages::stages, "what the blocks of a cluster send each other lies in the ring");
   /// The stage, of `count`, before which nobody reads those places any more.
   TILEWAVE_DEVICE static std::int32_t first_beyond(std::int32_t count) {
     return max_of(count - Stages::stages + places, 0);
@@ -94,7 +94,7 @@ struct PagedAttentionStagedEpilogue {
 
   /// Two groups: each hands the other what it has of the tile that is the other's, and adds up its own.
   TILEWAVE_DEVICE static void merge_groups(State& s, typename L::Shared& shared) {
-    static_assert(L::groups == 2 && L::out_tiles <= 2);
+    static_assert(L::groups == 2 && L::out_tiles <= 2, "two wave groups finish one tile of outputs each");
     const int group = L::group(), lane = L::group_lane();
     Products &own = s.out[0], &last = s.out[L::out_tiles - 1], other;
     TILEWAVE_UNROLL
@@ -163,7 +163,7 @@ struct PagedAttentionStagedEpilogue {
   TILEWAVE_DEVICE static void add_up(const Args& a, const Place& at, float v_scale, const Received& received, int turn,
                                      int j) {
     const int lane = B::lane_id();
-    static_assert(blocks == L::lanes / 4);
+    static_assert(blocks == L::lanes / 4, "four lanes share rows, and each such four looks at another block");
     // Lanes that hold the same rows look at different blocks.
     float max[2] = {L::minus_infinity, L::minus_infinity}, sum[2] = {};
     if (lane / 4 < a.cluster) {

@@ -22,7 +22,8 @@ struct PagedAttentionCombine {
   static constexpr int unit = head_size >= 4 * lanes ? 4 : head_size >= 2 * lanes ? 2 : 1;  // columns of one access
   static constexpr RowPolicy row_policy{
       .lanes = lanes, .rows = waves, .chunks = ceil_div(head_size, unit* lanes), .vec = unit * int{sizeof(float)}};
-  static_assert(head_size % unit == 0 && max_splits <= max_partials);
+  static_assert(head_size % unit == 0 && max_splits <= max_partials,
+                "a lane's accesses end with the head, and a row has room for all its partials");
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     const std::int32_t row = B::block_id() * waves + B::wave_id();

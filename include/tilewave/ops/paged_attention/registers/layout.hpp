@@ -136,7 +136,8 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   /// block.
   template <int piece, class F>
   TILEWAVE_DEVICE static void each_piece(F f) {
-    static_assert(Values::run % piece == 0 && S.head_size % piece == 0);
+    static_assert(Values::run % piece == 0 && S.head_size % piece == 0,
+                  "pieces do not cross the end of a lane's run or of the head");
     TILEWAVE_UNROLL
     for (int block = 0; block < out_tiles / Values::width; ++block) {
       TILEWAVE_UNROLL

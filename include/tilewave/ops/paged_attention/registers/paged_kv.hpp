@@ -170,7 +170,7 @@ struct PagedKv {
       for (int i = 0; i < count; ++i) to[i] = load<Chunk, stream>(c.v[0] + (first + i) * v_dim_step);
     } else {
       constexpr int width = Values::width, last_block = Values::tiles.count / width - 1;
-      static_assert(first % width == 0 && count % width == 0);
+      static_assert(first % width == 0 && count % width == 0, "token_major values are loaded in whole blocks of tiles");
       static_for<unit>([&](auto e) {
         const char* token;
         if constexpr (any_block) {
@@ -254,7 +254,7 @@ TILEWAVE_DEVICE std::uint32_t attended_mask(std::int32_t token, std::int32_t fir
 template <class B, DType type>
 TILEWAVE_DEVICE typename B::Accumulator mma_of(typename B::KvOperand kv, typename B::RowsOperand rows,
                                                typename B::Accumulator acc) {
-  static_assert(type == DType::bf16 || type == DType::f16);
+  static_assert(type == DType::bf16 || type == DType::f16, "the atom multiplies bf16 or f16");
   if constexpr (type == DType::f16) {
     return B::mma_f16(kv, rows, acc);
   } else {

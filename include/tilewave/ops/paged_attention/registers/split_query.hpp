@@ -15,7 +15,8 @@ struct SplitQuery {
   using B = typename L::Room;
   using Map = typename L::Map;
   static constexpr int terms = 2, steps = L::steps / terms;  // products of a unit with a term
-  static_assert(L::rows_per_lane == 1 && L::unit == 16 && L::steps == 4);
+  static_assert(L::rows_per_lane == 1 && L::unit == 16 && L::steps == 4,
+                "two fp8 terms are for atoms with one row a lane and units of 16 bytes of fp8 keys");
 
   /// The lane's Q operands, pairs of bf16, in place: of each unit the operands of the first term, then of the second.
   /// Returns the power of two that the row was divided by; NaN for infinities, which fp8 lacks.
