@@ -17,7 +17,7 @@ namespace detail {
 
 /// What products of wave groups take: types of operands, and columns of a narrow product.
 template <ArchId Id, DType type>
-inline constexpr bool group_type = is_16_bits(type) || type == facts_of(Id).fp8;
+inline constexpr bool group_type = type == DType::bf16 || type == DType::f16 || type == facts_of(Id).fp8;
 template <int columns>
 inline constexpr bool narrow_columns = columns == 8 || columns == 16 || columns == 32 || columns == 64;
 
