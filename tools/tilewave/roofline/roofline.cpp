@@ -305,6 +305,7 @@ std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by,
       refuse(csv.where(r) + ": a timed row without flops and bytes_ideal has no place in a roofline");
     }
     p.name = name ? csv.rows[r][*name] : csv.where(r);
+    if (is_modelled(metric)) p.cycles = cycles_of(csv, r);
     for (const std::size_t c : columns)
       p.group += fmt::format("{}{}={}", p.group.empty() ? "" : " ", csv.columns[c], csv.rows[r][c]);
     points.push_back(p);
