@@ -2,6 +2,7 @@
 #include "bench/harness/model_time.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -132,13 +133,14 @@ class SimulatorClock final : public ModelClock, private host::LaunchWatcher {
     std::ofstream out(root / "model_kernel_trace.csv", launches_ == 1 ? std::ios::trunc : std::ios::app);
     if (launches_ == 1) {
       out << "Kind,Kernel_Name,Start_Timestamp,End_Timestamp,VGPR_Count,Accum_VGPR_Count,LDS_Block_Size,"
-             "Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z\n";
+             "Workgroup_Size_X,Workgroup_Size_Y,Workgroup_Size_Z,Grid_Size_X,Grid_Size_Y,Grid_Size_Z,model_clk,model_mhz\n";
     }
     const tilewave::sim::KernelDescriptor& kernel = object.kernels.at(launch.symbol);
     const auto ns = static_cast<std::int64_t>(report.us * 1000);
     out << "KERNEL_DISPATCH,\"" << launch.symbol.substr(0, launch.symbol.size() - 3) << " (modelled on " << report.chip
         << ", not measured)\"," << now_ns_ << "," << now_ns_ + ns << "," << kernel.vgprs << "," << kernel.agprs << ","
-        << kernel.lds_bytes << "," << launch.block[0] << ",1,1," << launch.grid_blocks[0] * launch.block[0] << ",1,1\n";
+        << kernel.lds_bytes << "," << launch.block[0] << ",1,1," << launch.grid_blocks[0] * launch.block[0] << ",1,1,"
+        << std::llround(report.cycles) << "," << std::llround(report.mhz) << "\n";
     now_ns_ += ns;
     if (!out.flush()) throw std::runtime_error("cannot write " + root.string());
   }

@@ -10,6 +10,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 
 TOLERANCE = 0.02
 MODEL = ["--model-time", "--benchmark_format=csv"]
@@ -40,6 +41,18 @@ def faults_of(row):
         yield f"{us} us is below the roof of {row['roof_us']} us"
 
 
+def trace_faults(program, options):
+    """The trace of a row's launches says their cycles, and the clock taken for them."""
+    with tempfile.TemporaryDirectory() as folder:
+        row = row_of(program, options + " --model-trace=" + folder)
+        with open(os.path.join(folder, "model_kernel_trace.csv"), encoding="utf-8") as file:
+            launches = list(csv.DictReader(file))
+    clk = sum(float(launch.get("model_clk") or "nan") for launch in launches)
+    busy = sum(float(launch["model_clk"]) / float(launch["model_mhz"]) for launch in launches if clk > 0)
+    if not clk > 0 or not abs(clk - float(row["model_clk"])) <= len(launches) or not abs(clk / busy / float(row["model_mhz"]) - 1) < 1e-3:
+        yield f"{row['name']}: a trace of {clk} clk, the row has {row['model_clk']} at {row['model_mhz']} MHz"
+
+
 def main(folder, path, update=""):
     with open(path, encoding="utf-8") as file:
         recorded = json.load(file)
@@ -51,6 +64,7 @@ def main(folder, path, update=""):
         if not abs(us / was - 1) <= TOLERANCE and not update:
             faults.append(f"{row['name']}: modelled {us} us ({row['model_bound']}), recorded {was} us ({record.get('bound')})")
         record["us"], record["bound"] = us, row["model_bound"]
+    faults += trace_faults(os.path.join(folder, recorded[0]["benchmark"]), recorded[0]["options"])
     bench = os.path.join(folder, "bench_softmax")
     for arguments, complaint in ((["--arch=sm90", *MODEL], "gfx942 and gfx950"),
                                  (["--arch=gfx950", *MODEL, "--model-chip=MI300X"], "not for MI300X"),

@@ -2,6 +2,7 @@
 // The clock against what was measured of single instructions (docs/reference/clock.md names the sources): clk per repetition.
 #include "sim/clock/clock.hpp"
 
+#include "sim/clock/schedule.hpp"
 #include "sim/programs/launch_file.hpp"
 #include "test/catch_compat.hpp"
 
@@ -200,4 +201,20 @@ TEST_CASE("blocks that wait for one another are timed with those they wait for")
   *run.buffers[0].second->data() = 200;  // nobody's turn
   CHECK_THROWS_WITH(time_launch(run.object, run.launch, run.memory, {.instructions = 50'000}),
                     Catch::Contains("blocks wait for each other"));
+}
+
+TEST_CASE("an extrapolation that no chip could do is refused") {
+  Pass pass;
+  pass.timed = 1000, pass.matrix_duty = pass.valu_duty = 1;
+  ClockReport report;
+  report.complete = false, report.timed_share = 0.5, report.cycles = 2000;  // half of it in 1000 clk, at the peak
+  CHECK_NOTHROW(check_peaks(pass, report));
+  report.cycles = 1800;
+  CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("matrix units can do: time more instructions"));
+  pass.matrix_duty = 0;
+  CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("SIMDs can issue: time more instructions"));
+  pass.valu_duty = 0;
+  CHECK_NOTHROW(check_peaks(pass, report));
+  report.timed_share = 1.1;
+  CHECK_THROWS_WITH(check_peaks(pass, report), Catch::Contains("more was timed than the launch was said to have"));
 }

@@ -2,6 +2,7 @@
 #include "tools/tilewave/campaign/campaign.hpp"
 
 #include "test/catch_compat.hpp"
+#include "test/tools/tilewave/grammar.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/campaign/memory.hpp"
 #include "tools/tilewave/campaign/proposal.hpp"
@@ -9,11 +10,17 @@
 #include "tools/tilewave/campaign/rules.hpp"
 #include "tools/tilewave/campaign/skew.hpp"
 #include "tools/tilewave/common/json.hpp"
+#include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/report/page.hpp"
 
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::fuzz;
+using tilewave::test::fuzz_json;
+using tilewave::test::fuzz_texts;
+using tilewave::test::Random;
 using tilewave::test::status_of;
+using tilewave::test::strange_fields;
 
 Manifest sample_manifest() {
   Manifest m;
@@ -210,4 +217,106 @@ TEST_CASE("the final report holds the headline against the real workload") {
   const Json json = parse_json(final_report_json(s), "r");
   CHECK(json.at("headline_percent").get<double>() == Approx(10));
   CHECK(json.at("inflation_gap_percent").get<double>() == Approx(6));
+}
+
+namespace {
+Round a_round(int number, const char* status) {
+  Round r;
+  r.number = number, r.status = status, r.commit = "c", r.date = "2026-04-16 10:00", r.us = 10, r.best_us = 11;
+  r.proposal.hypothesis = "load \"K\" earlier", r.proposal.bucket = "K1", r.proposal.hit_rate = 0.5;
+  r.classes = {{"mtp=1", 10}}, r.launch = {{"vgprs", 64}}, r.pitfalls = {"a\nb"};
+  return r;
+}
+std::string a_state() {
+  State s;
+  conclude_round(s, a_round(1, "baseline")), conclude_round(s, a_round(2, "discard"));
+  s.stage = Stage::measuring, s.current = a_round(3, "");
+  return json_of(s);
+}
+
+/// The manifest with values and keys that YAML allows and a campaign may not.
+std::string other_manifest(Random& random) {
+  static const std::vector<std::string> values{"",
+                                               "~",
+                                               "[]",
+                                               "[1, [2]]",
+                                               "{a: b}",
+                                               "{a: {b: c}}",
+                                               "- x",
+                                               "&a [*a]",
+                                               "*a",
+                                               "!!int x",
+                                               "0x10",
+                                               ".inf",
+                                               ".nan",
+                                               "-1",
+                                               "1e999",
+                                               "1:30",
+                                               "yes",
+                                               "'",
+                                               "\"\\x00\"",
+                                               "|\n  text",
+                                               ">-\n  text",
+                                               "? x",
+                                               "@x",
+                                               "%x",
+                                               "99999999999999999999",
+                                               "<<",
+                                               "0 h",
+                                               "1h1h",
+                                               "-1m",
+                                               "1e300h"};
+  auto lines = lines_of(yaml_of(sample_manifest()));
+  for (std::size_t edits = random.below(4); edits > 0; --edits) {
+    std::string& line = lines[random.below(lines.size())];
+    const std::size_t colon = std::min(line.find(": "), line.size());
+    switch (random.below(6)) {
+      case 0: line = ""; break;
+      case 1: lines.push_back(line); break;
+      case 2: line = "unknown" + line.substr(colon); break;
+      case 3: line = line.substr(0, colon) + ": \"" + printable(random.of(strange_fields())) + "\""; break;
+      default: line = line.substr(0, colon) + ": " + random.of(values);
+    }
+  }
+  return join(lines, random.one_in(4) ? "\r\n" : "\n") + "\n";
+}
+}  // namespace
+
+TEST_CASE("files of a campaign by a grammar are read the same however they are written, or refused") {
+  const std::string state = a_state();
+  CHECK(fuzz_json(
+            state,
+            [](const std::string& text) {
+              const State s = parse_state(text, "s");
+              const std::string again = json_of(s);
+              if (json_of(parse_state(again, "s")) != again) throw std::logic_error("read otherwise: " + again);
+              stop_reason(s, sample_manifest(), nullptr), stagnation_hint(s), campaign_html("c", s);
+              return again;
+            },
+            false, 1500) > 0);
+  // A count that is none is refused, not cut to 32 bits.
+  for (const char* key : {"round", "fix_attempts", "best_round", "CONSECUTIVE_REGRESSIONS", "consecutive_rollbacks"}) {
+    for (const std::int64_t wrong : {(std::int64_t{1} << 32) + 1, std::int64_t{-1}, std::int64_t{1} << 62}) {
+      Json json = Json::parse(state);
+      (json.contains(key) ? json : json["current"])[key] = wrong;
+      CAPTURE(key, wrong);
+      std::string message;
+      CHECK(status_of([&] { parse_state(json.dump(), "s"); }, &message) == Exit::usage);
+      CHECK(message.find(key) != message.npos);
+    }
+  }
+  CHECK(
+      fuzz_json(
+          R"({"hypothesis": "load K earlier", "bucket": "W1", "target": "mtp=1", "direction": "prefetch", "tip": "a\nb",
+ "lesson": "c", "pitfalls_and_fixes": ["d", "e"], "real_gain_pct": 2.5, "hit_rate": 0.75})",
+          [](const std::string& text) {
+            const Proposal p = parse_proposal(text, "p");
+            check(p);
+            return p.hypothesis + p.bucket + p.target + p.direction + p.tip + p.lesson + join(p.pitfalls, ";");
+          },
+          false) > 0);
+  CHECK(fuzz_texts(other_manifest, [](const std::string& text) {
+          const std::string again = yaml_of(parse_manifest(text, "m"));
+          if (yaml_of(parse_manifest(again, "m")) != again) throw std::logic_error("read otherwise: " + again);
+        }) > 0);
 }

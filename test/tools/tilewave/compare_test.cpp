@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "tools/tilewave/compare/compare.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "test/catch_compat.hpp"
@@ -272,4 +274,35 @@ TEST_CASE("any bytes make compare and the kernel times return or refuse") {
   const std::string report = json_report(of(base_text), "us");
   CHECK(fuzz(
             report, [](const std::string& text) { ratios_of(text, "x"); }, 600) > 0);
+}
+
+TEST_CASE("modelled times of one config are compared by cycles, and the report says so") {
+  const auto csv = [](const char* us, const char* clk, const char* mhz, const char* chip) {
+    return fmt::format(
+        "name,m,us,err,arch,model_us,model_clk,model_mhz,model_error_pct,model_chip\na,64,nan,0,gfx950,{},{},{},0,{}\n",
+        us, clk, mhz, chip);
+  };
+  CompareOptions model;
+  model.map.us = "model_us";
+  // 2 us of overhead each. The candidate takes fewer clk, and more time, since it is held to run at a lower clock.
+  const std::string base = csv("22", "40000", "2000", "MI355X"), fewer = csv("23", "31500", "1500", "MI355X");
+  const Comparison c = of(fewer, model, base);
+  CHECK(c.verdict == Verdict::keep);
+  CHECK(c.classes[0].ratio < 0.85);
+  CHECK(c.classes[0].cand_us == Approx(23));
+  CHECK(has(text_report(c, "model_us"), "ranked by model_clk"));
+  CHECK(has(json_report(c, "model_us"), "\"ranked_by\": \"model_clk\""));
+  CHECK(has(json_report(c, "model_us"), "\"candidate_mhz\": 1500"));
+  CHECK(of(base, model, fewer).verdict == Verdict::discard);
+  // As many clk are a tie, whatever the clock was taken to be.
+  CHECK(of(csv("28.667", "40000", "1500", "MI355X"), model, base).verdict == Verdict::tie);
+  // A second launch is paid for: as many clk, 2 us more.
+  CHECK(of(csv("24", "40000", "2000", "MI355X"), model, base).verdict == Verdict::discard);
+  // Rows that do not say their cycles go by time.
+  const Comparison by_time = of(csv("23", "nan", "nan", "MI355X"), model, base);
+  CHECK(by_time.verdict == Verdict::discard);
+  CHECK_FALSE(has(text_report(by_time, "model_us"), "ranked by model_clk"));
+  model.repeats = Repeats::best;  // of policies, the one of the fewest cycles
+  const std::string two = base + "b,64,nan,0,gfx950,23,31500,1500,0,MI355X\n";
+  CHECK(of(two, model, base).classes[0].cand_us == Approx(23));
 }

@@ -269,4 +269,18 @@ int fuzz_json(const std::string& sample, const Read& read, bool more = true, int
   return accepted;
 }
 
+/// Texts of `make`, each read or refused in one line; how many were read.
+inline int fuzz_texts(const std::function<std::string(Random&)>& make,
+                      const std::function<void(const std::string&)>& read, int rounds = 600) {
+  Random random;
+  int accepted = 0;
+  for (int i = 0; i < rounds; ++i) {
+    const std::string text = make(random);
+    std::string message;
+    accepted += status_of([&] { read(text); }, &message) == tool::Exit::ok;
+    if (message.find('\n') != message.npos) throw std::logic_error("not one line: " + message);
+  }
+  return accepted;
+}
+
 }  // namespace tilewave::test

@@ -119,3 +119,28 @@ TEST_CASE("any bytes make the page or an error") {
             "kernel,model,speedup\nsoftmax,llama,1.5\nnorm,llama,0.9\n",
             [](const std::string& text) { ledger_html(parse_csv(text, "x")); }, 600) > 0);
 }
+
+TEST_CASE("pages show cycles and the clock beside a modelled time") {
+  const std::string head = "name,m,us,err,model_us,model_clk,model_mhz,model_error_pct,model_chip,bytes_ideal,flops\n";
+  const Csv csv = parse_csv(head + "a,1,nan,0,22,40000,2000,0,MI355X,1e6,2e6\n", "x.csv"),
+            cand = parse_csv(head + "b,1,nan,0,23,31500,1500,0,MI355X,1e6,2e6\n", "y.csv");
+  const std::string page = summary_html(csv, {}, nullptr, "model_us");
+  for (const char* text : {"<th>model_clk</th><th>model_mhz</th>", "<td class=n>40000</td><td class=n>2000</td>"})
+    CHECK(has(page, text));
+  CHECK_FALSE(has(summary_html(csv, {}, nullptr), "model_clk"));
+  CompareOptions options;
+  options.map.us = "model_us";
+  const std::string pair = comparison_html("x.csv", "y.csv", compare(csv, cand, options));
+  for (const char* text : {"ranked by model_clk", "base model_mhz", "<td class=n>31500</td>", "<td class=n>1500</td>"})
+    CHECK(has(pair, text));
+  std::size_t untimed = 0;
+  const auto points = points_of(csv, {}, untimed, "model_us");
+  CHECK(points[0].cycles.clk == 40000);
+  Roof roof{.chip = "MI355X",
+            .peak_key = "bf16_flops",
+            .flops_per_s = 1e15,
+            .bytes_per_s = 1e12,
+            .flops_source = {},
+            .bytes_source = {}};
+  CHECK(has(roofline_svg(roof, points), "22 us (40000 clk at 2000 MHz)"));
+}

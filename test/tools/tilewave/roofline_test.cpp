@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "tools/tilewave/roofline/roofline.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "bench/harness/device_sheet.hpp"
 #include "test/catch_compat.hpp"
+#include "test/tools/tilewave/grammar.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tilewave/arch/facts.hpp"
 #include "tools/tilewave/report/page.hpp"
@@ -13,7 +16,11 @@ namespace {
 using namespace tilewave::tool;
 using tilewave::test::Approx;
 using tilewave::test::fuzz;
+using tilewave::test::fuzz_table;
+using tilewave::test::fuzz_texts;
+using tilewave::test::Random;
 using tilewave::test::status_of;
+using tilewave::test::strange_fields;
 
 const std::string sample =
     "# X1\n\nArchitecture: gfx950\n\n| key | value | unit | source |\n|---|---|---|---|\n"
@@ -210,4 +217,90 @@ TEST_CASE("rows of a CSV become points, and a picture that names them") {
   CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\n1,5,0\n", "x.csv"), {}, untimed); }) == Exit::usage);
   CHECK(status_of([&] { points_of(parse_csv("us,flops,bytes_ideal\nnan,1,5\n", "x.csv"), {}, untimed); }) ==
         Exit::usage);
+}
+
+namespace {
+/// A page of a chip as it may be written by hand, of other numbers, keys and sources.
+std::string hardware_page(Random& random) {
+  tilewave::test::Table table{{"key", "value", "unit", "source"},
+                              {{"hbm_bandwidth", "8.0", "TB/s", "sheet"},
+                               {"bf16_flops", "2517", "TFLOP/s", "sheet"},
+                               {"read_ceiling", "UNKNOWN", "TB/s", "none"},
+                               {"lds", "160", "KiB", "sheet"}}};
+  if (!random.one_in(4)) {
+    auto& row = table.rows[random.below(4)];
+    row[random.one_in(2) ? 1 : random.below(4)] = random.of(strange_fields());
+  }
+  if (random.one_in(3)) table = tilewave::test::other_table(table, random);
+  std::string out = "# MI355X\n\nArchitecture: gfx950\n\n";
+  const auto line = [&](const std::vector<std::string>& cells) {
+    const std::string space = random.one_in(2) ? " " : random.one_in(2) ? "" : "\t ";
+    out += "|" + space + join(cells, space + "|" + space) + space + "|" + (random.one_in(4) ? "\r\n" : "\n");
+  };
+  line(table.columns);
+  out += random.one_in(2) ? "|---|---|---|---|\n" : "|:--|--:|:-:|---|\n";
+  for (const auto& row : table.rows) line(row);
+  out += "\n## Sources\n- sheet: a data sheet\n- none: nobody says\n";
+  if (random.one_in(8)) out += "- " + random.of(strange_fields()) + ": " + random.of(strange_fields()) + "\n";
+  return out;
+}
+
+const tilewave::test::Table modelled_table{{"name", "m", "us", "err", "model_us", "model_clk", "model_mhz",
+                                            "model_error_pct", "model_chip", "flops", "bytes_ideal"},
+                                           {{"a", "1", "nan", "0", "22", "40000", "2000", "0", "MI355X", "1e9", "1e6"},
+                                            {"b", "2", "nan", "0", "23", "31500", "1500", "1", "MI355X", "0", "1e6"}}};
+
+std::string shape_words(Random& random) {
+  static const std::vector<std::string> keys{
+      "batch",  "context", "q_heads", "kv_heads", "head_size", "mtp",   "block_size", "kv",    "quant",    "m",
+      "n",      "k",       "a",       "b",        "out",       "group", "gated",      "rows",  "columns",  "x",
+      "rotary", "table",   "experts", "topk",     "unit",      "id",    "scaled",     "heads", "partials", "elements"};
+  static const std::vector<std::string> values{"1",   "2",   "64",   "128", "1099511627776",
+                                               "fp8", "fp4", "bf16", "i64", "per_token"};
+  std::vector<std::string> words;
+  for (const std::string& key : keys)
+    if (random.one_in(4))
+      words.push_back(key + "=" + (random.one_in(5) ? random.of(strange_fields()) : random.of(values)));
+  if (random.one_in(8)) words.push_back(random.of(strange_fields()));
+  return join(words, random.one_in(8) ? ",," : ",");
+}
+}  // namespace
+
+TEST_CASE("hardware pages, shapes and rows by a grammar give a roof, a floor and a picture, or are refused") {
+  const std::vector<Chip> chips = all_chips();
+  const auto draws = [](const Roof& roof, const std::vector<Point>& points) {
+    if (!std::isfinite(roof.ridge()) || !(roof.ridge() > 0)) throw std::logic_error("a ridge that is no number");
+    for (const Point& p : points)
+      if (p.work.flops != 0 &&
+          !(std::isnormal(p.work.flops / p.work.bytes) && std::isnormal(p.work.flops / p.us * 1e-6)))
+        throw std::logic_error("a point that no axis reaches");
+    if (roofline_svg(roof, points).size() > std::size_t{1} << 20) throw std::logic_error("a picture without end");
+  };
+  CHECK(fuzz_texts(hardware_page, [&](const std::string& text) {
+          const Roof roof = roof_of(parse_chip(text, "MI355X.md"), "bf16");
+          draws(roof, {{.name = "a", .group = {}, .work = {.flops = 1e9, .bytes = 1e6, .how = {}}, .us = 10}});
+        }) > 0);
+  const Roof roof = roof_of(chip_of(chips, "MI355X"), "bf16");
+  for (const std::string& op : split(known_ops(false), ',')) {
+    CHECK(fuzz_texts(
+              shape_words,
+              [&](const std::string& text) {
+                const Work work = work_of(trim(op), text);
+                const double us = roof.floor_us(work);
+                if (!std::isfinite(us) || !(us > 0)) throw std::logic_error("no floor: " + text);
+                draws(roof, {{.name = "floor", .group = op, .work = work, .us = us}});
+              },
+              200) >= 0);
+  }
+  CHECK(fuzz_table(
+            modelled_table,
+            [&](const std::string& text) {
+              const Csv csv = parse_csv(text, "t", "model_us");
+              std::size_t untimed = 0;
+              const auto points = points_of(csv, {"m"}, untimed, "model_us");
+              draws(roof, points);
+              summary_html(csv, {"m"}, &roof, "model_us");
+              return fmt::format("{} {} {}", points.size(), untimed, points[0].us);
+            },
+            true, 1500) > 0);
 }

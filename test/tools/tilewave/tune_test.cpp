@@ -4,14 +4,18 @@
 #include <regex>
 
 #include "test/catch_compat.hpp"
+#include "test/tools/tilewave/grammar.hpp"
 #include "test/tools/tilewave/samples.hpp"
 #include "tools/tilewave/common/text.hpp"
 #include "tools/tilewave/tune/generate.hpp"
+#include "tools/tilewave/tune/words.hpp"
 
 namespace {
 using namespace tilewave::tool;
 using tilewave::test::Approx;
 using tilewave::test::fuzz;
+using tilewave::test::fuzz_texts;
+using tilewave::test::Random;
 using tilewave::test::status_of;
 
 const std::string tried =
@@ -187,4 +191,58 @@ TEST_CASE("a tuned table holds the best of each config, neighbours that agree as
               tuned_header(csv, judge_tuning(csv, nullptr, {}), source);
             },
             300) > 0);
+}
+
+TEST_CASE("modelled policies of one config are ranked by cycles") {
+  const std::string head =
+      "name,m,lanes,us,err,model_us,model_clk,model_mhz,model_error_pct,model_chip,policy_columns\n";
+  const std::string rows = "a,1,64,nan,0,22,40000,2000,0,MI355X,lanes\nb,1,128,nan,0,23,31500,1500,0,MI355X,lanes\n";
+  const auto tuned = [&](const std::string& text) {
+    return judge_tuning(parse_csv(head + text, "t"), nullptr, {}, "model_us");
+  };
+  const Tuned t = tuned(rows);
+  CHECK(t.by_cycles());
+  CHECK(t.classes[0].policy == "lanes=128");
+  CHECK(t.configs[0].tried.front().us == Approx(23));  // shown as it was modelled
+  CHECK(t.classes[0].loss == Approx(1));
+  const Tuned chips = tuned(rows + "c,1,256,nan,0,30,60000,2000,0,MI350X,lanes\n");
+  CHECK_FALSE(chips.by_cycles());
+  CHECK(chips.classes[0].policy == "lanes=64");
+  CHECK(judge_tuning(parse_csv(head + rows, "t"), nullptr, {}, "model_clk").classes[0].policy == "lanes=128");
+  const Csv selected = parse_csv(head + "s,1,64,nan,0,22,40000,2000,0,MI355X,lanes\n", "s");
+  CHECK(*judge_tuning(parse_csv(head + rows, "t"), &selected, {}, "model_us").classes[0].selected_loss > 1.15);
+  // With --patience: the second takes fewer clk, so it is no row that is slower.
+  CHECK_FALSE(has_ended(parse_csv(head + rows, "t"), 1, "model_us"));
+}
+
+TEST_CASE("what tune reads by a grammar is judged, written and stepped from, or refused") {
+  const Csv rows = parse_csv(attention + attention_row(1000, 2, 5) + attention_row(1000, 4, 6), "t");
+  tilewave::test::Table table{rows.columns, rows.rows};
+  const auto column = [&](const char* name, const char* first, const char* second) {
+    table.columns.push_back(name), table.rows[0].push_back(first), table.rows[1].push_back(second);
+  };
+  column("model_us", "22", "23"), column("model_clk", "40000", "31500"), column("model_mhz", "2000", "1500");
+  column("model_chip", "MI355X", "MI355X");
+  const TunedSource source{
+      .op = "paged_attention", .arch = "gfx950", .device = "d", .commit = "c", .csv = "t.csv", .benchmark = "b"};
+  CHECK(fuzz_texts(
+            [&](Random& random) {
+              return tilewave::test::csv_of(random.one_in(3) ? table : tilewave::test::other_table(table, random),
+                                            random, true);
+            },
+            [&](const std::string& text) {
+              const Csv csv = parse_csv(text, "t", "name");
+              for (const char* metric : {"us", "model_us", "model_clk"}) {
+                const Tuned t = judge_tuning(csv, nullptr, {}, metric);
+                for (const TunedClass& c : t.classes)
+                  if (!std::isfinite(c.loss)) throw std::logic_error("a loss that is no number");
+                has_ended(csv, 1, metric);
+                generate(csv, t, "paged_attention", 2);
+                tuned_header(csv, t, source);
+              }
+              for (std::size_t r = 0; r < csv.rows.size(); ++r) {
+                const std::string word = paged_attention_spec_text(csv, r) + paged_attention_policy_text(csv, r);
+                if (word.find_first_of(";\"\n#") != word.npos) throw std::logic_error("no source code: " + word);
+              }
+            }) > 0);
 }

@@ -56,6 +56,9 @@ expect 11 "does not improve" compare base.csv keep.csv --kernel-trace slow.csv s
 expect 2 "is measured, model_us modelled" compare base.csv keep.csv --time model_us --kernel-trace slow.csv slow.csv
 printf 'm,us,err,model_us,model_chip\n1,nan,0,20,MI355X\n' >model.csv
 expect 11 "base model_us" compare model.csv model.csv --time=model_us
+printf 'm,us,err,model_us,model_clk,model_mhz,model_chip\n1,nan,0,22,40000,2000,MI355X\n' >slow_clk.csv
+printf 'm,us,err,model_us,model_clk,model_mhz,model_chip\n1,nan,0,23,31500,1500,MI355X\n' >fast_clk.csv
+expect 0 "ranked by model_clk" compare slow_clk.csv fast_clk.csv --time=model_us
 expect 14 "was modelled" compare model.csv model.csv
 
 # --- a report that nobody got is no verdict
@@ -104,6 +107,8 @@ expect 0 "bytes: 16392" roofline --arch gfx950 --op embedding --shape rows=1,col
 printf 'us,model_us,flops,bytes_ideal\nnan,10,0,1e7\n' >modelled.csv
 expect 2 "takes modelled ones" roofline --arch gfx950 --csv modelled.csv
 expect 0 "12.5 %" roofline --arch gfx950 --csv modelled.csv --time model_us
+printf 'us,flops,bytes_ideal\n1,1e300,1e-300\n' >endless.csv
+expect 2 "no axis reaches" roofline --arch gfx950 --csv endless.csv --svg endless.svg
 expect 2 "needs k=" roofline --arch gfx950 --op gemm --shape m=1,n=1
 expect 2 "a roof of 0" roofline --arch gfx942 --peak fp4 --op gemm --shape m=1,n=1,k=1
 printf 'name,us,flops,bytes_ideal\na,10,1e9,1e7\n' >rows.csv
@@ -342,7 +347,7 @@ expect 2 "no column 'model_us'" tune run other --benchmark ./ordered --chunk 3 -
 rm -r other
 
 # --- tune --generate and write, on a stand-in for bench_gemm, which its stand-in for cmake copies into the round's folder
-mkdir -p lib/bin lib/include/tilewave/ops/gemm lib/include/tilewave/tuned
+mkdir -p lib/bin lib/include/tilewave/ops/gemm/tuned
 cat >lib/bench_gemm <<'EOF'
 #!/bin/bash
 filter=.

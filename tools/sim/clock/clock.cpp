@@ -27,17 +27,6 @@ Occupancy occupancy(const Context& c) {
   return {blocks, blocks == by_lds && by_lds < by_registers ? "LDS" : by_registers < by_waves ? "registers" : "waves"};
 }
 
-/// An extrapolation that no chip could do is none.
-void check_peaks(const Pass& pass, const ClockReport& report) {
-  const double timed = report.cycles * report.timed_share;
-  const auto refuse = [](const std::string& what) {
-    throw Error("extrapolated to more than the chip's " + what + ": time more instructions");
-  };
-  if (report.timed_share > 1.02) throw Error("more was timed than the launch was said to have: time more instructions");
-  if (pass.matrix_duty * pass.timed > 1.05 * timed) refuse("matrix units can do");
-  if (pass.valu_duty * pass.timed > 1.05 * timed) refuse("SIMDs can issue");
-}
-
 }  // namespace
 
 ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& memory, const ClockOptions& options,

@@ -103,4 +103,14 @@ Rest rest_of(const Pass& pass, const BlockWork& work, const std::vector<double>&
   return rest;
 }
 
+void check_peaks(const Pass& pass, const ClockReport& report) {
+  const double timed = report.cycles * report.timed_share;
+  const auto refuse = [](const std::string& what) {
+    throw Error("extrapolated to more than the chip's " + what + ": time more instructions");
+  };
+  if (report.timed_share > 1.02) throw Error("more was timed than the launch was said to have: time more instructions");
+  if (pass.matrix_duty * pass.timed > 1.05 * timed) refuse("matrix units can do");
+  if (pass.valu_duty * pass.timed > 1.05 * timed) refuse("SIMDs can issue");
+}
+
 }  // namespace tilewave::sim

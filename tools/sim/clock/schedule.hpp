@@ -20,4 +20,7 @@ bool knows_lone_blocks(const Pass& pass);
 /// Throws Error if what was counted does not fit what the pass saw.
 Rest rest_of(const Pass& pass, const BlockWork& work, const std::vector<double>& rates, std::size_t cus);
 
+/// An extrapolation that no chip could do is none: throws Error.
+void check_peaks(const Pass& pass, const ClockReport& report);
+
 }  // namespace tilewave::sim

@@ -44,6 +44,13 @@ std::map<std::string, double> numbers_member(const Json& json, const char* key, 
   return numbers;
 }
 
+/// Refuses what an int cannot hold, which would be read as another number.
+int count_member(const Json& json, const char* key, const std::string& source) {
+  const std::int64_t count = integer_member(json, key, source);
+  if (count < 0 || count > 1 << 30) refuse(fmt::format("{}: '{}' is no count: {}", source, key, count));
+  return static_cast<int>(count);
+}
+
 Json optional_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
 
 std::optional<double> optional_member(const Json& json, const char* key, const std::string& source) {
@@ -88,7 +95,7 @@ Json to_json(const Round& r) {
 
 Round round_of(const Json& json, const std::string& source) {
   Round r;
-  r.number = static_cast<int>(integer_member(json, "round", source));
+  r.number = count_member(json, "round", source);
   r.date = text_member(json, "date", source), r.status = text_member(json, "status", source);
   if (!contains(statuses, r.status))
     refuse(fmt::format("{}: '{}' is no status of a round", source, printable(r.status)));
@@ -100,7 +107,7 @@ Round round_of(const Json& json, const std::string& source) {
   p.pitfalls = words_member(json, "proposed_pitfalls", source);
   p.real_gain_pct = optional_member(json, "real_gain_pct", source),
   p.hit_rate = optional_member(json, "hit_rate", source);
-  r.fix_attempts = static_cast<int>(integer_member(json, "fix_attempts", source));
+  r.fix_attempts = count_member(json, "fix_attempts", source);
   r.score = number_member(json, "score", source), r.total = number_member(json, "total", source);
   r.us = number_member(json, "us", source), r.gpu_us = number_member(json, "gpu_us", source);
   r.best_us = number_member(json, "best_us", source), r.best_gpu_us = number_member(json, "best_gpu_us", source);
@@ -159,9 +166,9 @@ State parse_state(std::string_view text, const std::string& source) {
   if (text_member(json, "schema", source) != schema) refuse(source + " is no state of a campaign");
   State s;
   s.fixed = text_member(json, "fixed", source), s.best_commit = text_member(json, "BEST_COMMIT", source);
-  s.best_round = static_cast<int>(integer_member(json, "best_round", source));
-  s.consecutive_regressions = static_cast<int>(integer_member(json, "CONSECUTIVE_REGRESSIONS", source));
-  s.consecutive_rollbacks = static_cast<int>(integer_member(json, "consecutive_rollbacks", source));
+  s.best_round = count_member(json, "best_round", source);
+  s.consecutive_regressions = count_member(json, "CONSECUTIVE_REGRESSIONS", source);
+  s.consecutive_rollbacks = count_member(json, "consecutive_rollbacks", source);
   s.recent_regressions = rounds_of(json, "RECENT_REGRESSIONS", source), s.rounds = rounds_of(json, "rounds", source);
   s.stopped = text_member(json, "stopped", source), s.stopped_at = word_member(json, "stopped_at", source);
   s.history = words_member(json, "history", source);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tools/tilewave/common/error.hpp"
 #include "tools/tilewave/common/text.hpp"
 
@@ -115,6 +117,29 @@ ColumnMap column_map(std::string_view text) {
   }
   if (map.us.empty()) refuse("--map: us needs a column");
   return map;
+}
+
+Cycles cycles_of(const Csv& csv, std::size_t row) {
+  const auto value = [&](const char* column) {
+    const auto at = csv.find(column);
+    const auto v = at ? number(csv.rows[row][*at]) : std::nullopt;
+    return v && std::isfinite(*v) && *v > 0 ? *v : 0.0;
+  };
+  const Cycles cycles{value("model_clk"), value("model_mhz")};
+  return cycles.clk > 0 && cycles.mhz > 0 ? cycles : Cycles{};
+}
+
+void OneClock::add(const Csv& csv, std::size_t row) {
+  const Cycles cycles = cycles_of(csv, row);
+  const auto at = csv.find(modelled_chip);
+  const std::string chip = at ? csv.rows[row][*at] : "none";
+  ranks_ = ranks_ && cycles.clk > 0 && chip != "none" && (rows_ == 0 || chip == chip_);
+  chip_ = chip, ++rows_;
+  if (ranks_) logs_ += std::log(cycles.mhz);
+}
+
+std::optional<double> OneClock::mhz() const {
+  return ranks_ && rows_ > 0 ? std::optional(std::exp(logs_ / rows_)) : std::nullopt;
 }
 
 const std::vector<std::string>& class_columns() {

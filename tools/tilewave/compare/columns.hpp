@@ -2,6 +2,7 @@
 // What the columns of a benchmark's CSV mean to a comparison.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,31 @@ ColumnMap column_map(std::string_view text);
 /// Whether a column of times was modelled, not measured: the chip that was modelled is then the device.
 inline bool is_modelled(std::string_view metric) { return metric.starts_with("model_"); }
 inline constexpr std::string_view modelled_chip = "model_chip";  // its column, "none" where nothing was modelled
+
+/// What the simulator took of a modelled row's call: clk of its launches, and the clock they were taken to run at.
+struct Cycles {
+  double clk = 0, mhz = 0;  // 0: the row does not say
+  /// A time with another clock: the overhead of the launches stays.
+  double us_at(double clock, double us) const { return std::max(0.0, us - clk / mhz) + clk / clock; }
+};
+Cycles cycles_of(const Csv& csv, std::size_t row);
+
+/// Rows of one config in column model_us are ranked at one clock, the mean of theirs: by cycles, and the overhead of launches. The
+/// clock under load is the least certain part of the model. Nothing for other columns, rows of two chips and rows without cycles.
+class OneClock {
+ public:
+  explicit OneClock(std::string_view metric) : ranks_(metric == "model_us") {}
+  void add(const Csv& csv, std::size_t row);
+  std::optional<double> mhz() const;
+
+ private:
+  bool ranks_;
+  std::string chip_;
+  double logs_ = 0;
+  int rows_ = 0;
+};
+inline constexpr const char* ranked_by_cycles =
+    "ranked by model_clk, and the overhead of launches, not by model_us: the clock under load is the least certain part of it";
 
 /// Columns that make a config class, most telling first; those that a CSV has are used.
 const std::vector<std::string>& class_columns();

@@ -28,6 +28,7 @@ namespace {
 struct Row {
   std::size_t at = 0;
   double us = 0, noise = 0;  // noise: relative standard error of us
+  double rank = 0;           // us, or that at one clock
 };
 
 /// The columns that join, of both files.
@@ -97,7 +98,8 @@ std::map<std::string, std::vector<std::size_t>> by_config(const Csv& csv, const 
   return rows;
 }
 
-Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::string& key, const CompareOptions& o) {
+Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::string& key, const CompareOptions& o,
+          const std::optional<double>& mhz) {
   if (rows.size() > 1 && o.repeats == Repeats::refuse) {
     not_comparable(fmt::format("{} and line {} are the same config, {}; --repeats=best or median takes one",
                                csv.where(rows[0]), csv.lines[rows[1]], printable(key, 200)));
@@ -114,13 +116,13 @@ Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::strin
     if (!std::isfinite(us) || us <= 0) {
       not_comparable(fmt::format("{}: {} is {}: an emulated or failed row has no time", csv.where(r), o.map.us, us));
     }
-    timed.push_back({r, us, noise_of(csv, r, us, modelled)});
+    timed.push_back({r, us, noise_of(csv, r, us, modelled), mhz ? cycles_of(csv, r).us_at(*mhz, us) : us});
   }
-  std::sort(timed.begin(), timed.end(), [](const Row& a, const Row& b) { return a.us < b.us; });
+  std::sort(timed.begin(), timed.end(), [](const Row& a, const Row& b) { return a.rank < b.rank; });
   if (o.repeats == Repeats::best || timed.size() == 1) return timed.front();
   Row middle = timed[(timed.size() - 1) / 2];
   // Repeats show what the samples of one run cannot: the spread from run to run.
-  const double spread = (timed.back().us - timed.front().us) / 2 / middle.us;
+  const double spread = (timed.back().rank - timed.front().rank) / 2 / middle.rank;
   middle.noise = std::max(middle.noise, spread / std::sqrt(static_cast<double>(timed.size())));
   return middle;
 }
@@ -154,7 +156,9 @@ double geomean(const std::vector<PairedRow>& rows, double (*value)(const PairedR
 void judge(ClassResult& c, const CompareOptions& o) {
   c.base_us = geomean(c.rows, [](const PairedRow& r) { return r.base_us; });
   c.cand_us = geomean(c.rows, [](const PairedRow& r) { return r.cand_us; });
-  c.ratio = c.cand_us / c.base_us;
+  c.by_cycles =
+      std::any_of(c.rows.begin(), c.rows.end(), [](const PairedRow& r) { return r.at_one_clock.has_value(); });
+  c.ratio = c.by_cycles ? geomean(c.rows, [](const PairedRow& r) { return r.ratio(); }) : c.cand_us / c.base_us;
   double variance = 0;
   for (const PairedRow& row : c.rows) {
     variance += row.noise * row.noise;
@@ -287,13 +291,19 @@ Comparison compare(const Csv& base, const Csv& cand, const CompareOptions& o) {
   for (const auto& [key, rows] : base_rows) {
     const auto& others = cand_rows.at(key);
     must_agree(base, rows[0], cand, others[0], o.map.us);
-    const Row b = timed(base, rows, key, o), c = timed(cand, others, key, o);
+    OneClock clock(o.map.us);
+    for (const std::size_t r : rows) clock.add(base, r);
+    for (const std::size_t r : others) clock.add(cand, r);
+    const auto mhz = clock.mhz();
+    const Row b = timed(base, rows, key, o, mhz), c = timed(cand, others, key, o, mhz);
     const std::string name = result.by.empty() ? "all" : key_of(base, b.at, result.by);
     const auto [at, fresh] = classes.try_emplace(name, result.classes.size());
     if (fresh) result.classes.push_back({.name = name, .rows = {}, .worst_row = {}});
     result.classes[at->second].rows.push_back({varying(base, b.at, columns), name, b.us, c.us,
                                                std::hypot(b.noise, c.noise), entry_of(base, b.at), entry_of(cand, c.at),
-                                               b.at});
+                                               b.at, cycles_of(base, b.at), cycles_of(cand, c.at),
+                                               mhz ? std::optional(c.rank / b.rank) : std::nullopt});
+    result.by_cycles |= mhz.has_value();
   }
   for (ClassResult& c : result.classes) judge(c, o);
   conclude(result, o);

@@ -39,7 +39,9 @@ struct PairedRow {
   double noise = 0;  // standard error of the ratio, relative
   std::string base_entry, cand_entry;
   std::size_t base_row = 0;  // in the baseline's CSV
-  double ratio() const { return cand_us / base_us; }
+  Cycles base_cycles{}, cand_cycles{};
+  std::optional<double> at_one_clock{};  // the ratio, of modelled rows that are ranked by cycles
+  double ratio() const { return at_one_clock.value_or(cand_us / base_us); }
 };
 
 struct ClassResult {
@@ -51,6 +53,7 @@ struct ClassResult {
   double worst = 0;                 // largest ratio of a row
   std::string worst_row;
   Verdict verdict = Verdict::tie;  // keep: it gains
+  bool by_cycles = false;          // some row is
   bool twice = false;              // under tie_pct, but the second time in this direction
 };
 
@@ -68,6 +71,7 @@ struct Comparison {
   std::vector<std::string> by;
   std::vector<ClassResult> classes;
   std::vector<std::string> wrong;                       // candidate rows with an error
+  bool by_cycles = false;                               // some row is ranked so
   std::size_t extra_rows = 0;                           // the candidate's, which no baseline row has
   std::optional<KernelSum> base_kernels, cand_kernels;  // where they decided
 };

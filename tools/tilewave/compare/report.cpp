@@ -62,6 +62,7 @@ std::string text_report(const Comparison& result, const std::string& metric) {
                      c.rows.size() > 1 ? c.worst_row : "", word_of_class(c)});
   }
   std::string out = text_table(table);
+  if (result.by_cycles) out += std::string(ranked_by_cycles) + "\n";
   if (result.extra_rows > 0)
     out += fmt::format("{} configs of the candidate are not in the baseline and not compared\n", result.extra_rows);
   if (result.verdict == Verdict::split) {
@@ -81,9 +82,14 @@ std::string json_report(const Comparison& result, const std::string& metric) {
                       {"base", r.base_us},
                       {"candidate", r.cand_us},
                       {"ratio", r.ratio()},
+                      {"ranked_by", r.at_one_clock ? "model_clk" : metric},
                       {"noise", r.noise},
                       {"base_entry", r.base_entry},
                       {"candidate_entry", r.cand_entry}});
+      if (r.base_cycles.clk > 0 && is_modelled(metric))
+        rows.back().update({{"base_clk", r.base_cycles.clk}, {"base_mhz", r.base_cycles.mhz}});
+      if (r.cand_cycles.clk > 0 && is_modelled(metric))
+        rows.back().update({{"candidate_clk", r.cand_cycles.clk}, {"candidate_mhz", r.cand_cycles.mhz}});
     }
     classes.push_back({{"class", c.name},
                        {"base", c.base_us},

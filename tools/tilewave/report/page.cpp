@@ -162,7 +162,7 @@ std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::strin
     if (const auto at = csv.find(c)) columns.push_back(*at);
   }
   struct Means {
-    Mean us, gbps, tflops, roof;
+    Mean us, gbps, tflops, roof, clk, mhz;
   };
   std::vector<ClassSummary> classes;
   std::vector<Means> means;
@@ -185,6 +185,8 @@ std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::strin
       add(m.gbps, "gbps"), add(m.tflops, "tflops"), add(m.roof, "roof_pct");
       continue;
     }
+    const Cycles cycles = cycles_of(csv, r);
+    m.clk.add(cycles.clk), m.mhz.add(cycles.mhz);
     const auto over_time = [&](Mean& mean, const char* column, double times) {
       if (const auto i = csv.find(column)) mean.add(times * csv.need_number(r, *i) / time);
     };
@@ -193,6 +195,7 @@ std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::strin
   for (std::size_t i = 0; i < classes.size(); ++i) {
     classes[i].us = means[i].us.get(), classes[i].gbps = means[i].gbps.get();
     classes[i].tflops = means[i].tflops.get(), classes[i].roof_pct = means[i].roof.get();
+    classes[i].clk = means[i].clk.get(), classes[i].mhz = means[i].mhz.get();
   }
   return classes;
 }
@@ -205,16 +208,21 @@ std::string summary_html(const Csv& csv, const std::vector<std::string>& by, con
   std::vector<std::string> names;
   for (const ClassSummary& c : classes) names.push_back(c.name);
   const std::string common = take_common(names);
+  const bool cycles =
+      std::any_of(classes.begin(), classes.end(), [](const ClassSummary& c) { return c.clk.has_value(); });
+  Cells head{"class", escaped(metric), "% of roof", "GB/s", "TFLOP/s", "wrong", "rows"};
+  if (cycles) head.insert(head.begin() + 2, {"model_clk", "model_mhz"});
   for (std::size_t i = 0; i < classes.size(); ++i) {
     const ClassSummary& c = classes[i];
     timed += c.rows - c.untimed;
     rows.push_back({escaped(names[i]), shown(c.us, 3), shown(c.roof_pct, 1), shown(c.gbps, 1), shown(c.tflops, 2),
                     c.wrong > 0 ? fmt::format("<b class=bad>{}</b>", c.wrong) : "0", std::to_string(c.rows)});
+    if (cycles) rows.back().insert(rows.back().begin() + 2, {shown(c.clk, 0), shown(c.mhz, 0)});
   }
   std::string out =
       fmt::format("<h2>{}</h2>\n<p>{} rows, {} of them {}; geometric means by class.</p>\n", escaped(csv.source),
                   csv.rows.size(), timed, is_modelled(metric) ? "with modelled times, not measured" : "timed");
-  out += common + table({"class", escaped(metric), "% of roof", "GB/s", "TFLOP/s", "wrong", "rows"}, rows);
+  out += common + table(head, rows);
   if (roof != nullptr && timed > 0) {
     std::size_t untimed = 0;
     expect_chip(csv, *roof, metric);
@@ -238,10 +246,21 @@ std::string comparison_html(const std::string& base, const std::string& cand, co
     rows.push_back({escaped(names[i]), speedup_cell(1 / r.ratio, r.noise, 3), speedup_cell(1 / r.worst, r.noise, 3),
                     fmt::format("{:.3f}", r.base_us), fmt::format("{:.3f}", r.cand_us),
                     fmt::format("{:.2f} %", r.noise * 100), std::to_string(r.rows.size())});
+    Mean base_clk, base_mhz, cand_clk, cand_mhz;
+    for (const PairedRow& row : r.rows) {
+      base_clk.add(row.base_cycles.clk), base_mhz.add(row.base_cycles.mhz);
+      cand_clk.add(row.cand_cycles.clk), cand_mhz.add(row.cand_cycles.mhz);
+    }
+    if (c.by_cycles)
+      rows.back().insert(rows.back().begin() + 5, {shown(base_clk.get(), 0), shown(cand_clk.get(), 0),
+                                                   shown(base_mhz.get(), 0), shown(cand_mhz.get(), 0)});
   }
-  return rows.empty()
-             ? out
-             : out + common + table({"class", "speedup", "worst row", "base", "candidate", "noise", "rows"}, rows);
+  Cells head{"class", "speedup", "worst row", "base", "candidate", "noise", "rows"};
+  if (c.by_cycles) {
+    head.insert(head.begin() + 5, {"base model_clk", "candidate", "base model_mhz", "candidate"});
+    out += fmt::format("<p>{}.</p>\n", ranked_by_cycles);
+  }
+  return rows.empty() ? out : out + common + table(head, rows);
 }
 
 std::string campaign_html(const std::string& name, const State& s) {

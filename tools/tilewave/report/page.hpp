@@ -19,6 +19,7 @@ struct ClassSummary {
   std::string name;
   std::size_t rows = 0, wrong = 0, untimed = 0;
   std::optional<double> us, gbps, tflops, roof_pct;  // geometric means over rows that have them
+  std::optional<double> clk, mhz;                    // of modelled times
 };
 std::vector<ClassSummary> summarise(const Csv& csv, const std::vector<std::string>& by,
                                     const std::string& metric = "us");

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "tools/tilewave/common/error.hpp"
@@ -77,6 +78,8 @@ int of_csv(const Options& o, const std::vector<Chip>& chips) {
   const Roof roof = roof_of(chip_of_rows(chips, o.arch, csv, o.time), o.peak);
   const auto points = points_of(csv, o.by.empty() ? std::vector<std::string>{} : split(o.by, ','), untimed, o.time);
   std::vector<std::vector<std::string>> table{{"row", "FLOP/B", "bound", o.time, "floor us", "of roof"}};
+  const bool cycles = std::any_of(points.begin(), points.end(), [](const Point& p) { return p.cycles.clk > 0; });
+  if (cycles) table.front().insert(table.front().begin() + 4, {"model_clk", "model_mhz"});
   Json list = Json::array();
   std::size_t reached = 0;
   for (const Point& p : points) {
@@ -92,6 +95,12 @@ int of_csv(const Options& o, const std::vector<Chip>& chips) {
                     {"us", p.us},
                     {"floor_us", floor},
                     {"share", share}});
+    if (!cycles) continue;
+    const bool known = p.cycles.clk > 0;
+    table.back().insert(table.back().begin() + 4, {known ? fmt::format("{:.0f}", p.cycles.clk) : "-",
+                                                   known ? fmt::format("{:.0f}", p.cycles.mhz) : "-"});
+    list.back()["model_clk"] = known ? Json(p.cycles.clk) : Json();
+    list.back()["model_mhz"] = known ? Json(p.cycles.mhz) : Json();
   }
   if (!o.svg.empty()) write_atomically(o.svg, roofline_svg(roof, points));
   fmt::print("{}", o.json ? dump({{"schema", "tilewave.roofline/1"},

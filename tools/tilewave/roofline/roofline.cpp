@@ -210,6 +210,9 @@ constexpr Op op_table[] = {
     {"attention_combine", "rows,columns,partials[,x,out]", attention_combine},
     {"vec_add", "elements[,x]", vec_add}};
 
+/// Whether a picture has a place for it: an axis has a line for each power of ten, and a ratio has to be a number.
+bool has_place(double value) { return value >= 1e-30 && value <= 1e60; }
+
 std::string where(const Chip& chip, const Spec& spec) { return fmt::format("{}:{}", chip.file, spec.line); }
 
 }  // namespace
@@ -246,6 +249,8 @@ Roof roof_of(const Chip& chip, std::string_view peak) {
   roof.bytes_source = where(chip, chip.find(key));
   if (!(roof.flops_per_s > 0) || !(roof.bytes_per_s > 0))
     refuse(fmt::format("{} has a roof of 0 for {}", chip.name, roof.peak_key));
+  if (!has_place(roof.flops_per_s) || !has_place(roof.bytes_per_s))
+    refuse(fmt::format("{} has a roof for {} that no axis reaches", chip.name, roof.peak_key));
   return roof;
 }
 
@@ -304,7 +309,10 @@ std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by,
     if (!(p.work.flops >= 0) || !(p.work.bytes > 0) || !std::isfinite(p.work.flops) || !std::isfinite(p.work.bytes)) {
       refuse(csv.where(r) + ": a timed row without flops and bytes_ideal has no place in a roofline");
     }
+    if (!has_place(p.us) || !has_place(p.work.bytes) || (p.work.flops > 0 && !has_place(p.work.flops)))
+      refuse(csv.where(r) + ": a time, flops or bytes_ideal that no axis reaches");
     p.name = name ? csv.rows[r][*name] : csv.where(r);
+    if (is_modelled(metric)) p.cycles = cycles_of(csv, r);
     for (const std::size_t c : columns)
       p.group += fmt::format("{}{}={}", p.group.empty() ? "" : " ", csv.columns[c], csv.rows[r][c]);
     points.push_back(p);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tools/tilewave/common/csv.hpp"
+#include "tools/tilewave/compare/columns.hpp"
 #include "tools/tilewave/specs/chips.hpp"
 
 namespace tilewave::tool {
@@ -45,6 +46,7 @@ struct Point {
   std::string name, group;
   Work work;
   double us = 0;
+  Cycles cycles{};  // of a modelled time
 };
 
 /// Rows that have flops, bytes_ideal and a time in column `metric`; refuses a CSV without any such row. Untimed rows

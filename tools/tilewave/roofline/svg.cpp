@@ -84,8 +84,10 @@ std::string roofline_svg(const Roof& roof, const std::vector<Point>& all) {
     const std::size_t colour = groups.try_emplace(p.group, groups.size()).first->second;
     const double intensity = p.work.flops / p.work.bytes, rate = p.work.flops / p.us * 1e-6;
     out += fmt::format(
-        "<circle cx='{:.1f}' cy='{:.1f}' r='4' fill='{}' fill-opacity='0.8'><title>{}: {:.3g} us, {:.1f} % of the roof</title></circle>\n",
-        x.at(intensity), y.at(rate), colour_of(colour), escaped(p.name), p.us, 100 * roof.floor_us(p.work) / p.us);
+        "<circle cx='{:.1f}' cy='{:.1f}' r='4' fill='{}' fill-opacity='0.8'><title>{}: {:.3g} us{}, {:.1f} % of the roof</title></circle>\n",
+        x.at(intensity), y.at(rate), colour_of(colour), escaped(p.name), p.us,
+        p.cycles.clk > 0 ? fmt::format(" ({:.0f} clk at {:.0f} MHz)", p.cycles.clk, p.cycles.mhz) : "",
+        100 * roof.floor_us(p.work) / p.us);
   }
   std::size_t line = 0;
   for (const auto& [name, colour] : groups) {

@@ -11,6 +11,7 @@
 #include "tools/tilewave/common/json.hpp"
 #include "tools/tilewave/common/process.hpp"
 #include "tools/tilewave/common/text.hpp"
+#include "tools/tilewave/compare/columns.hpp"
 #include "tools/tilewave/gpu/devices.hpp"
 #include "tools/tilewave/tune/generate.hpp"
 #include "tools/tilewave/tune/tune.hpp"
@@ -111,6 +112,7 @@ int merge(const Options& o) {
            {"class", c.group},
            {"tried", c.tried.size()},
            {"best", best.right ? Json{{"policy", best.policy}, {"entry", best.entry}, {"us", best.us}} : Json()},
+           {"ranked_by", c.by_cycles ? "model_clk" : o.metric},
            {"selected_us", c.selected_us ? Json(*c.selected_us) : Json()}});
     }
     for (const TunedClass& c : tuned.classes) {
@@ -133,7 +135,7 @@ int merge(const Options& o) {
                      c.selected_loss ? fmt::format("{:+.2f} %", (*c.selected_loss - 1) * 100) : "-",
                      c.policy.empty() ? "none serves all" : c.policy});
   }
-  fmt::print("{}", text_table(table));
+  fmt::print("{}{}", text_table(table), tuned.by_cycles() ? std::string(ranked_by_cycles) + "\n" : "");
   return 0;
 }
 
@@ -154,6 +156,7 @@ int write(Options& o) {
     if (!file.parent_path().empty()) std::filesystem::create_directories(file.parent_path());
   write_atomically(all, csv_text(tried));
   write_atomically(header, text);
+  if (tuned.by_cycles()) fmt::print("{}\n", ranked_by_cycles);
   fmt::print("{}\n{}\n", header.string(), all.string());
   const std::filesystem::path tables = header.parent_path() / "tables.hpp";
   if (std::filesystem::exists(tables)) {  // the library's own folder of tables

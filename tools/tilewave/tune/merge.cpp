@@ -49,6 +49,20 @@ double time_of(const Csv& csv, std::size_t row, const std::string& metric) {
   return us;
 }
 
+/// By what the candidates of a config are compared.
+void rank(TunedConfig& config, const Csv& tried, const Csv* selected, std::size_t selected_row,
+          const std::string& metric) {
+  OneClock clock(metric);
+  for (const Tried& t : config.tried) clock.add(tried, t.row);
+  if (config.selected_us) clock.add(*selected, selected_row);
+  const auto mhz = clock.mhz();
+  config.by_cycles = mhz.has_value();
+  for (Tried& t : config.tried) t.rank = mhz ? cycles_of(tried, t.row).us_at(*mhz, t.us) : t.us;
+  if (config.selected_us)
+    config.selected_rank =
+        mhz ? cycles_of(*selected, selected_row).us_at(*mhz, *config.selected_us) : *config.selected_us;
+}
+
 TunedClass judge_class(const std::string& name, const std::vector<const TunedConfig*>& configs) {
   TunedClass c;
   c.name = name, c.configs = configs.size();
@@ -61,11 +75,11 @@ TunedClass judge_class(const std::string& name, const std::vector<const TunedCon
         std::count_if(config->tried.begin(), config->tried.end(), [](const Tried& t) { return !t.right; }));
     if (!config->tried.front().right) continue;
     ++decided;
-    const double best = config->tried.front().us;
+    const double best = config->tried.front().rank;
     for (const Tried& t : config->tried) {
-      if (t.right) ++policies[t.policy].first, policies[t.policy].second += std::log(t.us / best);
+      if (t.right) ++policies[t.policy].first, policies[t.policy].second += std::log(t.rank / best);
     }
-    if (config->selected_us) selected += std::log(*config->selected_us / best), ++selections;
+    if (config->selected_rank) selected += std::log(*config->selected_rank / best), ++selections;
   }
   double least = 1e300;
   for (const auto& [policy, sum] : policies) {
@@ -143,9 +157,13 @@ Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std:
   for (std::size_t r = 0; r < tried.rows.size(); ++r) {
     const std::string key = words_of(tried, r, config);
     const auto [found, fresh] = at.try_emplace(key, tuned.configs.size());
-    if (fresh) tuned.configs.push_back({key, words_of(tried, r, group), {}, {}});
-    Tried t{words_of(tried, r, policy), entry ? tried.rows[r][*entry] : "", time_of(tried, r, metric),
-            tried.need_number(r, err) == 0, r};
+    if (fresh) tuned.configs.push_back({.config = key, .group = words_of(tried, r, group), .tried = {}});
+    Tried t{words_of(tried, r, policy),
+            entry ? tried.rows[r][*entry] : "",
+            time_of(tried, r, metric),
+            tried.need_number(r, err) == 0,
+            r,
+            0};
     auto& list = tuned.configs[found->second].tried;
     if (std::any_of(list.begin(), list.end(),
                     [&](const Tried& o) { return o.policy == t.policy && o.entry == t.entry; })) {
@@ -153,17 +171,22 @@ Tuned judge_tuning(const Csv& tried, const Csv* selected, const std::vector<std:
     }
     list.push_back(t);
   }
+  std::map<std::size_t, std::size_t> selected_row;  // by config
   if (selected != nullptr) {
     const auto columns = config_columns(*selected, marked);
     for (std::size_t r = 0; r < selected->rows.size(); ++r) {
       const auto found = at.find(words_of(*selected, r, columns));
-      if (found != at.end()) tuned.configs[found->second].selected_us = time_of(*selected, r, metric);
+      if (found == at.end()) continue;
+      tuned.configs[found->second].selected_us = time_of(*selected, r, metric);
+      selected_row[found->second] = r;
     }
   }
+  for (std::size_t i = 0; i < tuned.configs.size(); ++i)
+    rank(tuned.configs[i], tried, selected, selected_row[i], metric);
   std::map<std::string, std::vector<const TunedConfig*>> classes;
   for (TunedConfig& c : tuned.configs) {
     std::stable_sort(c.tried.begin(), c.tried.end(),
-                     [](const Tried& a, const Tried& b) { return a.right != b.right ? a.right : a.us < b.us; });
+                     [](const Tried& a, const Tried& b) { return a.right != b.right ? a.right : a.rank < b.rank; });
     classes[c.group].push_back(&c);
   }
   for (const auto& [name, configs] : classes) tuned.classes.push_back(judge_class(name, configs));

@@ -181,6 +181,10 @@ bool has_ended(const Csv& rows, int patience, const std::string& metric) {
   const std::size_t last = static_cast<std::size_t>(patience);
   if (rows.rows.size() <= last) return false;
   const std::size_t us = rows.need(metric), err = rows.need("err");
+  OneClock clock(metric);
+  for (std::size_t r = 0; r < rows.rows.size(); ++r)
+    if (rows.need_number(r, err) == 0) clock.add(rows, r);
+  const auto mhz = clock.mhz();
   struct Time {
     double us = HUGE_VAL, noise = 0;
   };
@@ -189,7 +193,7 @@ bool has_ended(const Csv& rows, int patience, const std::string& metric) {
     const double time = rows.need_number(r, us);
     if (!std::isfinite(time) || time <= 0)
       refuse(rows.where(r) + ": " + metric + " is no time; --metric names another");
-    return {time, noise_of(rows, r, time, is_modelled(metric))};
+    return {mhz ? cycles_of(rows, r).us_at(*mhz, time) : time, noise_of(rows, r, time, is_modelled(metric))};
   };
   Time best;
   for (std::size_t r = 0; r < rows.rows.size() - last; ++r)

@@ -2,6 +2,7 @@
 // Every legal candidate of a benchmark, measured in chunks that can be cut off, shared out and put together again.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -54,12 +55,15 @@ struct Tried {
   double us = 0;
   bool right = false;
   std::size_t row = 0;  // of the CSV
+  double rank = 0;      // by what it is fast or slow: us, or where by_cycles says so that at one clock
 };
 
 struct TunedConfig {
   std::string config, group;
-  std::vector<Tried> tried;           // fastest right one first
-  std::optional<double> selected_us;  // what the library would have taken
+  std::vector<Tried> tried;             // fastest right one first
+  std::optional<double> selected_us{};  // what the library would have taken
+  bool by_cycles = false;               // modelled rows, ranked at one clock
+  std::optional<double> selected_rank{};
 };
 
 struct TunedClass {
@@ -73,6 +77,9 @@ struct TunedClass {
 struct Tuned {
   std::vector<TunedConfig> configs;
   std::vector<TunedClass> classes;
+  bool by_cycles() const {
+    return std::any_of(configs.begin(), configs.end(), [](const TunedConfig& c) { return c.by_cycles; });
+  }
 };
 
 /// All chunks of folders with the same plan, and of what --generate made in them, as one CSV; refuses an incomplete plan (unless partial) and other columns.

@@ -87,7 +87,7 @@ std::string tuned_header(const Csv& tried, const Tuned& tuned, const TunedSource
     if (tried.rows[best.row][tried.need("arch")] != source.arch)
       refuse(tried.where(best.row) + ": its arch is not " + source.arch);
     lines.push_back(op.line(tried, best.row));
-    lines.back().left = !best.right || (c.selected_us && best.us * (1 + source.least_gain) > *c.selected_us);
+    lines.back().left = !best.right || (c.selected_rank && best.rank * (1 + source.least_gain) > *c.selected_rank);
   }
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) {
     return std::make_tuple(a.config(), a.from) < std::make_tuple(b.config(), b.from);
