@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "bench/harness/row_op_main.hpp"
+#include "bench/harness/rows/main.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "test/bench/extremes.hpp"
 
-#include "bench/harness/gemm_runner.hpp"
-#include "bench/shapes/ceiling.hpp"
-#include "bench/shapes/gemm.hpp"
-#include "bench/shapes/paged_attention.hpp"
-#include "bench/shapes/rope.hpp"
+#include "bench/ops/gemm/runner.hpp"
+#include "bench/ops/gemm/sweep.hpp"
+#include "bench/ops/paged_attention/sweep.hpp"
+#include "bench/ops/rope/sweep.hpp"
+#include "bench/ops/vec_add/sweep.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 
 namespace tilewave::bench {

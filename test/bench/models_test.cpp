@@ -3,10 +3,10 @@
 
 #include <set>
 
-#include "bench/shapes/gemm.hpp"
-#include "bench/shapes/paged_attention.hpp"
-#include "bench/shapes/rope.hpp"
-#include "bench/shapes/topk_gating.hpp"
+#include "bench/ops/gemm/sweep.hpp"
+#include "bench/ops/paged_attention/sweep.hpp"
+#include "bench/ops/rope/sweep.hpp"
+#include "bench/ops/topk_gating/sweep.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/shapes/softmax.hpp"
+#include "bench/ops/softmax/sweep.hpp"
 #include "test/catch_compat.hpp"
 
 namespace tilewave::bench {

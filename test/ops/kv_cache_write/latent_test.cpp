@@ -67,7 +67,8 @@ class LatentCall {
     p.q_strides = p.k_strides = {std::int64_t{heads_} * s.head_size + 16, s.head_size};
     p.q_out_strides = {std::int64_t{s.q_heads} * s.head_size, s.head_size};
     p.k_out_strides = {std::int64_t{s.kv_heads} * s.head_size, s.head_size};
-    p.k_cache_strides = nhd_key_strides({.kv = spec.kv, .head_size = s.head_size}, s.kv_heads, s.block_size);
+    p.k_cache_strides =
+        nhd_key_strides(PagedAttentionSpec{.kv = spec.kv, .head_size = s.head_size}, s.kv_heads, s.block_size);
     p.scale_page_stride = groups_ > 0 ? std::int64_t{s.kv_heads} * s.block_size : 0;
     p.scale_head_stride = groups_ > 0 ? s.block_size : 0;
     host = device = p;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "test/catch_compat.hpp"
+#include "test/poison.hpp"
 #include "tilewave/arch/host/backend.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 

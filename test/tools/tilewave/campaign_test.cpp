@@ -174,8 +174,8 @@ TEST_CASE("what a candidate may not touch is told by paths and patterns") {
        {"tools/sim/clock/clock.cpp", "include/tilewave/reference/norm.hpp", "CMakeLists.txt", "bench/CMakeLists.txt",
         "cmake/x", "a/b.cmake", "include/tilewave/ops/norm/problem.hpp", "test/x"})
     CHECK(fixed(file));
-  for (const char* file : {"include/tilewave/ops/norm/kernel.hpp", "include/tilewave/tuned/gemm_sm90.hpp", "benchmark",
-                           "docs/reference/gemm.md"})
+  for (const char* file : {"include/tilewave/ops/norm/kernel.hpp", "include/tilewave/ops/gemm/tuned/sm90.hpp",
+                           "benchmark", "docs/reference/gemm.md"})
     CHECK_FALSE(fixed(file));
   CHECK(paths_in({"./run --shapes=a/b.csv && x>y"}) ==
         std::vector<std::string>{"./run", "--shapes", "a/b.csv", "x", "y"});
