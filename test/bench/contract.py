@@ -23,7 +23,7 @@ time_unit""".split()  # Google Benchmark's own
 NOT_A_NUMBER = {"real_time", "cpu_time", "us", "us_min", "us_q1", "us_q3", "us_cold", "us_hot", "cv_pct", "gbps", "tflops", "roof_pct",
                 "model_us", "model_clk", "model_mhz", "model_error_pct"}
 FRACTIONS = NOT_A_NUMBER | {"max_abs_err", "max_rel_err", "roof_us"}
-WORDS = {"kind", "arch", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
+WORDS = {"kind", "arch", "sums", "q_dtype", "kv_dtype", "x_dtype", "weight_dtype", "table_dtype", "pairs", "out_dtype", "quant_mode",
          "scale_mode", "mx_rounding", "k_layout", "v_layout", "inputs", "a_dtype", "b_dtype", "scale", "layout", "weights", "activation", "gating", "out_scale",
          "group_kind", "id_type", "path", "score", "group_score", "model_bound",
          "model_chip"}

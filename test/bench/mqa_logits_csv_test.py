@@ -43,7 +43,8 @@ class Csv(contract.Contract):
             rows = self.check_rows(done)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual([(row["err"], row["arch"]) for row in rows], [("0", arch)] * (10 if arch == "sm90" else 4))
-            self.assertLess(max(float(row["max_rel_err"]) for row in rows), 1e-5)
+            # sm90 keeps 13 bits of its fp8 products, the emulated one too
+            self.assertLess(max(float(row["max_rel_err"]) for row in rows), 2**-12 if arch == "sm90" else 1e-5)
 
     def test_fp4(self):
         done = run("--benchmark_format=csv", "--benchmark_filter=/fp4_e2m1/c8192/", "--policies=all")

@@ -89,7 +89,8 @@ inline constexpr auto op_candidates = [] {
 /// The plan of a problem on backend B for the one spec S that the caller compiles in. Errors: those of select_entry.
 template <class Registry, class B, typename Registry::Spec S>
 Status plan_entry(const typename Registry::Problem& p, OpPlan<Registry>& plan) {
-  plan = {.candidates = op_candidates<Registry, B, S>};
+  plan = {};  // nvcc hands g++ no designated initializer of a span
+  plan.candidates = op_candidates<Registry, B, S>;
   if (!(p.spec == S)) {
     return {StatusCode::no_matching_entry, "problem.spec is not the spec that the plan is compiled for"};
   }

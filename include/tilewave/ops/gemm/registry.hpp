@@ -231,7 +231,8 @@ using GemmPlan = OpPlan<GemmRegistry>;
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
                           GemmPlan& plan, std::span<const TunedGemm> tuned) {
-  plan = {.candidates = candidates};
+  plan = {};
+  plan.candidates = candidates;
   if (Status s = gemm_check(p, facts); !s.ok()) return s;
   for (const TunedGemm& row : tuned) {
     if (!row.serves(p) || row.splits < 1 || row.splits > row.policy.splits) continue;

@@ -68,7 +68,8 @@ inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentio
 /// problem of another spec; those of paged_attention_select.
 template <class B, PagedAttentionSpec S>
 Status paged_attention_plan(const PagedAttentionProblem& p, PagedAttentionPlan& plan) {
-  plan = {.candidates = detail::paged_attention_candidates<B, S>};
+  plan = {};
+  plan.candidates = detail::paged_attention_candidates<B, S>;
   if (Status s = detail::check_compiled(p, S); !s.ok()) return s;
   return paged_attention_select(p, detail::paged_attention_candidates<B, S>, B::facts, plan);
 }

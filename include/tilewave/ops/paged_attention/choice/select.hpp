@@ -85,7 +85,8 @@ struct CheapestPlan {
 inline Status paged_attention_select(const PagedAttentionProblem& p,
                                      std::span<const PagedAttentionEntry* const> candidates, const ArchFacts& facts,
                                      PagedAttentionPlan& plan, std::span<const TunedPagedAttention> tuned) {
-  plan = {.candidates = candidates};
+  plan = {};
+  plan.candidates = candidates;
   if (Status s = paged_attention_check(p, facts); !s.ok()) return s;
   for (const TunedPagedAttention& row : tuned) {
     if (!row.serves(p)) continue;
