@@ -57,6 +57,12 @@ def rows_of(done):
     return lines[0], [dict(zip(lines[0], line)) for line in lines[1:]], lines
 
 
+def columns_of(done):
+    """Names and cells of the one row that was written, without Google Benchmark's own."""
+    columns, cells = csv.reader(io.StringIO(done.stdout))
+    return columns[:columns.index("family_index")], cells
+
+
 def lines_of(path):
     with open(path, "rb") as file:
         return file.read().count(b"\n")

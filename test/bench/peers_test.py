@@ -24,6 +24,7 @@ import gemm_configs  # noqa: E402
 import head_configs  # noqa: E402
 import indexer_configs  # noqa: E402
 import token_configs  # noqa: E402
+from contract import columns_of  # noqa: E402
 import torch_tokens  # noqa: E402
 
 HEADER = "name,columns,kind,us,us_hot,us_min,gbps,err"
@@ -125,8 +126,7 @@ class Peers(unittest.TestCase):
     def test_a_row_of_attention_is_one_of_bench_pa(self):
         done = subprocess.run([bench_pa, "--sweep=decode", f"--benchmark_filter={DECODE}", "--benchmark_format=csv",
                                "--arch=sm90"], capture_output=True, text=True, check=True, timeout=120)
-        columns, cells = csv.reader(done.stdout.splitlines())
-        columns = columns[:columns.index("family_index")]  # Google Benchmark's own follow, which peers have no use for
+        columns, cells = columns_of(done)
         self.assertEqual(columns, [column for column in attention_configs.COLUMNS if column != "peer"])
         ours, key = dict(zip(columns, cells)), common.key_of(cells[0])
         line = attention_configs.row_of(key, attention_configs.config_of(key), "sm90", "flash", "x", [12.0, 10.0, 14.0],
@@ -173,8 +173,7 @@ class Peers(unittest.TestCase):
         filtered = "--benchmark_filter=gemm/sm90/fp8.row/bf16/m16/n384/"  # launched as it is, but for k
         done = subprocess.run([bench_gemm, "--sweep=decode", filtered, "--benchmark_format=csv", "--arch=sm90"],
                               capture_output=True, text=True, check=True, timeout=120)
-        columns, cells = csv.reader(done.stdout.splitlines())
-        columns = columns[:columns.index("family_index")]  # Google Benchmark's own follow, which peers have no use for
+        columns, cells = columns_of(done)
         self.assertEqual(columns, [column for column in gemm_configs.COLUMNS if column != "peer"])
         ours = dict(zip(columns, cells))
         config = gemm_configs.Config("fp8", "bf16", "row", *(int(ours[extent]) for extent in "mnk"))
