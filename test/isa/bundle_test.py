@@ -115,7 +115,7 @@ class BundleCheck(unittest.TestCase):
             self.broken("no elements", lambda b: output(b).pop("elements"), bundle=bundle)
             self.broken("elements", lambda b: output(b).update(elements=1 << 40), bundle=bundle)
             self.broken("dtype", lambda b: output(b).update(dtype="f64"), bundle=bundle)
-            self.broken("tolerance", lambda b: output(b).update(atol=-1), bundle=bundle)
+            self.broken("atol is -1", lambda b: output(b).update(atol=-1), bundle=bundle)
             self.broken("missing", files=lambda d, e=expected: (d / e).unlink(), bundle=bundle)
             self.broken("bytes, tensor", files=lambda d, e=expected: (d / e).write_bytes(b"0"), bundle=bundle)
             unchanged = lambda d: [shutil.copy(d / f"{e.name.split('.')[0]}.bin", e)  # noqa: E731
