@@ -9,6 +9,7 @@
 // A plan serves every later problem of the same spec, extents, strides and flags; pointers may differ.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -36,6 +37,14 @@ struct EntryOf<Registry> {
 };
 
 }  // namespace detail
+
+/// Pointers to entries of static storage: what a plan is chosen among.
+template <class Entry, std::size_t count>
+constexpr std::array<const Entry*, count> candidates_of(const std::array<Entry, count>& entries) {
+  std::array<const Entry*, count> candidates{};
+  for (std::size_t i = 0; i < count; ++i) candidates[i] = &entries[i];
+  return candidates;
+}
 
 /// An entry and the run-time part of its policy. A Registry (registry.hpp) may have besides
 ///   workspace_bytes(problem, policy, facts, splits)   where a launch needs a workspace

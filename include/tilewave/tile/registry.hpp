@@ -79,12 +79,7 @@ Status select_entry(const typename Registry::Problem& p, std::span<const OpEntry
 
 /// Pointers to the entries of one spec on one backend: what a plan is chosen among.
 template <class Registry, class B, typename Registry::Spec S>
-inline constexpr auto op_candidates = [] {
-  constexpr auto& entries = op_entries<Registry, B, S>;
-  std::array<const OpEntry<Registry>*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return candidates;
-}();
+inline constexpr auto op_candidates = candidates_of(op_entries<Registry, B, S>);
 
 /// The plan of a problem on backend B for the one spec S that the caller compiles in. Errors: those of select_entry.
 template <class Registry, class B, typename Registry::Spec S>

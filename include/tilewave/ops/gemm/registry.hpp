@@ -269,12 +269,7 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
 
 /// Pointers to the entries of one spec on one backend: what a plan is chosen among.
 template <class B, GemmSpec S>
-inline constexpr auto gemm_candidates = [] {
-  constexpr auto& entries = gemm_entries<B, S>;
-  std::array<const GemmEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return candidates;
-}();
+inline constexpr auto gemm_candidates = candidates_of(gemm_entries<B, S>);
 
 /// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
 /// another spec; those of gemm_select. A spec that the backend's chip does not serve compiles, too: its status, see

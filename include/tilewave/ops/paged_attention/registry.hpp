@@ -50,12 +50,7 @@ namespace detail {
 
 /// Pointers to the entries of one spec on one backend: what a plan is chosen among.
 template <class B, PagedAttentionSpec S>
-inline constexpr auto paged_attention_candidates = [] {
-  constexpr auto& entries = paged_attention_entries<B, S>;
-  std::array<const PagedAttentionEntry*, entries.size()> candidates{};
-  for (std::size_t i = 0; i < entries.size(); ++i) candidates[i] = &entries[i];
-  return candidates;
-}();
+inline constexpr auto paged_attention_candidates = candidates_of(paged_attention_entries<B, S>);
 
 inline Status check_compiled(const PagedAttentionProblem& p, const PagedAttentionSpec& compiled) {
   if (p.spec == compiled) return {};
