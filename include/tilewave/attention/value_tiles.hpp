@@ -20,7 +20,7 @@ struct ValueTiles {
 };
 
 constexpr ValueTiles value_tiles(const AtomFacts& a, const PagedAttentionSpec& s) {
-  const int tiles = s.head_size / a.kv;
+  const int tiles = ceil_div(s.head_size, a.kv);
   if (s.values == ValueLayout::dim_major) return {tiles, 1};
   // At least a word, for byte permutes; wider for wide loads, even if a few tiles are added: 5 may become 8, not 4.
   // At most 8, so that blocks are small enough to cut V into slices.
