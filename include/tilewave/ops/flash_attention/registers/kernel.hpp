@@ -7,6 +7,7 @@
 // and V, which each wave makes for itself, from L1 and L2.
 #pragma once
 
+#include "tilewave/attention/operands.hpp"
 #include "tilewave/attention/scores.hpp"
 #include "tilewave/attention/sink.hpp"
 #include "tilewave/ops/flash_attention/policy_status.hpp"
@@ -130,23 +131,13 @@ struct FlashAttentionRegisters {
         TILEWAVE_UNROLL
         for (int c = 0; c < chunks; ++c) {
           const Chunk chunk = B::load(reinterpret_cast<const Chunk*>(from) + number * chunks + c);
+          const auto widened = widen_unit<B, S.q, wide>(chunk);
           TILEWAVE_UNROLL
-          for (int w = 0; w < 4; ++w) put_pairs<S.q>(pairs, 4 * c + w, chunk[w]);
+          for (int w = 0; w < widened.size; ++w) pairs[c * widened.size + w] = widened[w];
         }
       }
       TILEWAVE_UNROLL
       for (int w = 0; w < unit / 2; ++w) s.q[u * steps + w / words][r * words + w % words] = pairs[w];
-    }
-  }
-  /// Word `at` of elements of a type, as pairs that products take.
-  template <DType type, int count>
-  TILEWAVE_DEVICE static void put_pairs(Vec<std::uint32_t, count>& pairs, int at, std::uint32_t word) {
-    if constexpr (is_fp8(type)) {
-      const Vec<std::uint32_t, 2> two = wide == DType::f16 ? B::widen_fp8_to_f16(word) : B::widen_fp8(word);
-      pairs[2 * at] = two[0];
-      pairs[2 * at + 1] = two[1];
-    } else {
-      pairs[at] = word;
     }
   }
   TILEWAVE_DEVICE static typename B::KvOperand operand(const Vec<std::uint32_t, unit / 2>& words, int step) {
@@ -155,12 +146,6 @@ struct FlashAttentionRegisters {
     for (int w = 0; w < atom.k_per_lane / 2; ++w) kv[w] = words[step * atom.k_per_lane / 2 + w];
     return kv;
   }
-  template <DType type>
-  TILEWAVE_DEVICE static Scores multiply(typename B::KvOperand kv, const RowsOperand& rows, const Scores& sums) {
-    if constexpr (type == DType::f16) return B::mma_f16(kv, rows, sums);
-    return B::mma(kv, rows, sums);
-  }
-
   TILEWAVE_DEVICE static void multiply_keys(const Kv& kv, std::int32_t tile, const State& s,
                                             Scores (&scores)[score_tiles]) {
     const typename Kv::Keys keys = kv.keys(tile);
@@ -169,12 +154,10 @@ struct FlashAttentionRegisters {
       TILEWAVE_UNROLL
       for (int j = 0; j < score_tiles; ++j) {
         const Chunk chunk = kv.load_k(keys, u, j);
-        Vec<std::uint32_t, unit / 2> words;
-        TILEWAVE_UNROLL
-        for (int w = 0; w < 4; ++w) put_pairs<S.kv>(words, w, chunk[w]);
+        const auto words = widen_unit<B, S.kv, wide>(chunk);
         TILEWAVE_UNROLL
         for (int step = 0; step < steps; ++step) {
-          scores[j] = multiply<wide>(operand(words, step), s.q[u * steps + step], scores[j]);
+          scores[j] = mma_of<B, wide>(operand(words, step), s.q[u * steps + step], scores[j]);
         }
       }
     }
@@ -269,20 +252,11 @@ struct FlashAttentionRegisters {
       kv.load_v(tile, block, chunks);
       TILEWAVE_UNROLL
       for (int i = 0; i < Values::width; ++i) {
-        Vec<std::uint32_t, unit / 2> words;
-        TILEWAVE_UNROLL
-        for (int w = 0; w < 4; ++w) {
-          if constexpr (is_fp8(S.kv)) {
-            const Vec<std::uint32_t, 2> two = B::widen_fp8(chunks[i][w]);
-            words[2 * w] = two[0], words[2 * w + 1] = two[1];
-          } else {
-            words[w] = chunks[i][w];
-          }
-        }
+        const auto words = widen_unit<B, S.kv, value_type>(chunks[i]);
         Scores& out = s.out[block * Values::width + i];
         TILEWAVE_UNROLL
         for (int step = 0; step < steps; ++step) {
-          out = multiply<value_type>(operand(words, step), probabilities[step], out);
+          out = mma_of<B, value_type>(operand(words, step), probabilities[step], out);
         }
       }
     }

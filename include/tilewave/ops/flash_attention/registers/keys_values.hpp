@@ -8,22 +8,18 @@
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
+#include "tilewave/attention/unattended.hpp"
 #include "tilewave/attention/value_tiles.hpp"
 #include "tilewave/core/static_for.hpp"
 #include "tilewave/ops/flash_attention/args.hpp"
 
 namespace tilewave {
 
-/// What value_tiles.hpp asks of a spec: the layout of V.
-constexpr PagedAttentionSpec value_layout_of(const FlashAttentionSpec& s) {
-  return {.kv = s.kv, .head_size = s.value_size, .values = s.values};
-}
-
 template <class B, FlashAttentionSpec S>
 struct FlashKeysAndValues {
-  static constexpr PagedAttentionSpec layout = value_layout_of(S);
-  using Values = ValueMap<B, layout>;
-  using Square = ValueSquare<B, layout>;
+  static constexpr ValueShape shape{size_of(S.kv), S.value_size, S.values};
+  using Values = ValueMap<B, shape>;
+  using Transpose = ValueTranspose<B, shape>;
   static constexpr AtomFacts atom = B::atom;
   static constexpr int unit = S.unit(), element = size_of(S.kv), tile_keys = AtomFacts::groups * unit;
   static constexpr int kv_per_lane = atom.kv_per_lane, score_tiles = unit / kv_per_lane;
@@ -90,17 +86,17 @@ struct FlashKeysAndValues {
       const std::int64_t dim = (block * atom.kv + position) * s.dim;
       to[0] =
           B::load(reinterpret_cast<const Chunk*>(v_head + element * (p.page * s.page + p.token / unit * s.unit + dim)));
-      if (first + unit - 1 > last_key) Square::zero_outside(to[0], first, 0, last_key + 1);
+      if (first + unit - 1 > last_key) zero_outside<element>(to[0], first, 0, last_key + 1);
     } else {
       const std::int32_t dim = min_of(Values::first_loaded(block, position), S.value_size - Values::width);
       static_for<unit>([&](auto e) {
         const Place p = place(first + e);
         const std::int64_t offset =
             paged ? p.page * a.v_page_strides.page + p.token * a.v_page_strides.token : p.token * a.v_strides.token;
-        using Piece = typename Square::Piece;
-        Square::put(to, e, B::load(reinterpret_cast<const Piece*>(v_head + element * (offset + dim))));
+        using Dims = typename Transpose::TokenDims;
+        Transpose::set_token(to, e, B::load(reinterpret_cast<const Dims*>(v_head + element * (offset + dim))));
       });
-      Square::transpose(to);
+      Transpose::transpose(to);
     }
   }
 
