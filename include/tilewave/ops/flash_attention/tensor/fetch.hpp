@@ -14,10 +14,10 @@ class FlashAttentionFetch {
 
   TILEWAVE_DEVICE void run(const FlashAttentionItem& item) {
     const FlashAttentionArgs& a = args_.attention;
-    if (item.end_tile == item.first_tile) return;
+    if (!item.any_keys()) return;
     kv_head_ = a.group.quotient(item.head);
-    fetch_q(item);
     fetch_k(item, item.end_tile - 1);
+    fetch_q(item);
     for (std::int32_t tile = item.end_tile - 1; tile > item.first_tile; --tile) {
       fetch_k(item, tile - 1);
       fetch_v(item, tile);

@@ -49,8 +49,7 @@ struct FlashAttentionTensor {
       while (work.next(item)) fetch.run(item);
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      WaveGroup of{shared, group};
-      while (work.next(item)) of.attend(args.attention, item);
+      WaveGroup{shared, group}.run(args.attention, work);
     }
   }
 
@@ -64,55 +63,78 @@ struct FlashAttentionTensor {
     typename L::Place k{}, v{};
     int q_parity = 0, turn_parity = 0;
 
-    TILEWAVE_DEVICE void attend(const FlashAttentionArgs& a, const FlashAttentionItem& item) {
-      Softmax softmax(a, item, group);
-      typename L::Output out{};
-      if (item.end_tile > item.first_tile) walk(item, softmax, out);
-      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+    /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
+    /// under the output.
+    TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P>& work) {
+      FlashAttentionItem item, next;
+      typename L::Scores scores;
+      if (!next_with_keys(a, work, item)) return;
+      begin_item(scores);
+      finish_scores<0>(item.tiles() == 1, scores);
+      while (true) {
+        Softmax softmax(a, item, group);
+        typename L::Output out{};
+        typename Softmax::Operands probabilities;
+        walk(item, softmax, scores, probabilities, out);
+        if (!next_with_keys(a, work, next)) {
+          begin_values(probabilities, out);
+          hand_on_turn();
+          finish_values<0>(out);
+          FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+          return;
+        }
+        begin_values(probabilities, out);
+        begin_item(scores);
+        hand_on_turn();
+        finish_values<1>(out);
+        FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+        item = next;
+        finish_scores<0>(item.tiles() == 1, scores);
+      }
     }
 
    private:
-    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Output& out) {
-      typename L::Scores scores;
-      typename Softmax::Operands probabilities;
+    /// The next item that has keys; the output of others on the way is written.
+    TILEWAVE_DEVICE bool next_with_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P>& work,
+                                        FlashAttentionItem& item) {
+      while (work.next(item)) {
+        if (item.any_keys()) return true;
+        FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {});
+      }
+      return false;
+    }
+
+    /// From an item's last tile of keys to its first. Scores of the last are there; products of values of the first are
+    /// left to do.
+    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
+                              typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1;
-
-      B::mbarrier_wait(&shared.q_full, q_parity);
-      shared.k_ring.wait_full(k);
-      begin_scores(scores);
-      B::template group_mma_wait<0>();
-      release_keys(tile == item.first_tile);
-      B::group_mma_fence(scores);
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
       if ((tile + 1) * P.keys > item.sequence.kv_count) clear_values(item.sequence.kv_count - tile * P.keys);
-
-      for (; tile > item.first_tile; --tile) {
+      await_turn();
+      while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
-        await_turn();
         begin_scores(scores);
-        shared.v_ring.wait_full(v);
         begin_values(probabilities, out);
         hand_on_turn();
-        B::template group_mma_wait<1>();
-        release_keys(tile - 1 == item.first_tile);
-        B::group_mma_fence(scores);
-        softmax.run(tile - 1, scores, factor);
-        B::template group_mma_wait<0>();
-        release_values();
-        out.settle();
+        finish_scores<1>(tile == item.first_tile, scores);
+        softmax.run(tile, scores, factor);
+        await_turn();  // here, as compilers would move the softmax behind the wait for products
+        finish_values<0>(out);
         Softmax::pack(scores, probabilities);
         out.scale(factor);
       }
-      shared.v_ring.wait_full(v);
-      begin_values(probabilities, out);
-      B::template group_mma_wait<0>();
-      release_values();
-      out.settle();
-      q_parity ^= 1;
     }
 
+    /// The scores of an item's last tile of keys.
+    TILEWAVE_DEVICE void begin_item(typename L::Scores& scores) {
+      B::mbarrier_wait(&shared.q_full, q_parity);
+      q_parity ^= 1;
+      shared.k_ring.wait_full(k);
+      begin_scores(scores);
+    }
     /// scores = q K^T of the tile in K's slot, as one batch.
     TILEWAVE_DEVICE void begin_scores(typename L::Scores& scores) {
       B::group_mma_begin();
@@ -125,6 +147,7 @@ struct FlashAttentionTensor {
     }
     /// out += probabilities V of the tile in V's slot, as one batch.
     TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
+      shared.v_ring.wait_full(v);
       out.settle();
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -138,14 +161,21 @@ struct FlashAttentionTensor {
       B::group_mma_end();
     }
 
-    TILEWAVE_DEVICE void release_keys(bool last_of_item) {
+    /// Scores are there once at most `behind` batches are under way.
+    template <int behind>
+    TILEWAVE_DEVICE void finish_scores(bool last_of_item, typename L::Scores& scores) {
+      B::template group_mma_wait<behind>();
       shared.k_ring.release(k.slot);
       k.advance();
       if (last_of_item) B::mbarrier_arrive(&shared.q_free);
+      B::group_mma_fence(scores);
     }
-    TILEWAVE_DEVICE void release_values() {
+    template <int behind>
+    TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
+      B::template group_mma_wait<behind>();
       shared.v_ring.release(v.slot);
       v.advance();
+      out.settle();
     }
 
     /// Groups begin their products in turn, group 0 first.

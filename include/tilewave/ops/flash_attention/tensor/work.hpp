@@ -15,6 +15,9 @@ struct FlashAttentionItem {
   AttentionSequence sequence;
   std::int32_t head, first_row;       // query head; query of the sequence
   std::int32_t first_tile, end_tile;  // of keys that any of the rows sees
+
+  TILEWAVE_DEVICE std::int32_t tiles() const { return end_tile - first_tile; }
+  TILEWAVE_DEVICE bool any_keys() const { return tiles() > 0; }
 };
 
 template <class B, FlashAttentionPolicy P>
