@@ -41,15 +41,17 @@ struct FlashAttentionTensor {
     }
     B::barrier();
     FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
-    FlashAttentionItem item;
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       if (B::wave_id() != L::groups * L::group_waves) return;
       FlashAttentionFetch<B, S, L, P> fetch(args, shared);
-      while (work.next(item)) fetch.run(item);
+      FlashAttentionItem item;
+      while (work.next_with_keys(item)) fetch.run(item);
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
-      WaveGroup{shared, group}.run(args.attention, work);
+      WaveGroup of{shared, group};
+      of.run(args.attention, work);
+      of.write_unseeing(args.attention, work);
     }
   }
 
@@ -60,15 +62,16 @@ struct FlashAttentionTensor {
   struct WaveGroup {
     Shared& shared;
     int group;
+    typename L::QPlace q{};
     typename L::Place k{}, v{};
-    int q_parity = 0, turn_parity = 0;
+    int turn_parity = 0;
 
     /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
     /// under the output.
-    TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P>& work) {
-      FlashAttentionItem item, next;
+    TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+      FlashAttentionItem item;
+      if (!work.next_with_keys(item)) return;
       typename L::Scores scores;
-      if (!next_with_keys(a, work, item)) return;
       begin_item(scores);
       finish_scores<0>(item.tiles() == 1, scores);
       while (true) {
@@ -76,16 +79,15 @@ struct FlashAttentionTensor {
         typename L::Output out{};
         typename Softmax::Operands probabilities;
         walk(item, softmax, scores, probabilities, out);
-        if (!next_with_keys(a, work, next)) {
+        FlashAttentionItem next;
+        if (!work.next_with_keys(next)) {
           begin_values(probabilities, out);
-          hand_on_turn();
           finish_values<0>(out);
           FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
           return;
         }
         begin_values(probabilities, out);
         begin_item(scores);
-        hand_on_turn();
         finish_values<1>(out);
         FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
         item = next;
@@ -93,17 +95,15 @@ struct FlashAttentionTensor {
       }
     }
 
-   private:
-    /// The next item that has keys; the output of others on the way is written.
-    TILEWAVE_DEVICE bool next_with_keys(const FlashAttentionArgs& a, FlashAttentionWork<B, P>& work,
-                                        FlashAttentionItem& item) {
+    /// The output of rows that see no keys.
+    TILEWAVE_DEVICE void write_unseeing(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+      FlashAttentionItem item;
       while (work.next(item)) {
-        if (item.any_keys()) return true;
-        FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {});
+        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {});
       }
-      return false;
     }
 
+   private:
     /// From an item's last tile of keys to its first. Scores of the last are there; products of values of the first are
     /// left to do.
     TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
@@ -113,15 +113,14 @@ struct FlashAttentionTensor {
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
       if ((tile + 1) * P.keys > item.sequence.kv_count) clear_values(item.sequence.kv_count - tile * P.keys);
-      await_turn();
       while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
+        await_turn();
         begin_scores(scores);
         begin_values(probabilities, out);
         hand_on_turn();
         finish_scores<1>(tile == item.first_tile, scores);
         softmax.run(tile, scores, factor);
-        await_turn();  // here, as compilers would move the softmax behind the wait for products
         finish_values<0>(out);
         Softmax::pack(scores, probabilities);
         out.scale(factor);
@@ -130,8 +129,7 @@ struct FlashAttentionTensor {
 
     /// The scores of an item's last tile of keys.
     TILEWAVE_DEVICE void begin_item(typename L::Scores& scores) {
-      B::mbarrier_wait(&shared.q_full, q_parity);
-      q_parity ^= 1;
+      shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
       begin_scores(scores);
     }
@@ -140,7 +138,7 @@ struct FlashAttentionTensor {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int piece = 0; piece < S.head_size / 16; ++piece) {
-        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, group, piece), L::k_operand(shared, k.slot, piece),
+        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, piece), L::k_operand(shared, k.slot, piece),
                                                 scores, piece > 0);
       }
       B::group_mma_end();
@@ -167,7 +165,10 @@ struct FlashAttentionTensor {
       B::template group_mma_wait<behind>();
       shared.k_ring.release(k.slot);
       k.advance();
-      if (last_of_item) B::mbarrier_arrive(&shared.q_free);
+      if (last_of_item) {
+        shared.q_ring.release(q.slot);
+        q.advance();
+      }
       B::group_mma_fence(scores);
     }
     template <int behind>

@@ -38,6 +38,13 @@ class FlashAttentionWork {
     }
   }
 
+  TILEWAVE_DEVICE bool next_with_keys(FlashAttentionItem& item) {
+    while (next(item)) {
+      if (item.any_keys()) return true;
+    }
+    return false;
+  }
+
  private:
   TILEWAVE_DEVICE bool locate(std::int32_t number, FlashAttentionItem& item) const {
     const std::int32_t section = sections_.items.quotient(number), first_pair = section * sections_.pairs.divisor;
