@@ -2,6 +2,7 @@
 // One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
 #pragma once
 
+#include "tilewave/ops/flash_attention/choice/cost_sm90.hpp"
 #include "tilewave/ops/flash_attention/choice/policies.hpp"
 #include "tilewave/ops/flash_attention/launch.hpp"
 #include "tilewave/tile/registry.hpp"
@@ -34,8 +35,13 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
-  static bool better(const Policy& a, const Policy& b, const Problem&, const ArchFacts&) {
-    return a.path != FlashAttentionPath::registers && b.path == FlashAttentionPath::registers;
+  /// The one straight to registers if no other takes the problem. Of those through shared memory the one that is
+  /// expected to take less time, or of a batch-invariant call always the same.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
+    const bool straight = b.path == FlashAttentionPath::registers;
+    if (straight || a.path == FlashAttentionPath::registers) return straight;
+    if (p.batch_invariant || a.path != FlashAttentionPath::tensor) return false;
+    return flash_attention_cost_sm90(p, a) < flash_attention_cost_sm90(p, b);
   }
   template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
   static constexpr auto launch() {
