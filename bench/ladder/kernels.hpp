@@ -67,8 +67,9 @@ struct Product {
     const std::int32_t r = t.first_row + row, c = t.first_column + column;
     if (r >= t.row_end || c >= a.gemm.n) return;
     Vec<float, n> values[1] = {sums};
-    Epilogue::apply(a.gemm, GemmIdentity{}, t, values,
-                    [&](int i) TILEWAVE_INLINE_LAMBDA { return InTile{row, column + i}; });
+    Epilogue::apply(a.gemm, GemmIdentity{}, t, values, [&](int i) TILEWAVE_INLINE_LAMBDA {
+      return InTile{row, column + i};
+    });
     if (a.wide_rows && c + n <= a.gemm.n) {
       Epilogue::store(a.gemm, t, r, c, values[0]);
     } else {

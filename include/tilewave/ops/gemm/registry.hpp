@@ -181,7 +181,8 @@ constexpr auto gemm_entries_of() {
     return std::array<GemmEntry, sizeof...(i)>{
         GemmEntry{B::facts.id, B::emulated, S, policies.list[i], &gemm_launch<B, S, policies.list[i]>,
                   sizeof(typename GemmKernel<B, S, policies.list[i], GemmIdentity>::Shared)}...};
-  }(std::make_index_sequence<policies_of(B::facts.id, S).count>{});
+  }
+  (std::make_index_sequence<policies_of(B::facts.id, S).count>{});
 }
 
 /// All entries of one spec on one backend.

@@ -227,7 +227,7 @@ struct GemmWaveTile {
           largest = Epilogue::amax(a.gemm, tile.first_column + column_of(j, e), largest, values[j][e]);
       });
       const int lane = B::lane_id(), wave = B::wave_id(), first = wave / group_waves * group_waves;
-      float (&published)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
+      float(&published)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
       published[wave][lane] = largest;
       B::lds_barrier();
       TILEWAVE_UNROLL
@@ -261,8 +261,9 @@ struct GemmWaveTile {
     struct InTile {
       int row, column;
     };
-    Epilogue::apply(a.gemm, a.epilogue, tile, values,
-                    [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{row_of(i), column_of(j, e)}; });
+    Epilogue::apply(a.gemm, a.epilogue, tile, values, [&](int e) TILEWAVE_INLINE_LAMBDA {
+      return InTile{row_of(i), column_of(j, e)};
+    });
     return values[0];
   }
   TILEWAVE_DEVICE static void store(const Args& a, const GemmTile& tile, int i, int j, const Values& values,
