@@ -81,12 +81,12 @@ std::string refusal_of(const GemmProblem& p) {
   if (s.gated || s.activation != ActivationKind::none) return "activations";
   if (s.out_scale != ScaleMode::none) return "a quantised out";
   if (p.residual != nullptr) return "a residual";
-  if (s.scale != GemmScale::none && !is_fp8(s.a)) return "scales of 16-bit operands";
+  if (s.scale != Scaling::none && !is_fp8(s.a)) return "scales of 16-bit operands";
   if (p.bias != nullptr && p.batch > 1) return "batches with a bias";
-  const bool rows_or_blocks = s.scale == GemmScale::row || s.scale == GemmScale::block;
+  const bool rows_or_blocks = s.scale == Scaling::per_row || s.scale == Scaling::per_block;
   if (rows_or_blocks && !scales_rows_and_blocks) return "scales of rows and blocks";
   if (rows_or_blocks && p.batch > 1) return "batches with such scales";
-  if (s.scale == GemmScale::block && (ceil_div(p.k, gemm_scale_block) % 4 != 0 || p.m % 4 != 0))
+  if (s.scale == Scaling::per_block && (ceil_div(p.k, gemm_scale_block) % 4 != 0 || p.m % 4 != 0))
     return "scales of blocks whose rows are not whole 16 bytes";
   return "";
 }
@@ -113,7 +113,7 @@ class LtGemm : public VendorGemm {
     const GemmSpec& s = p.spec;
     set(LT_CODE(MATMUL_DESC_TRANSA), transposed_b(s.layout) ? op_n : op_t);
     set(LT_CODE(MATMUL_DESC_TRANSB), transposed_a(s.layout) ? op_t : op_n);
-    if (s.scale != GemmScale::none) {
+    if (s.scale != Scaling::none) {
       set(LT_CODE(MATMUL_DESC_A_SCALE_POINTER), p.b_scale);
       set(LT_CODE(MATMUL_DESC_B_SCALE_POINTER), p.a_scale);
     }
@@ -150,7 +150,7 @@ class LtGemm : public VendorGemm {
 
   void set_modes([[maybe_unused]] const GemmSpec& s) {
 #if defined(TILEWAVE_CUBLASLT)
-    const bool blocks = s.scale == GemmScale::block, rows = s.scale == GemmScale::row;
+    const bool blocks = s.scale == Scaling::per_block, rows = s.scale == Scaling::per_row;
     set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, static_cast<std::int8_t>(!blocks && s.sums == GemmSums::fast));
     const std::int32_t whole =
         rows ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
