@@ -17,7 +17,7 @@ struct Args {
 template <class B, GemmSpec S, GemmPolicy P>
 struct Product {
   static_assert(size_of(S.a) == 2 && S.b == S.a && S.layout == GemmLayout::nt && S.groups == GemmGroups::one &&
-                !S.gated && S.scale == GemmScale::none && S.weights == GemmWeights::row_major);
+                !S.gated && S.scale == Scaling::none && S.weights == GemmWeights::row_major);
   static constexpr int block_threads = P.waves() * B::facts.wave_lanes;
   static constexpr int unit = 16 / size_of(S.a);  // values of 16 bytes
 
@@ -67,9 +67,8 @@ struct Product {
     const std::int32_t r = t.first_row + row, c = t.first_column + column;
     if (r >= t.row_end || c >= a.gemm.n) return;
     Vec<float, n> values[1] = {sums};
-    Epilogue::apply(a.gemm, GemmIdentity{}, t, values, [&](int i) TILEWAVE_INLINE_LAMBDA {
-      return InTile{row, column + i};
-    });
+    Epilogue::apply(a.gemm, GemmIdentity{}, t, values,
+                    [&](int i) TILEWAVE_INLINE_LAMBDA { return InTile{row, column + i}; });
     if (a.wide_rows && c + n <= a.gemm.n) {
       Epilogue::store(a.gemm, t, r, c, values[0]);
     } else {

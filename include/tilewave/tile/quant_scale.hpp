@@ -4,27 +4,25 @@
 
 #include "tilewave/core/config.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave {
 
-/// What multiplies a quantised element to give the value back: nothing (a plain output), one number for the tensor (an
-/// input), one a row, or one for every 128 columns of a row (both outputs: amax / largest code, 1 where amax is below
-/// smallest_amax), or a power of two, e8m0, for every 32 columns of a row (mx_scale).
-enum class ScaleMode : int { none, per_tensor, per_token, per_group, mx };
+// Row operations and the epilogue of a GEMM take Scaling none (a plain output), per_tensor (the caller gives the
+// scale), per_token and per_group (the kernel finds it: amax / largest code, or 1 if amax is below smallest_amax), and
+// mx (a power of two, see mx_scale).
 
 inline constexpr int scale_group = 128;  // columns of one per_group scale
 inline constexpr int mx_group = 32;      // of one mx scale
 /// Below it a scale, 448 codes down, would be no normal f32 and its inverse could be infinite: such rows are zeros.
 inline constexpr float smallest_amax = 0x1p-117f;
 
-constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::mx; }
-/// Columns of a scale that a row has several of.
-TILEWAVE_HOST_DEVICE constexpr int group_of(ScaleMode m) { return m == ScaleMode::mx ? mx_group : scale_group; }
-
-constexpr const char* name_of(ScaleMode m) {
-  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group", "mx"};
-  return is_scale_mode(m) ? names[static_cast<int>(m)] : "unknown";
+constexpr bool is_output_scaling(Scaling s) {
+  return s == Scaling::none || s == Scaling::per_tensor || s == Scaling::per_token || s == Scaling::per_group ||
+         s == Scaling::mx;
 }
+/// Columns of a scale that a row has several of.
+TILEWAVE_HOST_DEVICE constexpr int group_of(Scaling m) { return m == Scaling::mx ? mx_group : scale_group; }
 
 /// Where mx scales lie. Rows: [rows, columns / 32], with a stride. Shuffled: as matrix instructions of CDNA4 take them,
 /// see shuffled_scale; rows are padded to 32 and groups to 8, whose scales are not written.

@@ -25,8 +25,8 @@ struct RowOutputArgs {
 /// What the kernels take of a problem with an output.
 template <class Problem>
 constexpr RowOutputArgs row_output_args(const Problem& p) {
-  std::int64_t of_groups = p.spec.scale == ScaleMode::per_group ? p.scale_group_stride : 0;
-  if (p.spec.scale == ScaleMode::mx) {
+  std::int64_t of_groups = p.spec.scale == Scaling::per_group ? p.scale_group_stride : 0;
+  if (p.spec.scale == Scaling::mx) {
     const std::int64_t eights = p.scale_layout == ScaleLayout::shuffled ? (p.columns + 255) / 256 : 0;
     of_groups = (std::int64_t{mx_carry(p.spec.out, p.mx_rounding)} << 32) + eights;
   }
@@ -34,34 +34,34 @@ constexpr RowOutputArgs row_output_args(const Problem& p) {
 }
 
 /// Whether a policy can write an output with scales of a mode, and if not, which law it breaks.
-constexpr Status row_output_status(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
+constexpr Status row_output_status(const ArchFacts& facts, DType x, Scaling mode, const RowPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
-  if (mode != ScaleMode::per_group && mode != ScaleMode::mx) return {};
+  if (mode != Scaling::per_group && mode != Scaling::mx) return {};
   const int columns = p.vec / size_of(x) * p.span, group = group_of(mode);
   if (columns > group) return {bad, "a lane's run of columns lies inside one group of a scale"};
   if (columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) < group)
     return {bad, "the lanes of a row in one wave have a whole group of a scale"};
-  if (mode == ScaleMode::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
+  if (mode == Scaling::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
   return {};
 }
 
 /// The type of a row's output and how it is scaled.
 struct RowOutputSpec {
   DType type;
-  ScaleMode scale;
+  Scaling scale;
 };
 
 template <class B, DType X, RowOutputSpec O, RowPolicy P>
 struct RowOutput {
   static constexpr DType type = O.type;
-  static constexpr ScaleMode mode = O.scale;
+  static constexpr Scaling mode = O.scale;
   using Tile = Row<B, X, P>;
   using Place = typename Tile::Place;
   using Window = typename Tile::Window;
   static_assert(row_output_status(B::facts, X, mode, P).ok(),
                 "a law of policies is broken: row_output_status(facts, x, mode, policy).reason says which");
   static constexpr int unit = Tile::unit;
-  static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;  // between amax and output
+  static constexpr bool keep = mode == Scaling::per_token && Tile::keeps;  // between amax and output
   // Chunks of one store: aligned rows only, neighbours only, 16 bytes at most.
   static constexpr int joined = is_fp6(type) ? P.span
                                 : !P.wide(X) ? 1
@@ -77,9 +77,9 @@ struct RowOutput {
     auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
     float inverse = 1.0f;
     Vec<float, unit> kept[keep ? P.chunks : 1];
-    if constexpr (mode == ScaleMode::per_tensor) {
+    if constexpr (mode == Scaling::per_tensor) {
       inverse = 1.0f / B::load(static_cast<const float*>(a.scale));
-    } else if constexpr (mode == ScaleMode::per_token) {
+    } else if constexpr (mode == Scaling::per_token) {
       float largest = 0.0f;
       each([&](int from) {
         TILEWAVE_UNROLL
@@ -111,7 +111,7 @@ struct RowOutput {
           }
         }
         const int first = from + Tile::column(at.lane, c);
-        if constexpr (mode == ScaleMode::per_group || mode == ScaleMode::mx) {
+        if constexpr (mode == Scaling::per_group || mode == Scaling::mx) {
           inverse = scale_group_of(a, at, first, at.active && first < extent.columns, values);
         }
         store(out, Tile::column(at.lane, c), inverse, values);
@@ -132,7 +132,7 @@ struct RowOutput {
                                               const Vec<float, unit> (&values)[P.span]) {
     const bool stores = there && at.lane % group_lanes == 0;
     float largest = 0.0f;
-    if constexpr (mode == ScaleMode::per_group) {
+    if constexpr (mode == Scaling::per_group) {
       TILEWAVE_UNROLL
       for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
       largest = B::template reduce<group_lanes>(largest, Max{});
@@ -165,10 +165,10 @@ struct RowOutput {
       TILEWAVE_UNROLL
       for (int e = 0; e < joined * unit; ++e) {
         scaled[e] = values[s + e / unit][e % unit];
-        if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
+        if constexpr (mode != Scaling::none) scaled[e] *= inverse;
       }
       put<joined * unit>(whole, offset, scaled);
-      if constexpr (joined > 1 && mode != ScaleMode::mx) {  // a row may end between the joined chunks
+      if constexpr (joined > 1 && mode != Scaling::mx) {  // a row may end between the joined chunks
         if (out.bytes == whole.bytes || offset != static_cast<int>(whole.bytes)) continue;
         TILEWAVE_UNROLL
         for (int j = 0; j + 1 < joined; ++j) {

@@ -85,7 +85,7 @@ Status check_tile_launch(const Spec& spec, const RowPolicy& policy, const Proble
 
 /// The policies that entries are built for: short rows side by side, two sizes of tiles of longer ones, and one that
 /// takes any alignment. `chunks`: accesses a lane of the larger size.
-constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
+constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, Scaling mode, int chunks) {
   const ArchFacts& facts = facts_of(arch);
   const int span = output_span(arch, x, out), element = size_of(x);
   RowPolicies all;

@@ -33,7 +33,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
     return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
   if (p.spec.gated && p.n % 2 != 0) return {StatusCode::bad_extent, "n of a gated product must be even"};
-  if (p.spec.gated && !p.interleaved && p.spec.scale == GemmScale::block && p.n % gemm_scale_block != 0)
+  if (p.spec.gated && !p.interleaved && p.spec.scale == Scaling::per_block && p.n % gemm_scale_block != 0)
     return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
@@ -67,9 +67,9 @@ struct GemmRegions {
     bias = Region(p.bias, extra, p.n, {{layers, p.bias_batch_stride, "bias_batch_stride is 0"}});
     set_scales(p, {a_layers, p.a_scale_batch_stride, "a_scale_batch_stride is 0"},
                {layers, p.b_scale_batch_stride, "b_scale_batch_stride is 0"});
-    if (s.out_scale == ScaleMode::per_tensor) {
+    if (s.out_scale == Scaling::per_tensor) {
       out_scale = vector_region(p.out_scale, DType::f32, 1);
-    } else if (s.out_scale == ScaleMode::per_group) {
+    } else if (s.out_scale == Scaling::per_group) {
       out_scale = Region(p.out_scale, sizeof(float), ceil_div(columns, std::int64_t{scale_group}),
                          {{p.m, p.out_scale_stride, "out_scale_stride is 0"},
                           {a_layers, p.out_scale_batch_stride, "out_scale_batch_stride is 0"}});
@@ -98,16 +98,18 @@ struct GemmRegions {
       return Region(codes, 1, align_up<std::int64_t>(rows, 32) * row, {layers});
     };
     switch (s.scale) {
-      case GemmScale::none: return;
-      case GemmScale::tensor:
+      case Scaling::none:
+      case Scaling::per_token:         // Operands do not take per_token,
+      case Scaling::per_head: return;  // nor per_head.
+      case Scaling::per_tensor:
         a_scale = vector_region(p.a_scale, DType::f32, 1);
         b_scale = vector_region(p.b_scale, DType::f32, 1);
         return;
-      case GemmScale::row:
+      case Scaling::per_row:
         a_scale = Region(p.a_scale, sizeof(float), p.m, {a_layers});
         b_scale = Region(p.b_scale, sizeof(float), p.n, {b_layers});
         return;
-      case GemmScale::block:
+      case Scaling::per_block:
         a_scale = Region(p.a_scale, sizeof(float), 1,
                          {{p.m, p.a_scale_stride, "a_scale_stride is 0"},
                           {k_blocks, p.a_scale_k_stride, "a_scale_k_stride is 0"},
@@ -117,12 +119,12 @@ struct GemmRegions {
                           {k_blocks, p.b_scale_k_stride, "b_scale_k_stride is 0"},
                           b_layers});
         return;
-      case GemmScale::group:
+      case Scaling::per_group:
         if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {a_layers});
         b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
                          {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_layers});
         return;
-      case GemmScale::mx:
+      case Scaling::mx:
         a_scale = mx_scales(p.a_mx_scale, p.m, a_layers);
         b_scale = mx_scales(p.b_mx_scale, p.n, b_layers);
         return;
@@ -157,7 +159,7 @@ inline Status check_gemm_tensors(const GemmProblem& p) {
 /// Checks the scales of out, and MX scales.
 inline Status check_gemm_out_and_mx_scales(const GemmProblem& p) {
   const GemmSpec& s = p.spec;
-  if (s.out_scale == ScaleMode::none) {
+  if (s.out_scale == Scaling::none) {
     if (p.out_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of out"};
   } else if (p.out_scale == nullptr) {
     return {StatusCode::null_pointer, "out_scale is null"};
@@ -177,9 +179,9 @@ inline Status check_gemm_out_and_mx_scales(const GemmProblem& p) {
 /// Checks all other scales of operands.
 inline Status check_gemm_operand_scales(const GemmProblem& p) {
   const GemmSpec& s = p.spec;
-  if (s.scale == GemmScale::none || s.mx()) {
+  if (s.scale == Scaling::none || s.mx()) {
     if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of f32"};
-  } else if (s.scale == GemmScale::group) {
+  } else if (s.scale == Scaling::per_group) {
     if (p.b_scale != nullptr || (p.a_scale != nullptr && !is_fp8(s.a)))
       return {StatusCode::bad_value, "scales of groups are b_group_scale, and only rows of fp8 have others"};
     if ((p.k > 0 && p.b_group_scale == nullptr) || (p.a_scale == nullptr && is_fp8(s.a)))
@@ -187,7 +189,7 @@ inline Status check_gemm_operand_scales(const GemmProblem& p) {
   } else if (p.a_scale == nullptr || p.b_scale == nullptr) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
-  if (p.b_group_scale != nullptr && s.scale != GemmScale::group)
+  if (p.b_group_scale != nullptr && s.scale != Scaling::per_group)
     return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
   if (!is_aligned(p.a_scale, 4) || !is_aligned(p.b_scale, 4))
     return {StatusCode::misaligned, "scales need 4-byte alignment"};
@@ -212,12 +214,12 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
 /// Checks that strides of scales, residual, bias and out_scale are given only where the spec has them.
 inline Status check_gemm_absent_strides(const GemmProblem& p) {
   const GemmSpec& s = p.spec;
-  const bool int4 = s.scale == GemmScale::group;
-  if (s.scale != GemmScale::block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
-                                      (p.b_scale_k_stride != 0 && !int4))) {
+  const bool int4 = s.scale == Scaling::per_group;
+  if (s.scale != Scaling::per_block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
+                                        (p.b_scale_k_stride != 0 && !int4))) {
     return {StatusCode::bad_value, "strides of scales within a product are for scales of blocks or groups"};
   }
-  const bool batches_of_b = s.scale != GemmScale::none && s.scale != GemmScale::tensor;
+  const bool batches_of_b = s.scale != Scaling::none && s.scale != Scaling::per_tensor;
   const bool batches_of_a = batches_of_b && (!int4 || is_fp8(s.a));
   if ((!batches_of_a && p.a_scale_batch_stride != 0) || (!batches_of_b && p.b_scale_batch_stride != 0))
     return {StatusCode::bad_value, "a batch stride of scales is given, but of that operand each product has none"};
@@ -227,7 +229,7 @@ inline Status check_gemm_absent_strides(const GemmProblem& p) {
       if (!status.ok()) return status;
     }
   }
-  if (s.out_scale != ScaleMode::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
+  if (s.out_scale != Scaling::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
     return {StatusCode::bad_value, "strides of out_scale are for scales per group"};
   return {};
 }
@@ -248,7 +250,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
        bad(transposed_b(s.layout) ? p.k : p.n, p.b_stride, unit_b) || bad(layers, p.b_batch_stride, unit_b))) {
     return {StatusCode::bad_stride, "strides of a and b are multiples of 16 bytes, not negative"};
   }
-  if (s.scale == GemmScale::group &&
+  if (s.scale == Scaling::per_group &&
       (bad(p.k / s.scale_k, p.b_scale_k_stride, 4) || bad(layers, p.b_scale_batch_stride, 4)))
     return {StatusCode::bad_stride, "strides of scales of groups are multiples of 4, not negative"};
   if (s.mx() && (bad(a_layers, p.a_scale_batch_stride, 16) || bad(layers, p.b_scale_batch_stride, 16)))
@@ -288,7 +290,7 @@ inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
 inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
   if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
     return {StatusCode::bad_value, "out overlaps an input or out_scale"};
-  if (p.spec.out_scale == ScaleMode::per_group &&
+  if (p.spec.out_scale == Scaling::per_group &&
       !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table})) {
     return {StatusCode::bad_value, "out_scale overlaps an input"};
   }

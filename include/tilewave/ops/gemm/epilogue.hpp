@@ -86,19 +86,19 @@ struct GemmEpilogue {
                                     Vec<float, n> (&sums)[halves], const At& at) {
     const float factor = tensor_scale(a);
     apply(a, user, tile, sums, at, [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (S.scale == GemmScale::group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
-      if constexpr (S.scale != GemmScale::row) return factor;
+      if constexpr (S.scale == Scaling::per_group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
+      if constexpr (S.scale != Scaling::per_row) return factor;
       return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column, half);
     });
   }
 
   /// Returns the factor of all elements: alpha and scales of tensors.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
-    if constexpr (S.scale == GemmScale::tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
+    if constexpr (S.scale == Scaling::per_tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
     if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
-  /// Returns the scale of a row or column of the tile. GemmScale::row has both, GemmScale::group with fp8 rows of A only.
+  /// Returns the scale of a row or column of the tile. Scaling::per_row has both, Scaling::per_group with fp8 rows of A only.
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
@@ -110,10 +110,10 @@ struct GemmEpilogue {
 
   /// Returns the factor of values before they are rounded, where the whole output has one scale.
   TILEWAVE_DEVICE static float out_factor(const GemmArgs& a) {
-    if constexpr (S.out_scale == ScaleMode::per_tensor) return 1.0f / B::load(a.out_scale);
+    if constexpr (S.out_scale == Scaling::per_tensor) return 1.0f / B::load(a.out_scale);
     return 1.0f;
   }
-  static constexpr bool per_group = S.out_scale == ScaleMode::per_group;
+  static constexpr bool per_group = S.out_scale == Scaling::per_group;
   /// Returns the larger of `largest` and a value's magnitude. A value beyond the last column does not count.
   TILEWAVE_DEVICE static float amax(const GemmArgs& a, std::int32_t column, float largest, float value) {
     return column < a.n ? Max{}(largest, abs_of(value)) : largest;

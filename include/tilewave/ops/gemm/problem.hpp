@@ -23,12 +23,12 @@ struct GemmProblem {
   const void* b = nullptr;  // [layers][N, K], or preshuffled
   void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]; gated: N / 2 columns
 
-  /// GemmScale::tensor: [1]. row, and group with fp8: [layers][M]. block: [layers][M, ceil(K / 128)] by its strides.
+  /// per_tensor: [1]. per_row, and per_group with fp8: [layers][M]. per_block: [layers][M, ceil(K / 128)] by its strides.
   const float* a_scale = nullptr;
-  /// GemmScale::tensor: [1]. row: [layers][N]. block: [layers][ceil(N / 128), ceil(K / 128)] by its strides.
+  /// per_tensor: [1]. per_row: [layers][N]. per_block: [layers][ceil(N / 128), ceil(K / 128)] by its strides.
   const float* b_scale = nullptr;
-  const void* b_group_scale = nullptr;  // group: [layers][K / scale_k, N] of spec.group_scale(), 8-byte aligned
-  /// GemmScale::mx: [layers] e8m0 codes in the order of shuffled_scale, 16-byte aligned. Rows are padded to 32 and scales
+  const void* b_group_scale = nullptr;  // per_group: [layers][K / scale_k, N] of spec.group_scale(), 8-byte aligned
+  /// mx: [layers] e8m0 codes in the order of shuffled_scale, 16-byte aligned. Rows are padded to 32 and scales
   /// of a row to 8; the padding may hold anything.
   const std::uint8_t *a_mx_scale = nullptr, *b_mx_scale = nullptr;
   const void* bias = nullptr;      // optional: [layers][N], of out's type, or bf16 where out is quantised
@@ -103,25 +103,27 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
   p.b_batch_stride = wide_n * k / packing_of(spec.b);
   p.out_batch_stride = wide_m * columns;
   switch (spec.scale) {
-    case GemmScale::none:
-    case GemmScale::tensor: break;
-    case GemmScale::row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
-    case GemmScale::block:
+    case Scaling::none:
+    case Scaling::per_tensor:
+    case Scaling::per_token:        // Operands do not take per_token,
+    case Scaling::per_head: break;  // nor per_head.
+    case Scaling::per_row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
+    case Scaling::per_block:
       p.a_scale_stride = k_blocks, p.a_scale_k_stride = 1, p.a_scale_batch_stride = wide_m * k_blocks;
       p.b_scale_stride = k_blocks, p.b_scale_k_stride = 1, p.b_scale_batch_stride = n_blocks * k_blocks;
       break;
-    case GemmScale::group:
+    case Scaling::per_group:
       p.a_scale_batch_stride = is_fp8(spec.a) ? m : 0;
       p.b_scale_k_stride = n, p.b_scale_batch_stride = spec.scale_k > 0 ? wide_n * (k / spec.scale_k) : 0;
       break;
-    case GemmScale::mx: {
+    case Scaling::mx: {
       const std::int64_t row_scales = align_up(ceil_div(k, 32), 8);
       p.a_scale_batch_stride = align_up(wide_m, std::int64_t{32}) * row_scales;
       p.b_scale_batch_stride = align_up(wide_n, std::int64_t{32}) * row_scales;
       break;
     }
   }
-  if (spec.out_scale == ScaleMode::per_group) {
+  if (spec.out_scale == Scaling::per_group) {
     p.out_scale_stride = ceil_div<std::int64_t>(columns, 128);
     p.out_scale_batch_stride = wide_m * p.out_scale_stride;
   }

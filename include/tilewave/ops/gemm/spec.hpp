@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "tilewave/core/dtype.hpp"
 #include "tilewave/tile/activation.hpp"
@@ -23,23 +24,13 @@ TILEWAVE_HOST_DEVICE constexpr bool transposed_b(GemmLayout l) { return l == Gem
 /// 8 w to 8 w + 7 of that order are four bytes: the first four are the low halves, the others the high ones.
 enum class GemmWeights : int { row_major, preshuffled };
 
-/// The scales of sums of products. Sums are f32; those of i8 are exact integers.
-/// - none: nothing is scaled.
-/// - tensor: A has one scale, and B has one.
-/// - row: each row of A and each row of B has a scale.
-/// - block: each 128 k of a row of A and each 128 x 128 of B have a scale, which multiplies that part of the sum.
-/// - group: int4 weights always have one scale for every GemmSpec::scale_k values of K in a row of B, which multiplies that
-///   part of the sum. If A is fp8, each row of A has a scale as well.
-/// - mx: OCP MX. Each 32 k of a row of A and of a row of B have an e8m0 scale, which multiplies their products.
-enum class GemmScale : int { none, tensor, row, block, group, mx };
-
 /// One product (or a batch), or a group for each expert, all with the same N and K in one launch. Tables are on the device.
 /// - contiguous: rows of A and C are sorted by group. Group g has rows group_offsets[g] to group_offsets[g + 1].
 /// - masked: each group has room for M rows, of which the first group_rows[g] count.
 enum class GemmGroups : int { one, contiguous, masked };
 
-/// How sums of fp8 products are kept on sm90, whose matrix unit keeps fewer bits than f32. It applies to scales of none,
-/// tensor or row. Chips whose unit keeps f32 sums do the same for both (docs/reference/numerics.md).
+/// How sums of fp8 products are kept on sm90, whose matrix unit keeps fewer bits than f32. It applies to scaling none,
+/// per_tensor and per_row. Chips whose unit keeps f32 sums do the same for both (docs/reference/numerics.md).
 /// - promoted: every 128 k the unit's sum is added to one in f32.
 /// - fast: sums stay in the unit over all of K. This takes less time, and the error grows with K.
 enum class GemmSums : int { promoted, fast };
@@ -49,9 +40,11 @@ constexpr const char* name_of(GemmLayout l) {
   return names[static_cast<int>(l)];
 }
 constexpr const char* name_of(GemmWeights w) { return w == GemmWeights::row_major ? "row_major" : "preshuffled"; }
-constexpr const char* name_of(GemmScale s) {
-  constexpr const char* names[] = {"none", "tensor", "row", "block", "group", "mx"};
-  return names[static_cast<int>(s)];
+/// Returns the word for the scaling of operands in names of specs and of benchmark rows, such as `row` for per_row. The
+/// scaling of out keeps its whole name there, so the two cannot be taken for each other.
+constexpr std::string_view scale_word(Scaling s) {
+  const std::string_view name = name_of(s);
+  return name.starts_with("per_") ? name.substr(4) : name;
 }
 constexpr const char* name_of(GemmGroups g) {
   constexpr const char* names[] = {"one", "contiguous", "masked"};
@@ -60,7 +53,7 @@ constexpr const char* name_of(GemmGroups g) {
 
 constexpr const char* name_of(GemmSums s) { return s == GemmSums::promoted ? "promoted" : "fast"; }
 
-inline constexpr int gemm_scale_block = 128;  // k, and for B also n, of a scale of GemmScale::block
+inline constexpr int gemm_scale_block = 128;  // k, and for B also n, of a scale of Scaling::per_block
 
 /// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n], with sums in f32.
 /// Scales, alpha, bias and residual are values of the Problem. Sums of i8 are exact, and then rounded to f32.
@@ -75,25 +68,29 @@ struct GemmSpec {
   // i8. With MX scales, both are the chip's fp8, fp6_e2m3, fp6_e3m2 or fp4, or b is fp4 and a any of these.
   DType a = DType::bf16, b = DType::bf16;
   DType out = DType::bf16;  // bf16, f16 or f32; quantised: the chip's fp8 or i8
-  GemmScale scale = GemmScale::none;
+  // Scales multiply sums of products, which are f32, or exact integers with i8. Operands take none, per_tensor or per_row,
+  // and fp8 also per_block, whose scales multiply that block's part of the sum. int4 weights always have per_group: one
+  // scale for every scale_k values of K in a row of B. If A is fp8, each row of A then has a scale as well. MX types have
+  // mx, whose scales multiply the products.
+  Scaling scale = Scaling::none;
   GemmLayout layout = GemmLayout::nt;
   GemmWeights weights = GemmWeights::row_major;
   GemmGroups groups = GemmGroups::one;
   ActivationKind activation = ActivationKind::none;
   bool gated = false;
-  ScaleMode out_scale = ScaleMode::none;
+  Scaling out_scale = Scaling::none;
   int scale_k = 0;  // values of K that share one scale of int4 weights: 32, 64 or 128; 0 for other weights
   GemmSums sums = GemmSums::promoted;
 
   friend constexpr bool operator==(const GemmSpec&, const GemmSpec&) = default;
 
-  constexpr bool mx() const { return scale == GemmScale::mx; }
+  constexpr bool mx() const { return scale == Scaling::mx; }
   /// int4() says whether B is int4 weights, and group_scale() is the type of their scales.
   TILEWAVE_HOST_DEVICE constexpr bool int4() const { return b == DType::i4; }
   TILEWAVE_HOST_DEVICE constexpr DType group_scale() const { return a == DType::f16 ? DType::f16 : DType::bf16; }
   /// Says whether `sums` may be chosen: for fp8 sums that are scaled only as a whole.
   TILEWAVE_HOST_DEVICE constexpr bool has_sums_to_choose() const {
-    return is_fp8(a) && (scale == GemmScale::none || scale == GemmScale::tensor || scale == GemmScale::row);
+    return is_fp8(a) && (scale == Scaling::none || scale == Scaling::per_tensor || scale == Scaling::per_row);
   }
   /// Returns the type of bias and residual.
   constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }
@@ -104,12 +101,12 @@ struct GemmSpec {
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +
-                     "." + name_of(s.scale) + scale_k + "." + name_of(s.layout);
+                     "." + std::string(scale_word(s.scale)) + scale_k + "." + name_of(s.layout);
   if (s.weights != GemmWeights::row_major) name += std::string(".") + name_of(s.weights);
   if (s.groups != GemmGroups::one) name += std::string(".") + name_of(s.groups);
   if (s.activation != ActivationKind::none) name += std::string(".") + name_of(s.activation);
   if (s.gated) name += ".gated";
-  if (s.out_scale != ScaleMode::none) name += std::string(".") + name_of(s.out_scale);
+  if (s.out_scale != Scaling::none) name += std::string(".") + name_of(s.out_scale);
   if (s.sums != GemmSums::promoted) name += std::string(".") + name_of(s.sums);
   return name;
 }

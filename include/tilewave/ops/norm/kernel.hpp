@@ -34,7 +34,7 @@ template <class B, NormSpec S, NormPolicy P>
 struct NormColumns {
   using Tile = Row<B, S.x, P>;
   static constexpr int unit = Tile::unit;
-  static constexpr bool quantised = S.scale != ScaleMode::none;
+  static constexpr bool quantised = S.scale != Scaling::none;
   // RMSNorm has a bias once in a while: it waits for that behind its stores rather than keep registers for it.
   static constexpr bool early_bias = S.kind == NormKind::layer || !P.wide(S.x);
   static constexpr int registers =
@@ -102,7 +102,7 @@ struct Norm {
   static constexpr int unit = Tile::unit;
   // What is reduced: of layers the sum and the squares, of others the squares; then the largest magnitude.
   static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
-  using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
+  using Shared = typename Tile::template Shared<amax_place + (S.scale == Scaling::per_token)>;
 
   static constexpr float infinity = __builtin_inff();
   // All columns' values are loaded before the row's statistics.

@@ -23,7 +23,7 @@ struct NormSpec {
   DType x = DType::bf16;       // f32, f16 or bf16: rows, residual and smooth scale
   DType weight = DType::bf16;  // x, or f32: weight and bias
   DType out = DType::bf16;     // x; or with a scale i8, the architecture's fp8, or fp4
-  ScaleMode scale = ScaleMode::none;
+  Scaling scale = Scaling::none;
 
   friend constexpr bool operator==(const NormSpec&, const NormSpec&) = default;
 };

@@ -16,9 +16,9 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   int n = 0;
   for (int head_size : {64, 128, 256}) {
-    specs[n++] = {.kv = DType::bf16, .quant = QuantMode::none, .head_size = head_size};
-    specs[n++] = {.kv = fp8, .quant = QuantMode::per_tensor, .head_size = head_size};
-    specs[n++] = {.kv = fp8, .quant = QuantMode::per_token, .head_size = head_size};
+    specs[n++] = {.kv = DType::bf16, .quant = Scaling::none, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = Scaling::per_tensor, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = Scaling::per_token, .head_size = head_size};
   }
   return specs;
 }
@@ -38,8 +38,7 @@ constexpr auto paged_attention_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
     return std::array<PagedAttentionEntry, sizeof...(i)>{
         paged_attention_entry<B, S, policies_of(B::facts.id, S)[i]>...};
-  }
-  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
+  }(std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
 }
 
 /// All entries of one spec on one backend.

@@ -70,10 +70,10 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
 /// Returns the policies for all other specs.
 constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == GemmScale::block;
+  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == Scaling::per_block;
   const bool transposed = s.layout != GemmLayout::nt;
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
-  const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // A scale needs 128 columns of C.
+  const bool wide = s.gated && s.out_scale == Scaling::per_group;  // A scale needs 128 columns of C.
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = waves_rows};
@@ -97,7 +97,7 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   }
   // For 64 to 512 rows, small tiles give every compute unit one before K is shared (docs/notebook/campaigns;
   // docs/notebook/2026-11-23-clock-choices.md).
-  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
+  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == Scaling::none;
   if (one && !transposed && !blocks && !preshuffled) {
     add_shared_k(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));
     if (direct && size_of(s.a) == 2) {
@@ -113,7 +113,7 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
     p.splits = 16;
     all.add(p);
   };
-  const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
+  const bool narrow = !blocks && !s.gated && s.out_scale != Scaling::per_group;
   few_rows(16, wide ? 256 : narrow ? 64 : 128, 4);
   if (preshuffled && !s.gated) few_rows(32, 128, 4);
   return all;

@@ -48,8 +48,7 @@ struct GemmStepScales : GemmPlainProducts<W> {
 
 /// Block scales. Products go to sums of their own, which accumulate() scales and adds to the wave's after each step.
 template <class W, bool through_lds>
-  requires(W::spec.scale == GemmScale::block)
-struct GemmStepScales<W, through_lds> : GemmPlainProducts<W> {
+requires(W::spec.scale == Scaling::per_block) struct GemmStepScales<W, through_lds> : GemmPlainProducts<W> {
   using B = typename W::Backend;
   struct StepScales {
     float a[W::tiles_m] = {}, b[W::halves] = {};

@@ -42,8 +42,7 @@ struct GemmMxProducts {
 /// MX scales through LDS: whole tiles of scales are copied beside A's rows of their step. Each wave copies one tile of
 /// A's scales and, if there are as many, one of B's.
 template <class W>
-  requires(W::spec.scale == GemmScale::mx)
-struct GemmStepScales<W, true> : GemmMxProducts<W> {
+requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxProducts<W> {
   using Base = GemmMxProducts<W>;
   using Base::tile_bytes, Base::tile_rows;
   using typename Base::B, typename Base::Map, typename Base::SliceScales, typename Base::StepScales;
@@ -121,8 +120,7 @@ struct GemmStepScales<W, true> : GemmMxProducts<W> {
 
 /// MX scales straight to registers.
 template <class W>
-  requires(W::spec.scale == GemmScale::mx)
-struct GemmStepScales<W, false> : GemmMxProducts<W> {
+requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, false> : GemmMxProducts<W> {
   using Base = GemmMxProducts<W>;
   using typename Base::B, typename Base::Map, typename Base::SliceScales;
   static constexpr int k_slices = Base::step_scales_of_row / Map::units;

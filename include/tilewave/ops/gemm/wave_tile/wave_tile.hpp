@@ -159,7 +159,7 @@ struct GemmWaveTile {
 
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   /// With scales found for 128 columns, lanes exchange the largest magnitudes of their values of a row through LDS.
-  static constexpr bool exchanges = S.out_scale == ScaleMode::per_group;
+  static constexpr bool exchanges = S.out_scale == Scaling::per_group;
   /// Two rows of products may be under way, so there are two buffers.
   struct Exchange {
     float largest[exchanges ? 2 : 1][exchanges ? waves : 1][exchanges ? B::facts.wave_lanes : 1];
@@ -219,7 +219,7 @@ struct GemmWaveTile {
           largest = Epilogue::amax(a.gemm, tile.first_column + column_of(j, e), largest, values[j][e]);
       });
       const int lane = B::lane_id(), wave = B::wave_id(), first = wave / scale_waves * scale_waves;
-      float (&published)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
+      float(&published)[waves][B::facts.wave_lanes] = exchange.largest[i % 2];
       published[wave][lane] = largest;
       B::lds_barrier();
       TILEWAVE_UNROLL
@@ -254,8 +254,9 @@ struct GemmWaveTile {
     struct InTile {
       int row, column;
     };
-    Epilogue::apply(a.gemm, a.epilogue, tile, values,
-                    [&](int e) TILEWAVE_INLINE_LAMBDA { return InTile{row_of(i), column_of(j, e)}; });
+    Epilogue::apply(a.gemm, a.epilogue, tile, values, [&](int e) TILEWAVE_INLINE_LAMBDA {
+      return InTile{row_of(i), column_of(j, e)};
+    });
     return values[0];
   }
   TILEWAVE_DEVICE static void store(const Args& a, const GemmTile& tile, int i, int j, const Values& values,
@@ -268,7 +269,7 @@ struct GemmWaveTile {
       Vec<float, Map::run> run;
       TILEWAVE_UNROLL
       for (int e = 0; e < Map::run; ++e)
-        run[e] = S.out_scale == ScaleMode::none ? values[from + e] : values[from + e] * factor;
+        run[e] = S.out_scale == Scaling::none ? values[from + e] : values[from + e] * factor;
       if (a.wide_rows && column + Map::run <= a.gemm.n) {
         Epilogue::store(a.gemm, tile, row, column, run);
       } else {
