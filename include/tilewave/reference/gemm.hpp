@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GEMM as plain loops in double precision. It is the oracle of tests and benchmarks, and shares no code with the kernels.
+// GEMM as plain loops in double precision. It is the oracle of tests and benchmarks, and shares no code with the
+// kernels.
 #pragma once
 
 #include <cmath>
@@ -18,10 +19,10 @@ struct GemmValue {
   double lost = 0;       // the most that a truncating matrix unit (GemmUnit) may take from it
 };
 
-/// A matrix unit that truncates. It aligns the products of `step` k and the sum so far with the largest of them. Of that it
-/// keeps `bits` bits below the leading one, and cuts off the rest of all, towards zero. Of the new sum it keeps `sum_bits`.
-/// After `chain` k the unit's sum is added up in f32; 0 means that it stays in the unit over all of K. A `step` of 0 means
-/// that sums are those of f32.
+/// A matrix unit that truncates. It aligns the products of `step` k and the sum so far with the largest of them. Of
+/// that it keeps `bits` bits below the leading one, and cuts off the rest of all, towards zero. Of the new sum it keeps
+/// `sum_bits`. After `chain` k the unit's sum is added up in f32; 0 means that it stays in the unit over all of K. A
+/// `step` of 0 means that sums are those of f32.
 struct GemmUnit {
   int step = 0, bits = 0, sum_bits = 0, chain = 0;
 };
@@ -35,8 +36,8 @@ inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
 }
 
 /// A bound on what a GemmUnit takes from a sum, without knowing its order. What it cuts off a product has the product's
-/// sign, and is half a unit in the last place on average. What it cuts off the sum so far and off the new sum may all have
-/// one sign. Four standard deviations bound the rest.
+/// sign, and is half a unit in the last place on average. What it cuts off the sum so far and off the new sum may all
+/// have one sign. Four standard deviations bound the rest.
 class GemmLoss {
  public:
   explicit GemmLoss(const GemmUnit& unit) : unit_(unit) {}
@@ -94,8 +95,8 @@ inline int int4_value(const void* weights, std::int64_t row, std::int64_t k, std
   return code < 8 ? code : code - 16;
 }
 
-/// The elements of out of a problem whose tensors and tables are on the host, or of some of its columns. The constructor
-/// decodes the operands once.
+/// The elements of out of a problem whose tensors and tables are on the host, or of some of its columns. The
+/// constructor decodes the operands once.
 class Gemm {
  public:
   explicit Gemm(const GemmProblem& p, const GemmUnit& unit = {}) : Gemm(p, 0, gemm_out_columns(p), unit) {}

@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// The arguments stand in the order in which a block needs them. On sm90 the first 176 bytes come with the launch, and a
-/// block reads the others from memory.
+/// The arguments stand in the order in which a block needs them. On sm90 the first 176 bytes come with the launch, and
+/// a block reads the others from memory.
 struct GemmArgs {
   std::int32_t m, n, k;  // n: columns of C
   std::int32_t layers;   // batches or groups
@@ -98,8 +98,8 @@ constexpr std::int32_t gemm_tile_columns(const GemmSpec& s, const GemmPolicy& p)
   return s.gated ? p.columns / 2 : p.columns;
 }
 
-/// The rows of B that a tile has. A column of C has one row, or in a gated spec two: a gate and an up. Each `part` of the
-/// tile's rows is a run of gates and then the run of their ups, so who multiplies the part has both of a column.
+/// The rows of B that a tile has. A column of C has one row, or in a gated spec two: a gate and an up. Each `part` of
+/// the tile's rows is a run of gates and then the run of their ups, so who multiplies the part has both of a column.
 template <GemmSpec S, int part>
 struct GemmTileRows {
   static constexpr int halves = S.gated ? 2 : 1, run = part / halves;
@@ -129,9 +129,9 @@ struct GemmTile {
 };
 
 /// The tiles that a block works on, in order: tile number `first`, and from there every `stride`-th. Neighbouring tiles
-/// share operands. Their numbers go down a band of gemm_band rows of tiles before they go to the next column. So the tiles
-/// that all blocks have at a time form a square, whose operands stay in L2. With clusters, a tile here is P.rows x
-/// P.columns of each block of the cluster, one below the other; `rank` is the block's number in it.
+/// share operands. Their numbers go down a band of gemm_band rows of tiles before they go to the next column. So the
+/// tiles that all blocks have at a time form a square, whose operands stay in L2. With clusters, a tile here is P.rows
+/// x P.columns of each block of the cluster, one below the other; `rank` is the block's number in it.
 template <class B, GemmSpec S, GemmPolicy P>
 class GemmTiles {
  public:
@@ -198,8 +198,8 @@ class GemmTiles {
   static constexpr int rows = P.rows * P.cluster, columns = gemm_tile_columns(S, P);
   static constexpr int rows_of_band = gemm_band(P);
 
-  /// Begins a group. Whatever the table says, the group lies within the M rows and behind the groups before it. So no row
-  /// is written twice, and there are at most gemm_tiles tiles.
+  /// Begins a group. Whatever the table says, the group lies within the M rows and behind the groups before it. So no
+  /// row is written twice, and there are at most gemm_tiles tiles.
   TILEWAVE_DEVICE void enter(std::int32_t layer) {
     layer_ = layer;
     if constexpr (S.groups == GemmGroups::contiguous) {
@@ -220,8 +220,8 @@ class GemmTiles {
   std::int32_t layer_ = 0, tiles_before_ = 0, first_row_ = 0, row_end_ = 0;
 };
 
-/// Returns how many tiles GemmTiles finds at most. The grid depends on capacities only. A group has at most one tile that
-/// is not full.
+/// Returns how many tiles GemmTiles finds at most. The grid depends on capacities only. A group has at most one tile
+/// that is not full.
 inline std::int64_t gemm_tiles(const GemmSpec& s, const GemmArgs& a, const GemmPolicy& p) {
   const std::int64_t rows = p.rows * p.cluster, columns = ceil_div(a.n, gemm_tile_columns(s, p));
   if (s.groups == GemmGroups::contiguous) return (a.m / rows + min_of(a.layers, a.m)) * columns;

@@ -271,8 +271,8 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   return {};
 }
 
-/// Checks preshuffled weights that are read as whole strips of sixteen rows: int4 weights, and all of them where a tensor
-/// copy reads them.
+/// Checks preshuffled weights that are read as whole strips of sixteen rows: int4 weights, and all of them where a
+/// tensor copy reads them.
 inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
   const GemmSpec& s = p.spec;
   if (s.weights != GemmWeights::preshuffled || (!s.int4() && !facts.tensor_copies)) return {};

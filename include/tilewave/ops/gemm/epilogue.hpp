@@ -21,10 +21,10 @@ TILEWAVE_DEVICE Vec<float, n> as_floats(const Vec<Sum, n>& sums) {
   return values;
 }
 
-/// The default for a user's own epilogue, which returns what it gets. Such an epilogue is a trivially copyable struct. It is
-/// called on every element after what Spec and Problem ask for, before the element is rounded to out's type. It may read
-/// memory, but must not write: it is also called for elements beyond the matrix, as if they were in the last row or
-/// column, and these are dropped.
+/// The default for a user's own epilogue, which returns what it gets. Such an epilogue is a trivially copyable struct.
+/// It is called on every element after what Spec and Problem ask for, before the element is rounded to out's type. It
+/// may read memory, but must not write: it is also called for elements beyond the matrix, as if they were in the last
+/// row or column, and these are dropped.
 struct GemmIdentity {
   TILEWAVE_DEVICE float operator()(float value, GemmElement) const { return value; }
 };
@@ -35,10 +35,10 @@ struct GemmEpilogue {
   static constexpr int halves = S.gated ? 2 : 1;
 
   /// Makes values of the output of a lane's sums, and puts them in the first half. A gated spec has two halves, sums of
-  /// gates and sums of ups. `at(i)` gives the row and column of element i in the tile of C. Elements beyond the matrix are
-  /// computed as the last row or column is, and must not be written. `scale_of(i, half)` is the product of the scales of
-  /// the element's rows of A and of B; block scales are in the sums already. Without `extras` bias and residual are left
-  /// out.
+  /// gates and sums of ups. `at(i)` gives the row and column of element i in the tile of C. Elements beyond the matrix
+  /// are computed as the last row or column is, and must not be written. `scale_of(i, half)` is the product of the
+  /// scales of the element's rows of A and of B; block scales are in the sums already. Without `extras` bias and
+  /// residual are left out.
   template <bool extras = true, int n, class At, class Scale>
   TILEWAVE_DEVICE static void apply(const GemmArgs& a, const UserEpilogue& user, const GemmTile& tile,
                                     Vec<float, n> (&half_sums)[halves], const At& at, const Scale& scale_of) {
@@ -98,7 +98,8 @@ struct GemmEpilogue {
     if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
-  /// Returns the scale of a row or column of the tile. Scaling::per_row has both, Scaling::per_group with fp8 rows of A only.
+  /// Returns the scale of a row or column of the tile. Scaling::per_row has both, Scaling::per_group with fp8 rows of A
+  /// only.
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }

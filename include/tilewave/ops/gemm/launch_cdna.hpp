@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The launch of CDNA's GEMM kernels: their limits on strides, the workspace, and the second launch that combines partials.
+// The launch of CDNA's GEMM kernels: their limits on strides, the workspace, and the second launch that combines
+// partials.
 #pragma once
 
 #include "tilewave/core/hip.hpp"

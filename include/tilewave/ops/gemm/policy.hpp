@@ -13,8 +13,8 @@ namespace tilewave {
 /// - tensor: the tensor copy engine copies them into shared memory (sm90).
 /// - direct: lanes copy them from memory straight into LDS (gfx950).
 /// - staged: lanes load them into registers and store them into LDS (CDNA).
-/// - weights_in_registers: lanes load both operands straight to registers (CDNA). On sm90 these are int4 weights under few
-///   rows: each wave copies its own into shared memory and loads A straight to registers.
+/// - weights_in_registers: lanes load both operands straight to registers (CDNA). On sm90 these are int4 weights under
+///   few rows: each wave copies its own into shared memory and loads A straight to registers.
 enum class GemmPath : int { tensor, direct, staged, weights_in_registers };
 
 constexpr const char* name_of(GemmPath p) {
@@ -23,7 +23,8 @@ constexpr const char* name_of(GemmPath p) {
 }
 
 /// A block computes a tile of rows x columns of C, in steps of `depth_bytes` bytes of A's K. Its `waves_rows` x
-/// `waves_columns` waves (on sm90: wave groups) share the tile. `stages` steps are in shared memory or registers at a time.
+/// `waves_columns` waves (on sm90: wave groups) share the tile. `stages` steps are in shared memory or registers at a
+/// time.
 struct GemmPolicy {
   int rows = 128, columns = 256;
   int depth_bytes = 128;
@@ -36,19 +37,19 @@ struct GemmPolicy {
   int cluster = 1;  // sm90: blocks that take neighbouring tiles along M and share B's rows by multicast
   int splits = 1;   // the most blocks that may share the K of a tile; their sums are merged in a fixed order
   int waves_per_simd = 1;
-  /// There are so many times the waves, which share the K of the tile and merge their sums through shared memory. For few
-  /// rows of int4 weights on sm90, these are all waves of a block.
+  /// There are so many times the waves, which share the K of the tile and merge their sums through shared memory. For
+  /// few rows of int4 weights on sm90, these are all waves of a block.
   int waves_k = 1;
-  /// sm90, stream-K: blocks get equal parts of the K of the tiles that do not fill a round. A second launch combines their
-  /// sums in a fixed order.
+  /// sm90, stream-K: blocks get equal parts of the K of the tiles that do not fill a round. A second launch combines
+  /// their sums in a fixed order.
   bool stream = false;
 
   constexpr int waves() const { return waves_rows * waves_columns; }
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
-/// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not the
-/// default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`.
+/// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
+/// the default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +

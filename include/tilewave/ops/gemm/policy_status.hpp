@@ -213,7 +213,8 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   return {};
 }
 
-/// Returns how many k slices a step has in LDS. Returns 0 if a lane's 16-byte units of a row are no whole number of them.
+/// Returns how many k slices a step has in LDS. Returns 0 if a lane's 16-byte units of a row are no whole number of
+/// them.
 constexpr int gemm_lds_k_slices(ArchId arch, DType type, int step_k, int side) {
   const int row_units = bytes_of(type, step_k) / 16, units = 64 / side;
   if (row_units % units != 0) return 0;
@@ -290,10 +291,9 @@ constexpr Status gemm_register_policy(const ArchFacts& facts, const GemmSpec& s,
 
 }  // namespace detail
 
-/// Checks whether kernels of an architecture can be built for a policy of a spec. Kernels assert it, tests hold all lists
-/// against it, and tuners ask it about candidates. Of registers it counts the sums alone: a policy that spills is legal,
-/// and slow.
-/// Errors: those of gemm_check_spec; bad_value with the law that is broken.
+/// Checks whether kernels of an architecture can be built for a policy of a spec. Kernels assert it, tests hold all
+/// lists against it, and tuners ask it about candidates. Of registers it counts the sums alone: a policy that spills is
+/// legal, and slow. Errors: those of gemm_check_spec; bad_value with the law that is broken.
 constexpr Status gemm_policy_status(ArchId arch, const GemmSpec& s, const GemmPolicy& p) {
   const ArchFacts& facts = facts_of(arch);
   if (const Status status = gemm_check_spec(s, facts); !status.ok()) return status;

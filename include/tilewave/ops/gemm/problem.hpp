@@ -11,11 +11,11 @@
 
 namespace tilewave {
 
-/// Rows of A and B are whole 16 bytes: their addresses and strides are multiples of that. The bytes between K and the end
-/// of the last 16 are read, also in the last row, but their values do not matter. Where the layout has [K, M] or [K, N],
-/// a row is one k, and M or N takes the part of K. The other dimension is contiguous. No tensor may overlap the output or
-/// the workspace, but residual may be out itself, with the same strides. A stride of 0 counts as forgotten. Rows beyond M
-/// and columns beyond N are neither read nor written. In the shapes below, layers are batches or groups.
+/// Rows of A and B are whole 16 bytes: their addresses and strides are multiples of that. The bytes between K and the
+/// end of the last 16 are read, also in the last row, but their values do not matter. Where the layout has [K, M] or
+/// [K, N], a row is one k, and M or N takes the part of K. The other dimension is contiguous. No tensor may overlap the
+/// output or the workspace, but residual may be out itself, with the same strides. A stride of 0 counts as forgotten.
+/// Rows beyond M and columns beyond N are neither read nor written. In the shapes below, layers are batches or groups.
 struct GemmProblem {
   GemmSpec spec{};
 
@@ -23,7 +23,8 @@ struct GemmProblem {
   const void* b = nullptr;  // [layers][N, K], or preshuffled
   void* out = nullptr;      // [batch][M, N], contiguous [M, N], masked [groups][M, N]; gated: N / 2 columns
 
-  /// per_tensor: [1]. per_row, and per_group with fp8: [layers][M]. per_block: [layers][M, ceil(K / 128)] by its strides.
+  /// per_tensor: [1]. per_row, and per_group with fp8: [layers][M]. per_block: [layers][M, ceil(K / 128)] by its
+  /// strides.
   const float* a_scale = nullptr;
   /// per_tensor: [1]. per_row: [layers][N]. per_block: [layers][ceil(N / 128), ceil(K / 128)] by its strides.
   const float* b_scale = nullptr;
@@ -36,8 +37,8 @@ struct GemmProblem {
   /// Quantised outputs alone. per_tensor: [1], read. per_group: [layers][M, ceil(columns / 128)], written.
   float* out_scale = nullptr;
 
-  // The tables are on the device, so they are not checked. A value above M counts as M and a negative one as 0. An offset
-  // below the one before it counts as that one.
+  // The tables are on the device, so they are not checked. A value above M counts as M and a negative one as 0. An
+  // offset below the one before it counts as that one.
   const std::int32_t* group_offsets = nullptr;  // contiguous: [groups + 1], ascending from 0 to at most M
   const std::int32_t* group_rows = nullptr;     // masked: [groups], each in [0, M]
 
@@ -51,13 +52,14 @@ struct GemmProblem {
   std::int32_t groups = 0;               // 0 without groups
   std::int32_t expected_group_rows = 0;  // masked: a guess of the usual rows, for the choice of an entry; 0: M
 
-  // Strides are in elements, from a row to the next and from a layer to the next. A row of [K, M] or [K, N] is one k. An
-  // element of fp4 is two values, and one of fp6 is four values in three bytes. Preshuffled weights have a b_stride of 0.
+  // Strides are in elements, from a row to the next and from a layer to the next. A row of [K, M] or [K, N] is one k.
+  // An element of fp4 is two values, and one of fp6 is four values in three bytes. Preshuffled weights have a b_stride
+  // of 0.
   std::int64_t a_stride = 0, b_stride = 0, out_stride = 0, residual_stride = 0;
   std::int64_t a_batch_stride = 0, b_batch_stride = 0, out_batch_stride = 0, residual_batch_stride = 0;
   std::int64_t bias_batch_stride = 0;
-  // Block scales: from a row of A, or 128 columns of B, to the next, and from 128 k to the next. A's scales may also lie
-  // as [K / 128, M].
+  // Block scales: from a row of A, or 128 columns of B, to the next, and from 128 k to the next. A's scales may also
+  // lie as [K / 128, M].
   std::int64_t a_scale_stride = 0, a_scale_k_stride = 0, b_scale_stride = 0;
   std::int64_t b_scale_k_stride = 0;  // also for int4 weights: from scale_k values of K to the next, a multiple of 4
   std::int64_t a_scale_batch_stride = 0, b_scale_batch_stride = 0;  // scales of rows, blocks, int4 weights and MX
@@ -69,8 +71,8 @@ struct GemmProblem {
   void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
   std::size_t workspace_bytes = 0;
 
-  /// Returns the problem of tensors without gaps, with every stride filled in, also those between batches or groups. For
-  /// more than one product only `batch` or `groups` is left to set. Block scales lie as [M, ceil(K / 128)] and
+  /// Returns the problem of tensors without gaps, with every stride filled in, also those between batches or groups.
+  /// For more than one product only `batch` or `groups` is left to set. Block scales lie as [M, ceil(K / 128)] and
   /// [ceil(N / 128), ceil(K / 128)], those of int4 weights as [K / scale_k, N], and scales of out as [M, ceil(columns /
   /// 128)]. The caller sets the scales and tables that the spec asks for, and adds the tensors of with_bias and
   /// with_residual. The contiguous dimension of A and B is whole 16 bytes, or gemm_check refuses the strides.

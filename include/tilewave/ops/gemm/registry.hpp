@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The list of specs and policies of each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// The list of specs and policies of each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include <array>
@@ -273,9 +274,9 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
 template <class B, GemmSpec S>
 inline constexpr auto gemm_candidates = candidates_of(gemm_entries<B, S>);
 
-/// Sets the plan on backend B for the one spec S that the caller compiles in. A spec that the backend's chip does not serve
-/// compiles as well: the status of gemm_check_spec is then the answer to every problem.
-/// Errors: no_matching_entry for a problem of another spec; those of gemm_select.
+/// Sets the plan on backend B for the one spec S that the caller compiles in. A spec that the backend's chip does not
+/// serve compiles as well: the status of gemm_check_spec is then the answer to every problem. Errors: no_matching_entry
+/// for a problem of another spec; those of gemm_select.
 template <class B, GemmSpec S>
 Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = tuned_gemm(B::facts.id)) {
   plan = {};

@@ -11,20 +11,21 @@
 
 namespace tilewave {
 
-/// The contiguous dimensions of A (first letter) and of B (second letter). For A, n is [M, K] and t is [K, M]. For B, n is
-/// [K, N] and t is [N, K]. Weights of models are nt.
+/// The contiguous dimensions of A (first letter) and of B (second letter). For A, n is [M, K] and t is [K, M]. For B, n
+/// is [K, N] and t is [N, K]. Weights of models are nt.
 enum class GemmLayout : int { nt, nn, tn, tt };
 
 /// Says whether A (or B) is transposed: its rows are columns in memory, since k is not the contiguous dimension.
 TILEWAVE_HOST_DEVICE constexpr bool transposed_a(GemmLayout l) { return l == GemmLayout::tn || l == GemmLayout::tt; }
 TILEWAVE_HOST_DEVICE constexpr bool transposed_b(GemmLayout l) { return l == GemmLayout::nn || l == GemmLayout::tn; }
 
-/// How B lies in memory. Preshuffled weights have u values in 16 bytes, and value k of row n of B[N, K] is value
-/// (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For int4 u is 16, and values
+/// How B lies in memory. Preshuffled weights have u values in 16 bytes, and value k of row n of B[N, K] is value (n /
+/// 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For int4 u is 16, and values
 /// 8 w to 8 w + 7 of that order are four bytes: the first four are the low halves, the others the high ones.
 enum class GemmWeights : int { row_major, preshuffled };
 
-/// One product (or a batch), or a group for each expert, all with the same N and K in one launch. Tables are on the device.
+/// One product (or a batch), or a group for each expert, all with the same N and K in one launch. Tables are on the
+/// device.
 /// - contiguous: rows of A and C are sorted by group. Group g has rows group_offsets[g] to group_offsets[g + 1].
 /// - masked: each group has room for M rows, of which the first group_rows[g] count.
 enum class GemmGroups : int { one, contiguous, masked };
@@ -58,20 +59,21 @@ inline constexpr int gemm_scale_block = 128;  // k, and for B also n, of a scale
 /// out[m, n] = activation(alpha * sum over k of a[m, k] b[n, k] * scales + bias[n]) + residual[m, n], with sums in f32.
 /// Scales, alpha, bias and residual are values of the Problem. Sums of i8 are exact, and then rounded to f32.
 ///
-/// In a gated spec, rows of B are pairs of a gate and an up row, in the order that GemmProblem::interleaved says. Then out
-/// has half as many columns: out[m, c] = activation(gate) * up + residual[m, c], where gate and up are alpha * sum + bias.
+/// In a gated spec, rows of B are pairs of a gate and an up row, in the order that GemmProblem::interleaved says. Then
+/// out has half as many columns: out[m, c] = activation(gate) * up + residual[m, c], where gate and up are alpha * sum
+/// + bias.
 ///
-/// Quantised outputs are scaled as `out_scale` says: per_tensor by a given number, or per_group by one found for each 128
-/// columns of a row. per_token is not possible, since no block has a whole row.
+/// Quantised outputs are scaled as `out_scale` says: per_tensor by a given number, or per_group by one found for each
+/// 128 columns of a row. per_token is not possible, since no block has a whole row.
 struct GemmSpec {
-  // Without MX scales, a and b are both bf16, both f16, both the chip's fp8 or both i8, or b is i4 and a any of these but
-  // i8. With MX scales, both are the chip's fp8, fp6_e2m3, fp6_e3m2 or fp4, or b is fp4 and a any of these.
+  // Without MX scales, a and b are both bf16, both f16, both the chip's fp8 or both i8, or b is i4 and a any of these
+  // but i8. With MX scales, both are the chip's fp8, fp6_e2m3, fp6_e3m2 or fp4, or b is fp4 and a any of these.
   DType a = DType::bf16, b = DType::bf16;
   DType out = DType::bf16;  // bf16, f16 or f32; quantised: the chip's fp8 or i8
-  // Scales multiply sums of products, which are f32, or exact integers with i8. Operands take none, per_tensor or per_row,
-  // and fp8 also per_block, whose scales multiply that block's part of the sum. int4 weights always have per_group: one
-  // scale for every scale_k values of K in a row of B. If A is fp8, each row of A then has a scale as well. MX types have
-  // mx, whose scales multiply the products.
+  // Scales multiply sums of products, which are f32, or exact integers with i8. Operands take none, per_tensor or
+  // per_row, and fp8 also per_block, whose scales multiply that block's part of the sum. int4 weights always have
+  // per_group: one scale for every scale_k values of K in a row of B. If A is fp8, each row of A then has a scale as
+  // well. MX types have mx, whose scales multiply the products.
   Scaling scale = Scaling::none;
   GemmLayout layout = GemmLayout::nt;
   GemmWeights weights = GemmWeights::row_major;
@@ -96,8 +98,8 @@ struct GemmSpec {
   constexpr DType extra() const { return size_of(out) == 1 ? DType::bf16 : out; }
 };
 
-/// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default follows:
-/// `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`.
+/// Returns a name such as `fp8_e4m3fn.fp4_e2m1.bf16.mx.nt` or `bf16.i4.bf16.group128.nt`. What is not the default
+/// follows: `.preshuffled`, `.masked`, `.silu`, `.gated`, `.per_group` (of out), `.fast`.
 inline std::string name_of(const GemmSpec& s) {
   const std::string scale_k = s.scale_k > 0 ? std::to_string(s.scale_k) : "";
   std::string name = std::string(name_of(s.a)) + "." + std::string(name_of(s.b)) + "." + std::string(name_of(s.out)) +

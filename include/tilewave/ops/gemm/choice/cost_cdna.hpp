@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// The constants of the model. They are fitted to modelled times, not to measured ones: to the simulator's clock for MI300X
-/// and MI355X (docs/notebook/2026-11-23-clock-choices.md; tiles below 128 x 128: docs/notebook/campaigns).
+/// The constants of the model. They are fitted to modelled times, not to measured ones: to the simulator's clock for
+/// MI300X and MI355X (docs/notebook/2026-11-23-clock-choices.md; tiles below 128 x 128: docs/notebook/campaigns).
 struct GemmCdnaCosts {
   // Microseconds of a step of 128 bytes of K: 16 x 64 with operands in registers, 128 x 128, and larger tiles.
   double registers_step, small_step, large_step;

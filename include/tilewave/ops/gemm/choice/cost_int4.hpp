@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The modelled time of a GEMM with int4 weights on CDNA. It ranks policies, and promises nothing. None of its constants is
-// measured yet.
+// The modelled time of a GEMM with int4 weights on CDNA. It ranks policies, and promises nothing. None of its constants
+// is measured yet.
 #pragma once
 
 #include "tilewave/ops/gemm/choice/cost_cdna.hpp"
@@ -8,8 +8,8 @@
 
 namespace tilewave {
 
-/// Returns microseconds for m rows in each layer. It is the longest of four times: of memory, of L2, of the products with
-/// the widening beside them, and of a wave's own steps.
+/// Returns microseconds for m rows in each layer. It is the longest of four times: of memory, of L2, of the products
+/// with the widening beside them, and of a wave's own steps.
 inline double gemm_cost_int4(const GemmProblem& p, std::int32_t m, const GemmPolicy& policy, int splits,
                              const ArchFacts& facts) {
   const GemmTileCount count = gemm_tile_count(p, m, policy);

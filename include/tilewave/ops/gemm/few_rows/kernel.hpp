@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid: so
-// many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or take
-// one. A block takes its strips in passes of P.columns / 16. All of its waves share K: wave w has stages w, w + waves and
-// so on, of 128 k each, so that what the chip reads at a time lies close together.
+// GEMM with int4 weights and few rows of A on sm90, or any room with products of one wave and copies of one lane. Grid:
+// so many blocks for each tile of P.rows rows, each with a share of the strips of sixteen columns that is equal give or
+// take one. A block takes its strips in passes of P.columns / 16. All of its waves share K: wave w has stages w, w +
+// waves and so on, of 128 k each, so that what the chip reads at a time lies close together.
 //
-// A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the first
-// bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory. LDS plan: a
-// ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
+// A wave copies what it will read itself. So no wave waits for another, and no tensor map has to be read before the
+// first bytes are. Copies run on past the end of a pass. There the waves merge their sums through shared memory. LDS
+// plan: a ring of P.stages stages for each wave, and the sums of one pass or two. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/epilogue.hpp"
@@ -14,10 +14,10 @@
 
 namespace tilewave {
 
-/// The order of K is free, as long as both operands agree on it. Of a stage, lane l has sixteen k twice, from 16 (l % 4)
-/// and 16 (4 + l % 4) on, of rows 2 (l / 4) and 2 (l / 4) + 1 of a strip. These are 16 bytes each, and it uses all of
-/// them. A shift and one more operation make two values of eight codes, all too large by the same bias. One more product
-/// with A gives what the biases add up to, and the sums of all strips of a stage begin with its negative.
+/// The order of K is free, as long as both operands agree on it. Of a stage, lane l has sixteen k twice, from 16 (l %
+/// 4) and 16 (4 + l % 4) on, of rows 2 (l / 4) and 2 (l / 4) + 1 of a strip. These are 16 bytes each, and it uses all
+/// of them. A shift and one more operation make two values of eight codes, all too large by the same bias. One more
+/// product with A gives what the biases add up to, and the sums of all strips of a stage begin with its negative.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
   static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
@@ -296,8 +296,8 @@ struct GemmFewRowsKernel {
     }
   }
 
-  /// Adds up the sums of all waves in the order of the waves, and writes them. Elements 2 h and 2 h + 1 of lane l's atom
-  /// have column 2 (l / 4) + h of the strip, and rows 2 (l % 4) and 2 (l % 4) + 1 of the panel.
+  /// Adds up the sums of all waves in the order of the waves, and writes them. Elements 2 h and 2 h + 1 of lane l's
+  /// atom have column 2 (l / 4) + h of the strip, and rows 2 (l % 4) and 2 (l % 4) + 1 of the panel.
   TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
     struct InTile {
       int row, column;

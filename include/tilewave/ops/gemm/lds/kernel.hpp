@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // GEMM on CDNA through LDS. A block has one tile of C, and a wave keeps the sums of its part of it in registers. With
-// P.splits, several blocks share the K of a tile. The loop goes over steps of 128 bytes of K, or 128 values of K with MX
-// scales. A step's rows of A and of B lie in rings of slots in LDS. A wave reads a step as k slices, one slice ahead of
-// the products that use it.
+// P.splits, several blocks share the K of a tile. The loop goes over steps of 128 bytes of K, or 128 values of K with
+// MX scales. A step's rows of A and of B lie in rings of slots in LDS. A wave reads a step as k slices, one slice ahead
+// of the products that use it.
 //
 // There are two paths into LDS. On path direct (gfx950) lanes copy 16 bytes each straight from memory to LDS, several
 // steps ahead. On path staged (gfx942) lanes load 16 bytes into registers and store them to LDS one step later. A step
-// begins behind a barrier: its rows are in LDS, and all waves have read the step before, whose slots may be overwritten.
-// Reads, copies and products are issued in the order in which they stand here, so a single wave keeps the matrix unit
-// busy. LDS plan: P.stages slots of A, and as many of B, or one more where that fits. Bound: matrix rate.
+// begins behind a barrier: its rows are in LDS, and all waves have read the step before, whose slots may be
+// overwritten. Reads, copies and products are issued in the order in which they stand here, so a single wave keeps the
+// matrix unit busy. LDS plan: P.stages slots of A, and as many of B, or one more where that fits. Bound: matrix rate.
 //
 // The drawing is one step s in time, as a wave of the largest tile has it: bf16, 256 x 256 by 2 x 4 waves. A step has
 // four k slices of 16 values. A slice has eight products, of four rows of 32 (a0 .. a3) by two columns of 32 (b0, b1).
@@ -18,34 +18,33 @@
 // Path direct (gfx950) has two slots of A and three of B. Between its copy and the wait for it, a row of A has at least
 // half a step and a row of B at least a whole one.
 //
-//   wait until at most 4 copies are under way, those of B(s + 1): this wave's copies of A(s) and B(s) have landed
-//   barrier: the copies of all waves have landed, and all reads of step s - 1 are done
-//   product            0    1    2    3    4    5    6    7      slice 3 of step s - 1, from the odd set
+// wait until at most 4 copies are under way, those of B(s + 1): this wave's copies of A(s) and B(s) have landed
+// barrier: the copies of all waves have landed, and all reads of step s - 1 are done product            0    1    2
+// 3    4    5    6    7      slice 3 of step s - 1, from the odd set
 //     read LDS              b0   b1   a0        a1   a2   a3     slice 0 of step s, into the even set
 //     copy to LDS                     A                   A      A(s + 1), into the slot of A(s - 1)
-//   product            0    1    2    3    4    5    6    7      slice 0, from the even set
+// product            0    1    2    3    4    5    6    7      slice 0, from the even set
 //     read LDS              b0   b1   a0        a1   a2   a3     slice 1, into the odd set
 //     copy to LDS                     A                   A      A(s + 1): the other two of four
-//   product            0    1    2    3    4    5    6    7      slice 1, from the odd set
+// product            0    1    2    3    4    5    6    7      slice 1, from the odd set
 //     read LDS              b0   b1   a0        a1   a2   a3     slice 2, into the even set
 //     copy to LDS                     B                   B      B(s + 2), into the slot of B(s - 1)
-//   product            0    1    2    3    4    5    6    7      slice 2, from the even set
+// product            0    1    2    3    4    5    6    7      slice 2, from the even set
 //     read LDS              b0   b1   a0        a1   a2   a3     slice 3, into the odd set, for step s + 1
 //     copy to LDS                     B                   B      B(s + 2): the other two of four
 //
 // Path staged (gfx942) has one slot of A and one of B, which fill LDS. They are written between two barriers.
 //
-//   barrier: all reads of step s - 1 are done
-//   product                 0    1    2    3                     slice 3 of step s - 1
+// barrier: all reads of step s - 1 are done product                 0    1    2    3                     slice 3 of
+// step s - 1
 //     registers to LDS      AA   AA   BB   BB                    step s, of which a wave has four units of A, four of B
 //     memory to registers   AA   AA   BB   BB                    step s + 1, into the registers that were just stored
-//   barrier: step s is in LDS
-//   product                 4    5    6    7                     the same slice
+// barrier: step s is in LDS product                 4    5    6    7                     the same slice
 //     read LDS              b0   b1a0 a1   a2a3                  slice 0 of step s
-//   slices 0, 1 and 2 follow as above, without copies
+// slices 0, 1 and 2 follow as above, without copies
 //
-// The staged tile of 64 x 64 has two slots and only the first barrier. Its stores of step s + 1 and its loads of step
-// s + 2 are spread over all of step s, as copies are.
+// The staged tile of 64 x 64 has two slots and only the first barrier. Its stores of step s + 1 and its loads of step s
+// + 2 are spread over all of step s, as copies are.
 #pragma once
 
 #include "tilewave/ops/gemm/lds/strips.hpp"

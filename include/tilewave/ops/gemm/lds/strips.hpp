@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Preshuffled weights in a slot of LDS. A slot has a step of K of each strip of sixteen rows, as it lies in memory: units
-// of 16 bytes of k one after the other, and the sixteen rows of a unit side by side. A copy reads whole lines. LDS reads
-// meet no bank twice without a swizzle, since rows that are served together are different units.
+// Preshuffled weights in a slot of LDS. A slot has a step of K of each strip of sixteen rows, as it lies in memory:
+// units of 16 bytes of k one after the other, and the sixteen rows of a unit side by side. A copy reads whole lines.
+// LDS reads meet no bank twice without a swizzle, since rows that are served together are different units.
 #pragma once
 
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"

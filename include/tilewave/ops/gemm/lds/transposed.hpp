@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Transposed operands in a slot of LDS: rows that are columns in memory ([K, M] or [K, N]). On path staged a lane loads
 // eight neighbours of four k and transposes the square in registers, two bytes at a time. It then stores 8 bytes of k
-// for each of the eight rows, and the slot is like any other. On path direct the columns are copied as they are, and the
-// chip transposes what it reads from LDS.
+// for each of the eight rows, and the slot is like any other. On path direct the columns are copied as they are, and
+// the chip transposes what it reads from LDS.
 #pragma once
 
 #include "tilewave/ops/gemm/lds/rows.hpp"
@@ -83,8 +83,8 @@ struct GemmTransposedRows : SharedTile<W, W::spec.a, rows, true> {
   }
 };
 
-/// Path direct: the slot has columns as they lie in memory. There is a line for each k, in units of eight rows, and unit
-/// u of line k lies at u ^ mask(k). A wave has `tiles` products along the rows.
+/// Path direct: the slot has columns as they lie in memory. There is a line for each k, in units of eight rows, and
+/// unit u of line k lies at u ^ mask(k). A wave has `tiles` products along the rows.
 template <class W, int rows, int tiles>
 struct GemmTransposedLines {
   using B = typename W::Backend;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// GEMM with preshuffled int4 weights on CDNA. Grid: one block for each tile of C, or with P.splits several that share its
-// K. A wave has its own part of the tile and loads the rows of A and the codes of B straight to registers. There it widens
-// the codes to the type of the products, exactly, and fp8 rows of A to f16. Products are the room's atom, with A as its
-// rows. The sum of the values that share a scale is scaled and added in f32. A step is 128 k, and loads of P.stages steps
-// are under way. Waves share nothing, except the K of their tile with P.waves_k: then they merge their sums in order at
-// the end. LDS plan: these sums. Bound: memory bandwidth of B where A has few rows.
+// GEMM with preshuffled int4 weights on CDNA. Grid: one block for each tile of C, or with P.splits several that share
+// its K. A wave has its own part of the tile and loads the rows of A and the codes of B straight to registers. There it
+// widens the codes to the type of the products, exactly, and fp8 rows of A to f16. Products are the room's atom, with A
+// as its rows. The sum of the values that share a scale is scaled and added in f32. A step is 128 k, and loads of
+// P.stages steps are under way. Waves share nothing, except the K of their tile with P.waves_k: then they merge their
+// sums in order at the end. LDS plan: these sums. Bound: memory bandwidth of B where A has few rows.
 #pragma once
 
 #include "tilewave/ops/gemm/wave_tile/wave_tile.hpp"
@@ -12,8 +12,8 @@
 namespace tilewave {
 
 /// The loads of a step. A lane's load of codes is a unit: 8 k of a column for one atom of 32 k, or 16 k for two. Lane
-/// group u of an atom takes k 8 u to 8 u + 7 of each 32. Where both atoms have one scale, it takes the 16 k from 16 u on
-/// of each 64 instead, which lie side by side in memory.
+/// group u of an atom takes k 8 u to 8 u + 7 of each 32. Where both atoms have one scale, it takes the 16 k from 16 u
+/// on of each 64 instead, which lie side by side in memory.
 template <GemmSpec S>
 struct GemmInt4Units {
   static constexpr int step_k = 128;

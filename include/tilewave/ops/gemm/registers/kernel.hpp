@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// GEMM with few rows of A on CDNA. Grid: one block for each tile of C, or with P.splits several that share its K. A wave
-// has its own part of the tile and loads the rows of both operands straight to registers. It loads `stages` steps ahead,
-// each of 128 bytes of K, or of 128 values with MX scales. Waves neither share data nor wait for one another. With
-// preshuffled weights a wave reads whole lines, each once; A is small and stays in L2. LDS plan: none, but for scales of
-// the output. Bound: memory bandwidth of B.
+// GEMM with few rows of A on CDNA. Grid: one block for each tile of C, or with P.splits several that share its K. A
+// wave has its own part of the tile and loads the rows of both operands straight to registers. It loads `stages` steps
+// ahead, each of 128 bytes of K, or of 128 values with MX scales. Waves neither share data nor wait for one another.
+// With preshuffled weights a wave reads whole lines, each once; A is small and stays in L2. LDS plan: none, but for
+// scales of the output. Bound: memory bandwidth of B.
 #pragma once
 
 #include "tilewave/ops/gemm/wave_tile/mx_scales.hpp"

@@ -9,8 +9,8 @@
 
 namespace tilewave {
 
-/// Returns specs with preshuffled weights, groups, other outputs, activations, gates of experts, i8 without scales, other
-/// layouts and fast sums.
+/// Returns specs with preshuffled weights, groups, other outputs, activations, gates of experts, i8 without scales,
+/// other layouts and fast sums.
 constexpr std::array<GemmSpec, 13> gemm_feature_specs(ArchId arch) {
   constexpr DType bf16 = DType::bf16, f16 = DType::f16, f32 = DType::f32, i8 = DType::i8;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The list of specs for the first half of a feed-forward layer, silu(gate) * up. Some are dense, some are for experts, and
-// some quantise their output for the second half.
+// The list of specs for the first half of a feed-forward layer, silu(gate) * up. Some are dense, some are for experts,
+// and some quantise their output for the second half.
 #pragma once
 
 #include "tilewave/ops/gemm/specs/features.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The list of specs with MX scales: fp4, fp6, fp8, and fp4 weights with rows of fp8 and fp6; preshuffled weights; and the
-// first half of experts' feed-forward layers, silu(gate) * up. Only CDNA4 (gfx950) has entries for them.
+// The list of specs with MX scales: fp4, fp6, fp8, and fp4 weights with rows of fp8 and fp6; preshuffled weights; and
+// the first half of experts' feed-forward layers, silu(gate) * up. Only CDNA4 (gfx950) has entries for them.
 #pragma once
 
 #include "tilewave/ops/gemm/registry.hpp"

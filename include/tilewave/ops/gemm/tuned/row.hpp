@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A row of a tuned table, which `tilewave tune write` makes. It says which policy is fastest, and overrules the cost model.
+// A row of a tuned table, which `tilewave tune write` makes. It says which policy is fastest, and overrules the cost
+// model.
 #pragma once
 
 #include "tilewave/ops/gemm/policy.hpp"

@@ -55,8 +55,8 @@ requires(W::spec.scale == Scaling::per_block) struct GemmStepScales<W, through_l
   };
   static constexpr int lanes = B::facts.wave_lanes, half_lanes = lanes / W::halves;
   struct Nothing {};
-  /// Each wave copies its own scales: [0] has those of its 64 rows of A, [1] that of B, once in each of half_lanes lanes
-  /// for the gates and, in the other lanes, for the ups.
+  /// Each wave copies its own scales: [0] has those of its 64 rows of A, [1] that of B, once in each of half_lanes
+  /// lanes for the gates and, in the other lanes, for the ups.
   template <int slots>
   struct WaveScales {
     float scales[slots][W::waves][2][lanes];

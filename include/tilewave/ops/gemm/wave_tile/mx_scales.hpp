@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// MX scales, which the product instruction takes beside its operands. A step is 128 k, for which a row has four scales of
-// 32 k each. They lie as shuffled_scale says: the 8 scales of 256 k of 32 rows are a tile of 64 words. A step's scales
-// are half of the bytes of each word.
+// MX scales, which the product instruction takes beside its operands. A step is 128 k, for which a row has four scales
+// of 32 k each. They lie as shuffled_scale says: the 8 scales of 256 k of 32 rows are a tile of 64 words. A step's
+// scales are half of the bytes of each word.
 #pragma once
 
 #include "tilewave/ops/gemm/wave_tile/block_scales.hpp"

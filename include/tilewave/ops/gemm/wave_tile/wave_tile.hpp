@@ -73,8 +73,8 @@ struct GemmWaveTile {
     }
   };
 
-  /// The tile and the split of a block. The chip deals block ids round robin to its XCDs, each of which has an L2 of its
-  /// own. Tiles are numbered so that neighbours, which share operands, go to one XCD.
+  /// The tile and the split of a block. The chip deals block ids round robin to its XCDs, each of which has an L2 of
+  /// its own. Tiles are numbered so that neighbours, which share operands, go to one XCD.
   struct BlockWork {
     std::int32_t tile_index, split;
     bool exists;  // The grid may be larger than the number of tiles.
@@ -192,7 +192,8 @@ struct GemmWaveTile {
     return sums;
   }
 
-  /// Writes product j of row i of products of C, by a scale of the output that is known. `sums_of(half)` gives its sums.
+  /// Writes product j of row i of products of C, by a scale of the output that is known. `sums_of(half)` gives its
+  /// sums.
   template <class SumsOf>
   TILEWAVE_DEVICE static void write_product(const Args& a, const GemmTile& tile, int i, int j, float factor,
                                             const SumsOf& sums_of) {
