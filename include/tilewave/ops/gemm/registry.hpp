@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// The list of specs and policies of each architecture. It feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@
 
 namespace tilewave {
 
-/// A compiled kernel: what it computes, how, and how to start it.
+/// A compiled kernel: its spec, its policy and its launch.
 struct GemmEntry {
   ArchId arch;
   bool emulated;
@@ -26,7 +27,7 @@ struct GemmEntry {
   int lds_bytes;
 };
 
-/// The specs every architecture serves; those of groups are in grouped_specs.hpp.
+/// Returns the specs that every architecture serves. The folder specs has further lists, such as those with groups.
 constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{},
@@ -173,7 +174,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   return all;
 }
 
-/// The entries of a spec for a list of policies, which policies_of(arch, spec) gives.
+/// Returns the entries of a spec for the policies that policies_of(arch, spec) lists.
 template <class B, GemmSpec S, GemmPolicies (*policies_of)(ArchId, const GemmSpec&)>
 constexpr auto gemm_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
@@ -189,7 +190,7 @@ constexpr auto gemm_entries_of() {
 template <class B, GemmSpec S>
 inline constexpr auto gemm_entries = gemm_entries_of<B, S, gemm_policies>();
 
-/// What a plan asks about its entries, see tile/plan.hpp.
+/// The functions by which a plan knows its entries; see tile/plan.hpp.
 struct GemmRegistry {
   using Spec = GemmSpec;
   using Problem = GemmProblem;
@@ -207,11 +208,11 @@ struct GemmRegistry {
     if (p.batch_invariant && e.policy.stream) return {none, "a batch-invariant product is not cut by stream-K"};
     return {};
   }
-  /// `t16x64x128.w1x1.s12.tensor.swap.k8.by4`: by how many blocks K is shared, where that may be several.
+  /// Returns a name such as `t16x64x128.w1x1.s12.tensor.swap.k8.by4`. Where blocks may share K, `by4` says how many do.
   static std::string name(const GemmEntry& e, int splits) {
     return name_of(e.policy) + (e.policy.splits > 1 ? ".by" + std::to_string(splits) : "");
   }
-  /// The modelled time, in microseconds, by which entries are ranked: an order, not a promise.
+  /// Returns the modelled time in microseconds, by which entries are ranked. It is an order, not a promise.
   static double cost_us(const GemmProblem& p, const GemmEntry& e, int splits) {
     const ArchFacts& facts = facts_of(e.arch);
     if (e.policy.path == GemmPath::tensor || (p.spec.int4() && facts.matrix == Matrix::mma)) {
@@ -222,12 +223,13 @@ struct GemmRegistry {
   }
 };
 
-/// Which entry, and how many blocks share the K of a tile: plan.launch(problem, stream). See tile/plan.hpp.
+/// The entry for a problem, and how many blocks share the K of a tile. plan.launch(problem, stream) queues it; see
+/// tile/plan.hpp.
 using GemmPlan = OpPlan<GemmRegistry>;
 
-/// The plan that is expected to be fastest among entries of the problem's spec. It depends on extents only, and with
-/// batch_invariant on N and K alone. A row of `tuned` that serves the problem decides instead, if its entry is a
-/// candidate. Without `tuned`: the library's own tables (tuned_tables.hpp).
+/// Sets the plan to the entry and splits that are expected to be fastest for the problem's spec. The choice depends on
+/// extents only, and with batch_invariant on N and K alone. If a row of `tuned` serves the problem and its entry is a
+/// candidate, that row decides. The overload without `tuned` takes the library's own tables (tuned/tables.hpp).
 /// Errors, with a null entry: those of gemm_check, or no_matching_entry.
 inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const> candidates, const ArchFacts& facts,
                           GemmPlan& plan, std::span<const TunedGemm> tuned) {
@@ -242,15 +244,16 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
       return {};
     }
   }
-  // A row's bits do not depend on what is beside it: neither may the choice.
-  GemmProblem q = p;
-  if (p.batch_invariant) q.m = 128, q.batch = 1, q.groups = min_of(p.groups, 1), q.expected_group_rows = 0;
+  // With batch_invariant a row's bits do not depend on the rows beside it, so the choice may not either.
+  GemmProblem ranked = p;
+  if (p.batch_invariant)
+    ranked.m = 128, ranked.batch = 1, ranked.groups = min_of(p.groups, 1), ranked.expected_group_rows = 0;
   double best = 0;
   for (const GemmEntry* e : candidates) {
     if (!GemmRegistry::considers(p, *e, facts).ok()) continue;
     for (int splits = 1; splits <= (p.batch_invariant ? 1 : e->policy.splits); ++splits) {
       if (splits > 1 && ceil_div(bytes_of(p.spec.a, p.k), e->policy.depth_bytes) < 2 * splits) break;
-      const double cost = GemmRegistry::cost_us(q, *e, splits);
+      const double cost = GemmRegistry::cost_us(ranked, *e, splits);
       if (plan.entry != nullptr && cost >= best) continue;
       plan.entry = e, plan.splits = splits;
       best = cost;
@@ -267,13 +270,13 @@ inline Status gemm_select(const GemmProblem& p, std::span<const GemmEntry* const
   return gemm_select(p, candidates, facts, plan, tuned_gemm(facts.id));
 }
 
-/// Pointers to the entries of one spec on one backend: what a plan is chosen among.
+/// Pointers to the entries of one spec on one backend, among which a plan is chosen.
 template <class B, GemmSpec S>
 inline constexpr auto gemm_candidates = candidates_of(gemm_entries<B, S>);
 
-/// The plan on backend B for the one spec S that the caller compiles in. Errors: no_matching_entry for a problem of
-/// another spec; those of gemm_select. A spec that the backend's chip does not serve compiles, too: its status, see
-/// gemm_check_spec, is the answer to every problem.
+/// Sets the plan on backend B for the one spec S that the caller compiles in. A spec that the backend's chip does not
+/// serve compiles as well: the status of gemm_check_spec is then the answer to every problem. Errors: no_matching_entry
+/// for a problem of another spec; those of gemm_select.
 template <class B, GemmSpec S>
 Status gemm_plan(const GemmProblem& p, GemmPlan& plan, std::span<const TunedGemm> tuned = tuned_gemm(B::facts.id)) {
   plan = {};
