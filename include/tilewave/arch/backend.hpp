@@ -39,11 +39,11 @@ struct Mailbox {
 };
 
 /// A matrix in shared memory as group_mma reads it, in pieces of 16 bytes along k: piece p of row r lies at
-/// at + offset + r / 8 * eight_rows + r % 8 * 16 + p * next_piece. `at` is aligned to 16 bytes; offset and strides, in
+/// at + offset + r / 8 * eight_rows + r % 8 * 16 + p * next_unit. `at` is aligned to 16 bytes; offset and strides, in
 /// bytes, are multiples of 16 in [0, 2^18). What products have in common belongs to `at`.
 struct GroupOperand {
   const void* at;
-  int eight_rows, next_piece;
+  int eight_rows, next_unit;
   int offset = 0;
 
   friend constexpr bool operator==(const GroupOperand&, const GroupOperand&) = default;
@@ -213,7 +213,7 @@ struct TensorShape {
 /// bytes, say where a product begins.
 struct SwizzledOperand {
   const void* at;
-  int row = 0, piece = 0;
+  int row = 0, k_slice = 0;
 
   friend constexpr bool operator==(const SwizzledOperand&, const SwizzledOperand&) = default;
 };
@@ -224,7 +224,7 @@ struct SwizzledOperand {
 struct TransposedOperand {
   const void* at;
   int box_k;
-  int row = 0, piece = 0;
+  int row = 0, k_slice = 0;
 
   friend constexpr bool operator==(const TransposedOperand&, const TransposedOperand&) = default;
 };

@@ -52,15 +52,15 @@ constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
 }
 
 /// The same of load_transposed, 8 bytes a lane, of which 32 neighbours are served at a time on gfx950 (not measured
-/// yet); `place_of(lane)`: in units of 8 bytes.
-template <class PlaceOf>
-constexpr int lds_transposed_conflicts(ArchId arch, const PlaceOf& place_of) {
+/// yet); `unit_of(lane)`: in units of 8 bytes.
+template <class UnitOf>
+constexpr int lds_transposed_conflicts(ArchId arch, const UnitOf& unit_of) {
   constexpr int most_columns = 32;
   const int columns = facts_of(arch).lds_banks / 2;
   int turns = 0;
   for (int first = 0; first < 64; first += 32) {
     int used[most_columns] = {}, most = 0;
-    for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[place_of(lane) % columns]);
+    for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[unit_of(lane) % columns]);
     turns += most - 1;
   }
   return turns;

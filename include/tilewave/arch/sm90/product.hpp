@@ -45,7 +45,7 @@ TILEWAVE_DEVICE std::uint64_t group_descriptor(GroupOperand m) {
   // In a cluster the block's number stands above the address. The offset is added apart, so that all products of a
   // loop share what depends on `at`.
   const std::uint32_t at = (static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) & 0x3ffff) >> 4;
-  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
+  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_unit >> 4) << 16);
   return std::uint64_t(m.eight_rows >> 4) << 32 | low;
 }
 

@@ -133,14 +133,14 @@ struct Tensor {
   TILEWAVE_DEVICE static std::uint64_t descriptor(SwizzledOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_rows = std::uint64_t{1024 >> 4} << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4;
-    return swizzle_128 | eight_rows | (at + m.row * 8 + m.piece * 2);
+    return swizzle_128 | eight_rows | (at + m.row * 8 + m.k_slice * 2);
   }
   /// MN-major with the same swizzle: eight k are 1024 bytes, which is the stride; the leading dimension is from one 64
   /// rows to the next.
   TILEWAVE_DEVICE static std::uint64_t descriptor(TransposedOperand m) {
     constexpr std::uint64_t swizzle_128 = std::uint64_t{1} << 62, eight_k = std::uint64_t{1024 >> 4} << 32;
     const std::uint32_t at = (shared_at(m.at) & 0x3ffff) >> 4, box = m.box_k * 8;
-    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.piece * (16 * 8));
+    return swizzle_128 | eight_k | box << 16 | (at + m.row / 64 * box + m.k_slice * (16 * 8));
   }
 };
 
