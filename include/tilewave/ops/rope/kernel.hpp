@@ -33,8 +33,8 @@ struct Rope {
   struct Shared {};
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = P.vec / size_of(S.x), pairs = P.chunks / 2;
-  using Turn = Rotation<B, kernel_spec(S), unit>;
-  using Piece = Packed<S.x, unit>;
+  using Angles = Rotation<B, kernel_spec(S), unit>;
+  using Access = Packed<S.x, unit>;
   using Window = typename B::template Window<false>;
   static_assert(P.chunks % 2 == 0 && P.lanes <= B::facts.wave_lanes * 2,
                 "a lane has both halves of its pairs, and a head at most two waves");
@@ -57,37 +57,37 @@ struct Rope {
     const int last = a.head_size - unit;  // lanes behind the head's end read it again
 
     const Vec<std::uint32_t, 2> position = a.positions.template load<B>(token);
-    RotationPlace at[pairs];
-    Piece low[pairs], high[pairs];
+    RotationSlot at[pairs];
+    Access low[pairs], high[pairs];
     const Window source{B::opaque(x), bytes};
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
-      at[i] = Turn::place(lane + i * P.lanes, a.rotary);
-      low[i] = source.template load_stream_inside<Piece>(min_of(at[i].low, last) * size_of(S.x));
-      high[i] = source.template load_stream_inside<Piece>(min_of(at[i].high, last) * size_of(S.x));
+      at[i] = Angles::slot(lane + i * P.lanes, a.rotary);
+      low[i] = source.template load_stream_inside<Access>(min_of(at[i].low, last) * size_of(S.x));
+      high[i] = source.template load_stream_inside<Access>(min_of(at[i].high, last) * size_of(S.x));
     }
     B::sched_fence();  // nothing is waited for before all of it is on its way
     const bool known = a.positions.below(position, a.table_rows);
     const std::int64_t angles = (known ? position[0] : 0) * a.table_stride;
-    Turn turn[pairs];
+    Angles rotation[pairs];
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
-      turn[i].load(static_cast<const Storage<S.table>*>(a.cos) + angles,
-                   static_cast<const Storage<S.table>*>(a.sin) + angles, at[i].turns ? at[i].column : 0);
+      rotation[i].load(static_cast<const Storage<S.table>*>(a.cos) + angles,
+                       static_cast<const Storage<S.table>*>(a.sin) + angles, at[i].rotates ? at[i].column : 0);
     }
     B::sched_fence();
     TILEWAVE_UNROLL
     for (int i = 0; i < pairs; ++i) {
       Vec<float, unit> first = widen<B, S.x, unit>(low[i]), second = widen<B, S.x, unit>(high[i]);
-      turn[i].turn(known, first, second);
-      const Piece rotated_low = narrow<B, S.x, unit>(first), rotated_high = narrow<B, S.x, unit>(second);
+      rotation[i].rotate(known, first, second);
+      const Access rotated_low = narrow<B, S.x, unit>(first), rotated_high = narrow<B, S.x, unit>(second);
       TILEWAVE_UNROLL
-      for (int w = 0; w < Piece::size; ++w) {
-        low[i][w] = at[i].turns ? rotated_low[w] : low[i][w];
-        high[i][w] = at[i].turns ? rotated_high[w] : high[i][w];
+      for (int w = 0; w < Access::size; ++w) {
+        low[i][w] = at[i].rotates ? rotated_low[w] : low[i][w];
+        high[i][w] = at[i].rotates ? rotated_high[w] : high[i][w];
       }
       // In place, what does not turn stands where it belongs.
-      const Window target{B::opaque(out), wanted == row && (at[i].turns || out != x) ? bytes : 0};
+      const Window target{B::opaque(out), wanted == row && (at[i].rotates || out != x) ? bytes : 0};
       target.store_stream(at[i].low * size_of(S.x), low[i]);
       target.store_stream(at[i].high * size_of(S.x), high[i]);
     }

@@ -3,17 +3,17 @@
 #pragma once
 
 #include "tilewave/ops/rope/spec.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 
 namespace tilewave {
 
 /// Where a lane stands in a head: slot s has the pieces that start at dimensions `low` and `high`, and angles from
-/// `column` of the tables on. Slots without angles (!turns) are those of the dimensions behind the rotated ones, two
+/// `column` of the tables on. Slots without angles (!rotates) are those of the dimensions behind the rotated ones, two
 /// neighbouring pieces each; behind the head's end come pieces that a window of the head does not have. Pairs of
 /// neighbours may turn from dimension `first` on; slots are then in the order of dimensions.
-struct RotationPlace {
+struct RotationSlot {
   int low, high, column;
-  bool turns;
+  bool rotates;
 };
 
 template <class B, RopeSpec S, int unit>
@@ -22,18 +22,18 @@ struct Rotation {
   static constexpr int every = S.full_table ? 2 : 1;          // of the table's columns is read
   static constexpr int width = unit == 1 ? 1 : unit * every;  // columns that are loaded
 
-  TILEWAVE_DEVICE static RotationPlace place(int slot, int rotary, int first = 0) {
+  TILEWAVE_DEVICE static RotationSlot slot(int slot, int rotary, int first = 0) {
     const int apart = 2 * unit * slot;
     if constexpr (neighbours) {
       return {apart, apart + unit, (apart - first) / 2 * every, apart >= first && apart < first + rotary};
     } else {
-      const bool turns = apart < rotary;
-      const int low = turns ? unit * slot : apart;
-      return {low, low + (turns ? rotary / 2 : unit), unit * every * slot, turns};
+      const bool rotates = apart < rotary;
+      const int low = rotates ? unit * slot : apart;
+      return {low, low + (rotates ? rotary / 2 : unit), unit * every * slot, rotates};
     }
   }
 
-  ColumnValues<B, S.table, width> cos, sin;
+  ColumnVector<B, S.table, width> cos, sin;
 
   /// From a column of a row of the tables on.
   TILEWAVE_DEVICE void load(const Storage<S.table>* cos_row, const Storage<S.table>* sin_row, int column) {
@@ -41,7 +41,7 @@ struct Rotation {
     sin.load(sin_row + column);
   }
   /// NaN where the position has no row in the tables.
-  TILEWAVE_DEVICE void turn(bool known, Vec<float, unit>& low, Vec<float, unit>& high) const {
+  TILEWAVE_DEVICE void rotate(bool known, Vec<float, unit>& low, Vec<float, unit>& high) const {
     const Vec<float, width> c = cos.values(), s = sin.values();
     TILEWAVE_UNROLL
     for (int e = 0; e < unit; ++e) {
