@@ -26,14 +26,14 @@ struct Activation {
   using Args = ActivationArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, S.output(), P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr bool tiled = S.tiled(), gated = S.gated();
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at = place(a, shared);
+    const LaneRow at = lane_row(a, shared);
     Operands x;
     if constexpr (P.held) x.load(a, at, at.first);
     const auto each = [&](const auto& body) {
@@ -47,11 +47,11 @@ struct Activation {
   }
 
  private:
-  TILEWAVE_DEVICE static Place place(const Args& a, Shared& shared) {
+  TILEWAVE_DEVICE static LaneRow lane_row(const Args& a, Shared& shared) {
     if constexpr (tiled) {
-      return tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+      return tile_lane_row<B, Tile, P>(a.extent, a.tiles, shared);
     } else {
-      return Tile::place(a.extent, shared);
+      return Tile::lane_row(a.extent, shared);
     }
   }
 
@@ -59,17 +59,17 @@ struct Activation {
   struct Operands {
     Tile first, second;
 
-    TILEWAVE_DEVICE void load(const Args& a, const Place& at, int from) {
+    TILEWAVE_DEVICE void load(const Args& a, const LaneRow& at, int from) {
       const void* row = Tile::row(a.x, a.extent, at, a.x_strides);
       if constexpr (S.gating == Gating::interleaved) {
-        using Piece = typename Tile::Piece;
+        using Packed = typename Tile::Packed;
         const auto one = Tile::template window<S.x>(row, at, from, a.extent.columns);
         const typename Tile::Window pairs{static_cast<const Storage<S.x>*>(one.base) + from, 2 * one.bytes};
         TILEWAVE_UNROLL
         for (int c = 0; c < P.chunks; ++c) {
           const int offset = 2 * Tile::column(at.lane, c) * size_of(S.x);
-          first.pieces[c] = pairs.template load_stream<Piece>(offset);
-          second.pieces[c] = pairs.template load_stream<Piece>(offset + unit * size_of(S.x));
+          first.chunks[c] = pairs.template load_stream<Packed>(offset);
+          second.chunks[c] = pairs.template load_stream<Packed>(offset + unit * size_of(S.x));
         }
       } else {
         first.load(row, at, from, a.extent.columns);

@@ -25,16 +25,16 @@ struct Embedding {
   using Args = EmbeddingArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at = tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+    const LaneRow at = tile_lane_row<B, Tile, P>(a.extent, a.tiles, shared);
     const auto id = a.ids.template load<B>(min_of(at.row, a.extent.rows - 1));
     const std::int64_t row = a.ids.value(id) - a.vocab_start;
-    Place known = at;
+    LaneRow known = at;
     known.active = at.active & (static_cast<std::uint64_t>(row) < static_cast<std::uint64_t>(a.vocab_rows));
     Tile x;  // zeros where the window is empty
     x.load(static_cast<const Storage<S.x>*>(a.table) + row * a.table_stride, known, at.first, a.extent.columns);

@@ -28,13 +28,13 @@ struct MoeReduce {
   using Args = MoeReduceArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit, batch = moe_reduce_batch(P, S.x), few = moe_reduce_few(B::facts.id, P, S.x);
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const Place at = tile_place<B, Tile, P>(a.extent, a.tiles, shared);
+    const LaneRow at = tile_lane_row<B, Tile, P>(a.extent, a.tiles, shared);
     const std::uint32_t bytes = at.active ? Tile::template window_bytes<S.x>(a.extent.columns - at.first) : 0;
     Vec<float, unit> sums[P.chunks] = {};
     // A batch asks for all its slots, those beyond topk with empty windows. Few slots take a smaller one, with fewer
@@ -57,7 +57,7 @@ struct MoeReduce {
  private:
   /// All slots, n at a time.
   template <int n>
-  TILEWAVE_DEVICE static void passes(const Args& a, const Place& at, std::uint32_t bytes,
+  TILEWAVE_DEVICE static void passes(const Args& a, const LaneRow& at, std::uint32_t bytes,
                                      Vec<float, unit> (&sums)[P.chunks]) {
     for (int first = 0; first < a.topk; first += n) {
       const Slots<n> slots(a, min_of(at.row, a.extent.rows - 1), first);
@@ -80,31 +80,31 @@ struct MoeReduce {
 
     TILEWAVE_DEVICE Slots(const Args& a, std::int32_t row, int first) {
       const std::int64_t start = std::int64_t{row} * a.topk;
-      std::int32_t place[n];  // in the tables: the last one again beyond the end
+      std::int32_t slot[n];  // in the tables: the last one again beyond the end
       TILEWAVE_UNROLL
       for (int k = 0; k < n; ++k) {
-        place[k] = min_of(first + k, a.topk - 1);
+        slot[k] = min_of(first + k, a.topk - 1);
         counts[k] = first + k < a.topk;
-        offset[k] = row * a.x_stride + place[k] * a.x_slot_stride;
+        offset[k] = row * a.x_stride + slot[k] * a.x_slot_stride;
         weight[k] = 1.0f;
       }
       if (a.slots != nullptr) {
         std::int32_t of_x[n];
         TILEWAVE_UNROLL
-        for (int k = 0; k < n; ++k) of_x[k] = B::load(a.slots + start + place[k]);
-        load_weights(a, start, place);
+        for (int k = 0; k < n; ++k) of_x[k] = B::load(a.slots + start + slot[k]);
+        load_weights(a, start, slot);
         TILEWAVE_UNROLL
         for (int k = 0; k < n; ++k) {
           counts[k] = counts[k] & inside(of_x[k], a.x_rows);
           offset[k] = of_x[k] * a.x_stride;
         }
       } else {
-        load_weights(a, start, place);
+        load_weights(a, start, slot);
       }
       if (a.expert_mask != nullptr) {
         std::int32_t expert[n];
         TILEWAVE_UNROLL
-        for (int k = 0; k < n; ++k) expert[k] = B::load(a.topk_ids + start + place[k]);
+        for (int k = 0; k < n; ++k) expert[k] = B::load(a.topk_ids + start + slot[k]);
         TILEWAVE_UNROLL
         for (int k = 0; k < n; ++k) {
           counts[k] = counts[k] & inside(expert[k], a.experts);
@@ -114,10 +114,10 @@ struct MoeReduce {
         for (int k = 0; k < n; ++k) counts[k] = counts[k] & (expert[k] != 0);
       }
     }
-    TILEWAVE_DEVICE void load_weights(const Args& a, std::int64_t start, const std::int32_t (&place)[n]) {
+    TILEWAVE_DEVICE void load_weights(const Args& a, std::int64_t start, const std::int32_t (&slot)[n]) {
       if (a.weights == nullptr) return;
       TILEWAVE_UNROLL
-      for (int k = 0; k < n; ++k) weight[k] = B::load(a.weights + start + place[k]);
+      for (int k = 0; k < n; ++k) weight[k] = B::load(a.weights + start + slot[k]);
     }
     TILEWAVE_DEVICE static bool inside(std::int32_t i, std::int32_t count) {
       return static_cast<std::uint32_t>(i) < static_cast<std::uint32_t>(count);
@@ -125,13 +125,13 @@ struct MoeReduce {
   };
 
   /// The tile of a row that starts at an element of `data`; of no bytes, zeros.
-  TILEWAVE_DEVICE static void load(Tile& x, const Place& at, const void* data, std::int64_t offset,
+  TILEWAVE_DEVICE static void load(Tile& x, const LaneRow& at, const void* data, std::int64_t offset,
                                    std::uint32_t bytes) {
     const auto* from = static_cast<const Storage<S.x>*>(data) + offset + at.first;
     const typename Tile::Window row{B::opaque(from), bytes};
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      x.pieces[c] = row.template load_stream<typename Tile::Piece>(Tile::column(at.lane, c) * size_of(S.x));
+      x.chunks[c] = row.template load_stream<typename Tile::Packed>(Tile::column(at.lane, c) * size_of(S.x));
     }
   }
   TILEWAVE_DEVICE static void add(Vec<float, unit> (&sums)[P.chunks], const Tile& x, float weight) {

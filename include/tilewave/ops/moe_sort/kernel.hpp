@@ -52,7 +52,7 @@ struct MoeSort {
   static constexpr int waves_per_simd = counted ? min_of(P.waves_per_simd, 4) : P.waves_per_simd;  // 32 reads under way
   static constexpr int cluster = clustered ? P.cluster : 1;
   using Choices = MoeSortChoices<B, P, block_threads>;
-  using Tile = MoeSortTile<B, P, block_threads, counted ? P.turns : 1>;
+  using Tile = MoeSortTile<B, P, block_threads, counted ? P.lane_choices : 1>;
   static constexpr int wave_lanes = Choices::wave_lanes;
   struct Shared {
     typename Tile::Counts counts;               // then places
@@ -67,10 +67,10 @@ struct MoeSort {
   };
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const int rank = clustered ? B::cluster_rank() : 0, share = B::block_id() / cluster;
+    const int rank = clustered ? B::cluster_rank() : 0, chunk = B::block_id() / cluster;
     const std::int32_t segment = counted ? 0 : rank * a.segment,
                        segment_end = counted ? a.choices : min_of(segment + a.segment, a.choices);
-    const std::int32_t first = min_of(segment + share * a.block_choices, segment_end),
+    const std::int32_t first = min_of(segment + chunk * a.block_choices, segment_end),
                        end = min_of(first + a.block_choices, segment_end);
     if constexpr (clustered) B::template open<1>(&shared.box);
     Tile tile;
@@ -98,7 +98,7 @@ struct MoeSort {
     }
     const std::int32_t rows = lay_out(a, shared, rank);
     if constexpr (!counted) {  // of one tile
-      place(a, shared, first, end, tile);
+      scatter(a, shared, first, end, tile);
     } else {
       TILEWAVE_ROLL
       for (std::int32_t at = first; at < end; at += Tile::choices) {
@@ -111,7 +111,7 @@ struct MoeSort {
         }
         Tile next;
         next.read(a, at + Tile::choices, end);
-        place(a, shared, at, end, tile);
+        scatter(a, shared, at, end, tile);
         tile = next;
       }
     }
@@ -268,11 +268,11 @@ struct MoeSort {
     }
   }
   /// The choices of one tile. The first choice of a unit tells its expert.
-  TILEWAVE_DEVICE static void place(const Args& a, const Shared& shared, std::int32_t first, std::int32_t end,
-                                    const Tile& tile) {
+  TILEWAVE_DEVICE static void scatter(const Args& a, const Shared& shared, std::int32_t first, std::int32_t end,
+                                      const Tile& tile) {
     const int wave = B::wave_id();  // by the whole wave: not where lanes have gone apart
     TILEWAVE_UNROLL
-    for (int i = 0; i < Tile::turns; ++i) {
+    for (int i = 0; i < Tile::lane_choices; ++i) {
       const std::int32_t choice = Tile::choice(first, wave, i), expert = tile.experts[i];
       if (choice >= end) continue;
       const std::int32_t token = a.topk.quotient(choice), slot = choice - token * a.topk.divisor;

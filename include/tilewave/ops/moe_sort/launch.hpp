@@ -94,11 +94,11 @@ constexpr std::int32_t moe_sort_tiles(const MoeSortProblem& p, const MoeSortPoli
 
 /// Which blocks count and place which choices: `cluster` blocks count all, a segment each, and all of the launch place
 /// `block_choices` each; or a launch of its own counts.
-struct MoeSortShares {
+struct MoeSortWork {
   MoeSortCounts counts;
   std::int32_t blocks, cluster, segment, block_choices;
 };
-constexpr MoeSortShares moe_sort_shares(const MoeSortProblem& p, const MoeSortPolicy& policy) {
+constexpr MoeSortWork moe_sort_work(const MoeSortProblem& p, const MoeSortPolicy& policy) {
   const std::int32_t choices = p.tokens * p.topk, tiles = moe_sort_tiles(p, policy);
   if (tiles > policy.tiles_alone) {
     const std::int32_t tiles_of_block = ceil_div(tiles, most_sort_blocks);
@@ -130,7 +130,7 @@ inline Status moe_sort_check(const MoeSortProblem& p, const ArchFacts&) {
 
 /// What the kernels take.
 inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& policy) {
-  const MoeSortShares shares = moe_sort_shares(p, policy);
+  const MoeSortWork work = moe_sort_work(p, policy);
   return {.topk_ids = p.topk_ids,
           .topk_weights = p.topk_weights,
           .expert_mask = p.expert_mask,
@@ -152,9 +152,9 @@ inline MoeSortArgs moe_sort_args(const MoeSortProblem& p, const MoeSortPolicy& p
           .choices = p.tokens * p.topk,
           .experts = p.experts,
           .capacity = p.capacity,
-          .blocks = shares.blocks,
-          .segment = shares.segment,
-          .block_choices = shares.block_choices};
+          .blocks = work.blocks,
+          .segment = work.segment,
+          .block_choices = work.block_choices};
 }
 
 /// Queue one kernel, or two where there is a workspace, on the stream, also for no tokens: outputs say so. Nothing is
@@ -183,7 +183,7 @@ Status moe_sort_launch(const MoeSortProblem& p, hipStream_t stream) {
   static_assert(P.tiles_alone * P.tile() <= P.most_blocks * P.threads_of(MoeSortCounts::cluster),
                 "the lanes of one launch have a choice each of as many as are sorted without a counting launch");
   const MoeSortArgs args = moe_sort_args(p, P);
-  const MoeSortCounts counts = moe_sort_shares(p, P).counts;
+  const MoeSortCounts counts = moe_sort_work(p, P).counts;
   if (counts == MoeSortCounts::block)
     return B::template launch<MoeSort<B, S, P>>({args.blocks, P.threads}, args, stream);
   if constexpr (P.cluster > 1) {

@@ -20,7 +20,7 @@ struct MoeSortPolicy {
   int most_blocks = 128;   // of one launch
   int tiles_alone = 8;     // up to so many tiles are sorted by it
   int many_threads = 512;  // of a block of a cluster, and with a workspace
-  int turns = 2;           // choices of a lane at a time, with a workspace
+  int lane_choices = 2;    // choices of a lane at a time, with a workspace
   int waves_per_simd = 4;  // occupancy claimed: sets the register budget
 
   friend constexpr bool operator==(const MoeSortPolicy&, const MoeSortPolicy&) = default;
@@ -30,13 +30,14 @@ struct MoeSortPolicy {
     return counts == MoeSortCounts::block ? threads : many_threads;
   }
   /// Choices that a block sorts at a time with a workspace.
-  constexpr int tile() const { return many_threads * turns; }
+  constexpr int tile() const { return many_threads * lane_choices; }
 };
 
 /// `t256.m512.r2.a48.c8`: threads, of many choices, turns, tiles of one launch, blocks of a cluster if any.
 inline std::string name_of(const MoeSortPolicy& p) {
-  return "t" + std::to_string(p.threads) + ".m" + std::to_string(p.many_threads) + ".r" + std::to_string(p.turns) +
-         ".a" + std::to_string(p.tiles_alone) + (p.cluster > 1 ? ".c" + std::to_string(p.cluster) : "");
+  return "t" + std::to_string(p.threads) + ".m" + std::to_string(p.many_threads) + ".r" +
+         std::to_string(p.lane_choices) + ".a" + std::to_string(p.tiles_alone) +
+         (p.cluster > 1 ? ".c" + std::to_string(p.cluster) : "");
 }
 
 struct MoeSortPolicies {

@@ -58,12 +58,12 @@ struct MoeSortChoices {
     TILEWAVE_ROLL
     for (std::int32_t at = first; at == first || at < end; at += batch * threads) {
       Vec<std::int32_t, batch> ids;  // looked at behind all reads, or nvcc waits for four before it begins the next
-      const auto read = [&](const auto& place_of) {
+      const auto read = [&](const auto& offset_of) {
         TILEWAVE_UNROLL
         for (int i = 0; i < batch; ++i) {
           const std::int32_t choice = at + lane + i * threads;
           ids[i] = -1;
-          if (choice < end) ids[i] = B::load(a.topk_ids + place_of(choice));
+          if (choice < end) ids[i] = B::load(a.topk_ids + offset_of(choice));
         }
       };
       if (a.ids_stride == a.topk.divisor) {
@@ -82,27 +82,27 @@ struct MoeSortChoices {
 };
 
 /// Choices that a block ranks at a time: waves, then turns, then lanes follow one another.
-template <class B, MoeSortPolicy P, int threads, int tile_turns>
+template <class B, MoeSortPolicy P, int threads, int tile_lane_choices>
 struct MoeSortTile {
   using Choices = MoeSortChoices<B, P, threads>;
   static constexpr int none = Choices::none, waves = Choices::waves;
-  static constexpr int turns = tile_turns, choices = threads * turns;
+  static constexpr int lane_choices = tile_lane_choices, choices = threads * lane_choices;
   struct Counts {
     std::int32_t of[waves + 1][most_sorted_experts];  // nobody writes a wave's but the wave; then those of waves before
   };
 
-  Vec<std::int32_t, turns> experts, ranks;  // how many choices of the same expert come before in the wave
-  Vec<float, turns> weights;
+  Vec<std::int32_t, lane_choices> experts, ranks;  // how many choices of the same expert come before in the wave
+  Vec<float, lane_choices> weights;
 
   /// Choice `turn` of this lane in the tile that starts at `first`.
   TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int turn) {
-    return first + (wave * turns + turn) * Choices::wave_lanes + B::lane_id();
+    return first + (wave * lane_choices + turn) * Choices::wave_lanes + B::lane_id();
   }
   /// Weights as well: at the end they would be one more wait for memory.
   TILEWAVE_DEVICE void read(const MoeSortArgs& a, std::int32_t first, std::int32_t end) {
     const int wave = B::wave_id();
     TILEWAVE_UNROLL
-    for (int i = 0; i < turns; ++i) {
+    for (int i = 0; i < lane_choices; ++i) {
       const std::int32_t at = choice(first, wave, i);
       experts[i] = none;
       if (at >= end) continue;
@@ -119,7 +119,7 @@ struct MoeSortTile {
   TILEWAVE_DEVICE void rank(Counts& counts) {
     std::int32_t* const own = counts.of[B::wave_id()];
     TILEWAVE_UNROLL
-    for (int i = 0; i < turns; ++i) {
+    for (int i = 0; i < lane_choices; ++i) {
       const std::int32_t expert = experts[i];
       const Peers same = B::template peers<Choices::expert_bits>(static_cast<std::uint32_t>(expert));
       B::wave_barrier();  // counts are clear, or those of the turn before

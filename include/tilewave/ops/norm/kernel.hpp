@@ -9,7 +9,7 @@
 
 #include "tilewave/ops/norm/policy.hpp"
 #include "tilewave/ops/norm/problem.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 
 namespace tilewave {
 
@@ -43,12 +43,12 @@ struct NormColumns {
   static constexpr int left = B::facts.register_file_lanes / P.waves_per_simd - P.chunks * max_of(P.vec, 4) / 4 - 48;
   static constexpr int ahead = max_of(1, min_of(P.chunks, left / registers));
 
-  ColumnValues<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
-  ColumnValues<B, S.x, unit> smooth[quantised ? ahead : 1];
+  ColumnVector<B, S.weight, unit> weight[ahead], bias[early_bias ? ahead : 1];
+  ColumnVector<B, S.x, unit> smooth[quantised ? ahead : 1];
 
   /// Chunks [first, last). An absent bias is not asked for; where the output is quantised, it and the smooth scale are
   /// windows of nothing instead: clang spills around more branches.
-  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::Place& at, int first, int last, int from) {
+  TILEWAVE_DEVICE void load(const NormArgs& a, const typename Tile::LaneRow& at, int first, int last, int from) {
     load(weight, a.weight, a, at, first, last, from);
     if constexpr (early_bias) {
       if (quantised || a.bias != nullptr) load(bias, a.bias, a, at, first, last, from);
@@ -57,7 +57,7 @@ struct NormColumns {
   }
   /// v = (v rstd + shift) weight + bias, times the smooth scale, of which the last two are optional. RMSNorm has no
   /// shift.
-  TILEWAVE_DEVICE void apply(const NormArgs& a, const typename Tile::Place& at, int chunk, int from, float rstd,
+  TILEWAVE_DEVICE void apply(const NormArgs& a, const typename Tile::LaneRow& at, int chunk, int from, float rstd,
                              float shift, Vec<float, unit>& v) {
     const Vec<float, unit> w = weight[chunk % ahead].values();
     TILEWAVE_UNROLL
@@ -82,8 +82,8 @@ struct NormColumns {
 
  private:
   template <DType T, int n>
-  TILEWAVE_DEVICE static void load(ColumnValues<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
-                                   const typename Tile::Place& at, int first, int last, int from) {
+  TILEWAVE_DEVICE static void load(ColumnVector<B, T, unit> (&to)[n], const void* from_data, const NormArgs& a,
+                                   const typename Tile::LaneRow& at, int first, int last, int from) {
     const auto window =
         Tile::template shared_window<T>(from_data, from, from_data == nullptr ? from : a.extent.columns);
     TILEWAVE_UNROLL
@@ -101,15 +101,15 @@ struct Norm {
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   // What is reduced: of layers the sum and the squares, of others the squares; then the largest magnitude.
-  static constexpr int amax_place = S.kind == NormKind::layer ? 2 : 1;
-  using Shared = typename Tile::template Shared<amax_place + (S.scale == ScaleMode::per_token)>;
+  static constexpr int amax_value = S.kind == NormKind::layer ? 2 : 1;
+  using Shared = typename Tile::template Shared<amax_value + (S.scale == ScaleMode::per_token)>;
 
   static constexpr float infinity = __builtin_inff();
   // All columns' values are loaded before the row's statistics.
   static constexpr bool all_ahead = P.held && Columns::ahead == P.chunks;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const int columns = a.extent.columns;
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -197,7 +197,7 @@ struct Norm {
       if (a.rstd != nullptr) B::store(a.rstd + at.row, rstd);
     }
 
-    Output::template write<amax_place>(a.output, a.extent, at, shared, each,
+    Output::template write<amax_value>(a.output, a.extent, at, shared, each,
                                        [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
                                          if constexpr (!all_ahead) {
                                            if (chunk == 0) {
@@ -214,15 +214,15 @@ struct Norm {
   }
 
  private:
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
 
-  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const Place& at) {
+  TILEWAVE_DEVICE static void* row_of_sum(const Args& a, const LaneRow& at) {
     return Tile::row(a.residual_out, a.extent, at, a.residual_out_strides);
   }
   /// The mean of the wave's columns about that of its first tile: what is summed in a row of one value is 0, or next to
   /// it, and rounding leaves no trace in the mean.
   template <class Each, class Values>
-  TILEWAVE_DEVICE static float mean_of_wave(const Place& at, int columns, Tile& x, const Each& each,
+  TILEWAVE_DEVICE static float mean_of_wave(const LaneRow& at, int columns, Tile& x, const Each& each,
                                             const Values& values) {
     const int wave = Tile::wave_of_row(at);
     float near = 0.0f, off = 0.0f;
@@ -253,7 +253,7 @@ struct Norm {
     return mine > 0 ? B::reciprocal(static_cast<float>(mine)) : 0.0f;
   }
   /// x becomes the sum with the residual, which is stored.
-  TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const Place& at, int from) {
+  TILEWAVE_DEVICE static void add_residual(const Args& a, Tile& x, const LaneRow& at, int from) {
     const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
     const int columns = a.extent.columns;
     Tile r;
@@ -269,7 +269,7 @@ struct Norm {
         const Vec<float, unit> other = r.values(c);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) sum[e] += other[e];
-        x.pieces[c] = narrow<B, S.x, unit>(sum);
+        x.chunks[c] = narrow<B, S.x, unit>(sum);
         if (!Tile::keeps) B::sched_fence();  // a chunk at a time: what it takes to round all of them would spill
       }
     }

@@ -9,7 +9,7 @@
 
 #include "tilewave/ops/quant/policy.hpp"
 #include "tilewave/ops/quant/problem.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 
 namespace tilewave {
 
@@ -27,14 +27,14 @@ struct Quant {
   using Args = QuantArgs;
   using Tile = Row<B, S.x, P>;
   using Output = RowOutput<B, S.x, S.output(), P>;
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr QuantKind kind = S.kind();
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
@@ -68,10 +68,10 @@ struct Quant {
   TILEWAVE_DEVICE static const float* scales(const Args& a) { return static_cast<const float*>(a.output.scale); }
 
   /// What is quantised, of a loaded tile.
-  TILEWAVE_DEVICE static Vec<float, unit> values(const Args& a, const Tile& x, const Place& at, int chunk, int from) {
+  TILEWAVE_DEVICE static Vec<float, unit> values(const Args& a, const Tile& x, const LaneRow& at, int chunk, int from) {
     Vec<float, unit> v = x.values(chunk);
     if (a.smooth != nullptr) {
-      ColumnValues<B, S.x, unit> smooth;
+      ColumnVector<B, S.x, unit> smooth;
       smooth.load(Tile::template shared_window<S.x>(a.smooth, from, a.extent.columns), Tile::column(at.lane, chunk));
       const Vec<float, unit> s = smooth.values();
       TILEWAVE_UNROLL
@@ -103,7 +103,7 @@ struct QuantAmax {
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const RowExtent& extent = a.in.extent;
-    auto at = Tile::place(extent, shared);
+    auto at = Tile::lane_row(extent, shared);
     float largest = 0.0f;
     for (std::int32_t first = B::block_id() * P.rows; first < extent.rows; first += a.row_step) {
       at.row = first + at.slot;
@@ -146,7 +146,7 @@ struct QuantScale {
   using Shared = typename Tile::template Shared<1>;
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(RowExtent{.rows = 1, .columns = a.count}, shared);
+    const auto at = Tile::lane_row(RowExtent{.rows = 1, .columns = a.count}, shared);
     Tile x;
     x.load(a.partials, at, 0, a.count);
     float largest = 0.0f;

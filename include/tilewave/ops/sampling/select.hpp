@@ -4,9 +4,9 @@
 #pragma once
 
 #include "tilewave/ops/sampling/weight.hpp"
-#include "tilewave/tile/largest.hpp"
-#include "tilewave/tile/row_stretch.hpp"
-#include "tilewave/tile/whole_numbers.hpp"
+#include "tilewave/tile/max_of_packed.hpp"
+#include "tilewave/tile/row_segment.hpp"
+#include "tilewave/tile/wave_integers.hpp"
 
 namespace tilewave {
 
@@ -72,8 +72,8 @@ struct Select {
 
   /// The least logit of the k and their equals, -inf where no more than k are above that. k logits of the row have at
   /// least the key `reached`, as far as there are numbers.
-  template <class Stretch, class Exchange>
-  TILEWAVE_DEVICE static float kth(Counters& counters, Stretch& x, const Exchange& exchange, float largest,
+  template <class Segment, class Exchange>
+  TILEWAVE_DEVICE static float kth(Counters& counters, Segment& x, const Exchange& exchange, float largest,
                                    std::uint32_t reached, std::int32_t k) {
     auto* const all = reinterpret_cast<std::uint32_t*>(counters.of);
     for (int i = B::block_lane_id(); i < Counters::levels * Counters::bins; i += P.lanes) all[i] = 0;
@@ -84,11 +84,11 @@ struct Select {
     for (int level = 0;; ++level) {
       const int shift = max_of(bits_of(last - first) - 8, 0);
       const float from = Order::logit(top - last);
-      x.each([&](const typename Stretch::Packed& packed, int) {
-        if (!(Largest<B, X, Stretch::unit>::of(packed) >= from)) return;  // true of most
-        const auto v = widen<B, X, Stretch::unit>(packed);
+      x.each([&](const typename Segment::Packed& packed, int) {
+        if (!(MaxOfPacked<B, X, Segment::unit>::of(packed) >= from)) return;  // true of most
+        const auto v = widen<B, X, Segment::unit>(packed);
         TILEWAVE_UNROLL
-        for (int e = 0; e < Stretch::unit; ++e) {
+        for (int e = 0; e < Segment::unit; ++e) {
           const std::uint32_t behind = top - Order::key(v[e]) - first;
           if (behind <= last - first) B::add_shared(all + level * Counters::bins + (behind >> shift), 1);
         }
@@ -96,7 +96,7 @@ struct Select {
       B::barrier();
       // By every wave of every block alike: it costs less than to tell the others.
       const auto counted = counted_by_row(counters, exchange, level);
-      const auto bin = WholeNumbers<B>::find(counted, static_cast<std::uint32_t>(k) - 1 - before);
+      const auto bin = WaveIntegers<B>::find(counted, static_cast<std::uint32_t>(k) - 1 - before);
       const int index = B::uniform(bin.index);
       if (index < 0) return -__builtin_inff();
       before = k - 1 - bin.rest;

@@ -4,15 +4,15 @@
 
 #include "tilewave/ops/sampling/args.hpp"
 #include "tilewave/ops/sampling/weight.hpp"
-#include "tilewave/tile/largest.hpp"
-#include "tilewave/tile/whole_numbers.hpp"
+#include "tilewave/tile/max_of_packed.hpp"
+#include "tilewave/tile/wave_integers.hpp"
 
 namespace tilewave {
 
 /// Logits of type X that come as accesses of `unit`.
 template <class B, DType X, int unit>
 struct SamplingSums {
-  using Numbers = WholeNumbers<B>;
+  using Integers = WaveIntegers<B>;
   using Packed = tilewave::Packed<X, unit>;
 
   static constexpr float minus_infinity = -__builtin_inff();
@@ -65,7 +65,7 @@ struct SamplingSums {
     };
     // True of most, where filters leave few.
     const auto passed_over = [&](const Packed& packed) TILEWAVE_INLINE_LAMBDA {
-      return !B::any(Largest<B, X, unit>::of(packed) >= chosen.from);
+      return !B::any(MaxOfPacked<B, X, unit>::of(packed) >= chosen.from);
     };
     if (!chosen.weigher.plain) {
       x.each([&](const Packed& packed, int) {
@@ -86,8 +86,8 @@ struct SamplingSums {
         add_chosen(v, raised_weights(chosen.weigher, v));
       });
     }
-    sums.all = Numbers::sum(sums.all);
-    return {sums.all, chosen.least == 0 ? sums.all : Numbers::sum(sums.likely)};
+    sums.all = Integers::sum(sums.all);
+    return {sums.all, chosen.least == 0 ? sums.all : Integers::sum(sums.likely)};
   }
 
  private:
@@ -127,7 +127,7 @@ struct SamplingSums {
       }
       Vec<float, unit> v = widen<B, X, unit>(packed);
       if constexpr (!pairs) {
-        v = Largest<B, X, unit>::canonical(v);
+        v = MaxOfPacked<B, X, unit>::canonical(v);
         TILEWAVE_UNROLL
         for (int e = 0; e < unit; ++e) v[e] = Max{}(v[e], floor);
       }

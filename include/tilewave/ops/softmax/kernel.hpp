@@ -38,7 +38,7 @@ struct Softmax {
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const int visible = visible_columns(a, at);
     const void* source = Tile::row(a.x, a.extent, at, a.x_strides);
     Tile x;
@@ -132,7 +132,7 @@ struct Softmax {
   }
 
  private:
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
 
   /// Half the largest x, 0 where there is none.
   TILEWAVE_DEVICE static float half_finite(float x) { return x == minus_infinity ? 0.0f : 0.5f * x; }
@@ -162,7 +162,7 @@ struct Softmax {
     }
   };
 
-  TILEWAVE_DEVICE static int visible_columns(const Args& a, const Place& at) {
+  TILEWAVE_DEVICE static int visible_columns(const Args& a, const LaneRow& at) {
     int visible = a.extent.columns;
     if (a.lengths != nullptr && at.active) {
       visible = min_of(visible, max_of(B::load(a.lengths + a.rows_per_length.quotient(at.row)), 0));

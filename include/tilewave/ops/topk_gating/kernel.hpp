@@ -9,7 +9,7 @@
 #include "tilewave/ops/topk_gating/groups.hpp"
 #include "tilewave/ops/topk_gating/policy.hpp"
 #include "tilewave/ops/topk_gating/problem.hpp"
-#include "tilewave/tile/column_values.hpp"
+#include "tilewave/tile/column_vector.hpp"
 #include "tilewave/tile/top_keys.hpp"
 
 namespace tilewave {
@@ -43,7 +43,7 @@ struct TopkGating {
   static constexpr float minus_infinity = -__builtin_inff();
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
-    const auto at = Tile::place(a.extent, shared);
+    const auto at = Tile::lane_row(a.extent, shared);
     const void* source = Tile::row(a.logits, a.extent, at, {a.logits_stride, 0});
     Tile x;
     x.load(source, at, 0, a.extent.columns);
@@ -72,7 +72,7 @@ struct TopkGating {
   }
 
  private:
-  using Place = typename Tile::Place;
+  using LaneRow = typename Tile::LaneRow;
   using Values = Vec<float, unit>[P.chunks];
 
   struct Scores {
@@ -107,7 +107,7 @@ struct TopkGating {
     const auto biases = Tile::template shared_window<DType::f32>(a.bias, 0, a.bias == nullptr ? 0 : a.extent.columns);
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
-      ColumnValues<B, DType::f32, unit> bias;
+      ColumnVector<B, DType::f32, unit> bias;
       bias.load(biases, Tile::column(lane, c));
       const Vec<float, unit> of_chunk = bias.values();
       TILEWAVE_UNROLL
@@ -117,8 +117,8 @@ struct TopkGating {
 
   /// `counts`: chunks whose experts may be chosen, as in run.
   template <class Key>
-  TILEWAVE_DEVICE static void choose(const Args& a, const Place& at, const void* source, Scores scores, const Values& v,
-                                     std::uint32_t counts) {
+  TILEWAVE_DEVICE static void choose(const Args& a, const LaneRow& at, const void* source, Scores scores,
+                                     const Values& v, std::uint32_t counts) {
     Keys<P.chunks * unit, Key> keys;
     TILEWAVE_UNROLL
     for (int c = 0; c < P.chunks; ++c) {
@@ -163,7 +163,7 @@ struct TopkGating {
 
   /// Choices slot, slot + writers, ... of the token, each by one lane.
   template <class Key>
-  TILEWAVE_DEVICE static void write(const Args& a, const Place& at, const void* source, const Scores& scores,
+  TILEWAVE_DEVICE static void write(const Args& a, const LaneRow& at, const void* source, const Scores& scores,
                                     const Vec<Key, keep>& best) {
     constexpr int writers = min_of(P.lanes, 16), turns = ceil_div(keep, writers);
     const std::int32_t first = at.lane - (P.lanes - writers);  // below 0: not all that the lane has was merged
