@@ -36,10 +36,10 @@ enum class ScaleLayout : int { rows, shuffled };
 
 /// The rule for the power of two that scales 32 values, where `largest` is their largest magnitude.
 ///   up       the least power under which no value saturates: largest / largest code, rounded up
-///   floor    OCP MX's rule: the power of two of `largest` divided by that of the largest code. Values above the largest
-///            code saturate: fp4 by up to 1.33 times, e4m3 and e3m2 by 1.14, e2m3 by 1.07
-///   nearest  largest / 4 for fp4 and e2m3, / 16 for e3m2, / 448 for e4m3, rounded down, and up from 1.5 times the power
-///            on: e4m3 saturates by up to 1.5 times, and fp6 leaves its largest codes unused
+///   floor    OCP MX's rule: the power of two of `largest` divided by that of the largest code. Values above the
+///            largest code saturate: fp4 by up to 1.33 times, e4m3 and e3m2 by 1.14, e2m3 by 1.07
+///   nearest  largest / 4 for fp4 and e2m3, / 16 for e3m2, / 448 for e4m3, rounded down, and up from 1.5 times the
+///            power on: e4m3 saturates by up to 1.5 times, and fp6 leaves its largest codes unused
 /// The scale is NaN for an infinity or a NaN, and 2^-127 for zeros.
 enum class MxRounding : int { up, floor, nearest };
 
