@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Activations of rows, gated or not. Grid: one block a tile of columns (row_tiles.hpp); or, where a row has a scale of
-// its own, one block, or cluster of P.blocks, per P.rows rows, which are read once where the policy holds them. Shared
-// memory: then a few floats per wave. Bound: memory. A value costs up to 20 instructions (gelu), two on the slow
-// units; an SM has 27 in the time of a bf16 value read and written, 41 where it is gated.
+// Activations of rows, gated or not. Grid: one block for each tile of columns (row_tiles.hpp). Where a row has a scale
+// of its own, one block, or one cluster of P.blocks, takes P.rows rows and reads them once if the policy holds them.
+// Shared memory: a few floats per wave in that case. Bound: memory. A value costs up to 20 instructions (gelu), two of
+// them on the slow units. An SM has time for 27 while a bf16 value is read and written, or for 41 where it is gated.
 #pragma once
 
 #include "tilewave/ops/activation/policy.hpp"
@@ -12,11 +12,11 @@ namespace tilewave {
 
 struct ActivationArgs {
   const void* x;
-  const void* up;  // of halves
+  const void* up;  // the ups, with Gating::halves
   RowExtent extent;
   RowStrides x_strides, up_strides;
   RowOutputArgs output;
-  FastDiv tiles;  // of a row
+  FastDiv tiles;  // tiles of a row
   float alpha, limit;
 };
 
@@ -55,7 +55,8 @@ struct Activation {
     }
   }
 
-  /// A tile of gates and of ups; interleaved, of the first and the second half of each chunk's pairs.
+  /// A tile of gates and a tile of ups. With interleaved gating they are the first and the second half of each chunk's
+  /// pairs.
   struct Operands {
     Tile first, second;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Sums of experts' results. Grid: one block a tile of columns (row_tiles.hpp). A lane fetches what says where a batch
-// of slots is, then all its rows of x together, and adds them up by rising slot; a slot that is left out has an empty
-// window, so that nothing branches. No LDS. Bound: memory, topk reads and a write a value.
+// Sums of experts' results. Grid: one block for each tile of columns (row_tiles.hpp). A lane first fetches the
+// positions of a batch of slots, then all their rows of x together, and adds them by rising slot. A slot that is left
+// out has an empty window, so that nothing branches. No LDS. Bound: memory, topk reads and one write for each value.
 #pragma once
 
 #include "tilewave/ops/moe_reduce/policy.hpp"
@@ -17,7 +17,7 @@ struct MoeReduceArgs {
   const void* residual;
   RowExtent extent;
   RowOutputArgs output;
-  FastDiv tiles;  // of a row
+  FastDiv tiles;  // tiles of a row
   std::int64_t x_stride, x_slot_stride, residual_stride;
   std::int32_t topk, x_rows, experts;
 };
@@ -37,7 +37,7 @@ struct MoeReduce {
     const LaneRow at = tile_lane_row<B, Tile, P>(a.extent, a.tiles, shared);
     const std::uint32_t bytes = at.active ? Tile::template window_bytes<S.x>(a.extent.columns - at.first) : 0;
     Vec<float, unit> sums[P.chunks] = {};
-    // A batch asks for all its slots, those beyond topk with empty windows. Few slots take a smaller one, with fewer
+    // A batch loads all its slots; those beyond topk have empty windows. Few slots use a smaller batch, with fewer
     // addresses in front of the first load.
     if (few < batch && a.topk <= few) {
       passes<few>(a, at, bytes, sums);
@@ -55,7 +55,7 @@ struct MoeReduce {
   }
 
  private:
-  /// All slots, n at a time.
+  /// Adds all slots, n at a time.
   template <int n>
   TILEWAVE_DEVICE static void passes(const Args& a, const LaneRow& at, std::uint32_t bytes,
                                      Vec<float, unit> (&sums)[P.chunks]) {
@@ -64,14 +64,14 @@ struct MoeReduce {
       Tile x[n];
       TILEWAVE_UNROLL
       for (int k = 0; k < n; ++k) load(x[k], at, a.x, slots.offset[k], slots.counts[k] ? bytes : 0);
-      B::sched_fence();  // not a sum before the last load, nor a look at weights
+      B::sched_fence();  // no sum before the last load, and no look at weights
       TILEWAVE_UNROLL
       for (int k = 0; k < n; ++k) add(sums, x[k], slots.counts[k] ? slots.weight[k] : 0.0f);
     }
   }
 
-  /// Of the slots of a token from `first` on: whether they count, where their rows start, in elements, and their
-  /// weights, which nothing waits for before the rows are asked for.
+  /// n slots of a token from `first` on: whether each counts, the element at which its row starts, and its weight.
+  /// Nothing waits for the weights before the rows are requested.
   template <int n>
   struct Slots {
     std::int64_t offset[n];
@@ -80,7 +80,7 @@ struct MoeReduce {
 
     TILEWAVE_DEVICE Slots(const Args& a, std::int32_t row, int first) {
       const std::int64_t start = std::int64_t{row} * a.topk;
-      std::int32_t slot[n];  // in the tables: the last one again beyond the end
+      std::int32_t slot[n];  // slot in the tables; beyond the end the last one again
       TILEWAVE_UNROLL
       for (int k = 0; k < n; ++k) {
         slot[k] = min_of(first + k, a.topk - 1);
@@ -124,7 +124,7 @@ struct MoeReduce {
     }
   };
 
-  /// The tile of a row that starts at an element of `data`; of no bytes, zeros.
+  /// Loads the tile of a row that starts at an element of `data`. Without bytes the tile becomes zeros.
   TILEWAVE_DEVICE static void load(Tile& x, const LaneRow& at, const void* data, std::int64_t offset,
                                    std::uint32_t bytes) {
     const auto* from = static_cast<const Storage<S.x>*>(data) + offset + at.first;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Rotary position embedding of q and k, in place or not. Grid: one block per P.rows heads, heads of q and k of a token
-// next to each other. P.lanes lanes hold a head, two accesses each, whose elements turn together, so that no lane needs
-// another's. Positions and heads are fetched together, the tables' rows behind the positions. No LDS. Bound: memory.
+// Rotary position embedding of q and k, in place or not. Grid: one block per P.rows heads; heads of q and k of a token
+// are neighbours. P.lanes lanes hold a head, with two accesses each whose elements rotate together, so no lane needs
+// another's. Positions and heads are fetched together, and the rows of the tables after the positions. No LDS. Bound:
+// memory.
 #pragma once
 
 #include "tilewave/ops/rope/policy.hpp"
@@ -20,7 +21,7 @@ struct RopeArgs {
   const void* cos;
   const void* sin;
   IndexList positions;
-  FastDiv heads;  // of q and k
+  FastDiv heads;  // heads of q and k together
   std::int32_t rows, q_heads;
   std::int32_t head_size, rotary, table_rows;
   std::int64_t table_stride;
@@ -47,14 +48,14 @@ struct Rope {
     const std::int64_t head = is_k ? of_token - a.q_heads : of_token;
     const auto of = [&](auto q, auto k) {
       return is_k ? k : q;
-    };  // by value: a choice of addresses would be fetched late
+    };  // returned by value: a choice of addresses would be fetched late
     const auto offset = [&](const HeadStrides& q, const HeadStrides& k) {
       return token * of(q.token, k.token) + head * of(q.head, k.head);
     };
     const auto* x = static_cast<const Storage<S.x>*>(of(a.q.x, a.k.x)) + offset(a.q.strides, a.k.strides);
     auto* out = static_cast<Storage<S.x>*>(of(a.q.out, a.k.out)) + offset(a.q.out_strides, a.k.out_strides);
     const std::uint32_t bytes = a.head_size * size_of(S.x);
-    const int last = a.head_size - unit;  // lanes behind the head's end read it again
+    const int last = a.head_size - unit;  // lanes behind the head's end read this again
 
     const Vec<std::uint32_t, 2> position = a.positions.template load<B>(token);
     RotationSlot at[pairs];
@@ -66,7 +67,7 @@ struct Rope {
       low[i] = source.template load_stream_inside<Access>(min_of(at[i].low, last) * size_of(S.x));
       high[i] = source.template load_stream_inside<Access>(min_of(at[i].high, last) * size_of(S.x));
     }
-    B::sched_fence();  // nothing is waited for before all of it is on its way
+    B::sched_fence();  // nothing is waited for before all loads are issued
     const bool known = a.positions.below(position, a.table_rows);
     const std::int64_t angles = (known ? position[0] : 0) * a.table_stride;
     Angles rotation[pairs];
@@ -86,7 +87,7 @@ struct Rope {
         low[i][w] = at[i].rotates ? rotated_low[w] : low[i][w];
         high[i][w] = at[i].rotates ? rotated_high[w] : high[i][w];
       }
-      // In place, what does not turn stands where it belongs.
+      // In place, elements that do not rotate are already where they belong.
       const Window target{B::opaque(out), wanted == row && (at[i].rotates || out != x) ? bytes : 0};
       target.store_stream(at[i].low * size_of(S.x), low[i]);
       target.store_stream(at[i].high * size_of(S.x), high[i]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Groups of experts: which of a token's count. What an access brought, a access, lies in one group. Every access leaves
-// its two best in shared memory; a lane takes a group, adds up its score, and counts how many groups are better. Three
-// barriers, no exchange between lanes.
+// Chooses the groups of experts that count for a token. The experts of one access lie in one group. Every access leaves
+// its two best in shared memory. Then a lane takes a group, adds up its score, and counts how many groups are better.
+// That takes three barriers and no exchange between lanes.
 #pragma once
 
 #include "tilewave/ops/topk_gating/problem.hpp"
@@ -11,7 +11,7 @@ namespace tilewave {
 
 struct GatingGroups {
   std::int32_t groups = 1, kept = 1;
-  FastDiv accesses = FastDiv::by(1);  // of a group
+  FastDiv accesses = FastDiv::by(1);  // accesses of a group
   bool two_best = false;
 };
 
@@ -20,11 +20,12 @@ struct GroupChoice {
   static constexpr int unit = Tile::unit, accesses = P.lanes * P.chunks;
   static constexpr float minus_infinity = -__builtin_inff();
   struct Shared {
-    // Of a access, the larger first; then of a group, at its first access, its score and whether it counts, 1 or 0.
+    // The two best of an access, the larger first; later, at the first access of a group, its score, and 1 if it counts
+    // or else 0.
     Vec<float, 2> best[P.rows][accesses];
   };
 
-  /// Clears bit c of `counts` of the accesses whose group is not among the best. By all lanes of the block.
+  /// Clears bit c of `counts` for the accesses whose group is not among the best. All lanes of the block call it.
   TILEWAVE_DEVICE static void run(Shared& shared, const GatingGroups& g, std::int32_t lane, std::int32_t slot,
                                   const Vec<float, unit> (&values)[P.chunks], std::uint32_t& counts) {
     Vec<float, 2>* const best = shared.best[slot];
@@ -44,7 +45,8 @@ struct GroupChoice {
         two = with(with(two, some[0]), some[1]);
       }
       const float score = g.two_best ? two[0] + two[1] : two[0];
-      best[first][0] = score == score ? score : two[0];  // of +inf and -inf: one expert forced, the others masked
+      // NaN comes of +inf and -inf: one expert forced, the others masked
+      best[first][0] = score == score ? score : two[0];
     }
     B::barrier();
     for (std::int32_t own = lane; own < g.groups; own += P.lanes) {
@@ -65,7 +67,7 @@ struct GroupChoice {
   }
 
  private:
-  /// The two best of three; a NaN is none.
+  /// Returns the two best of three; a NaN never counts.
   TILEWAVE_DEVICE static Vec<float, 2> with(Vec<float, 2> two, float x) {
     if (x > two[0]) return {{x, two[0]}};
     if (x > two[1]) two[1] = x;
