@@ -17,7 +17,7 @@ struct Args {
 template <class B, GemmSpec S, GemmPolicy P>
 struct Product {
   static_assert(size_of(S.a) == 2 && S.b == S.a && S.layout == GemmLayout::nt && S.groups == GemmGroups::one &&
-                !S.gated && S.scale == GemmScale::none && S.weights == GemmWeights::row_major);
+                !S.gated && S.scale == Scaling::none && S.weights == GemmWeights::row_major);
   static constexpr int block_threads = P.waves() * B::facts.wave_lanes;
   static constexpr int unit = 16 / size_of(S.a);  // values of 16 bytes
 

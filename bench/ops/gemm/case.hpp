@@ -16,8 +16,6 @@
 namespace tilewave::bench {
 
 template <>
-inline constexpr int enumerators_of<GemmScale> = 6;
-template <>
 inline constexpr int enumerators_of<GemmLayout> = 4;
 template <>
 inline constexpr int enumerators_of<GemmWeights> = 2;
@@ -43,11 +41,11 @@ struct GemmCase {
   bool grouped() const { return spec.groups != GemmGroups::one; }
   bool contiguous() const { return spec.groups == GemmGroups::contiguous; }
   bool preshuffled() const { return spec.weights == GemmWeights::preshuffled; }
-  bool has(GemmScale scale) const { return spec.scale == scale; }
+  bool has(Scaling scale) const { return spec.scale == scale; }
   std::int32_t out_columns() const { return spec.gated ? n / 2 : n; }
   /// Scales of out for each of its rows, found by the product.
   std::int32_t out_scales() const {
-    return spec.out_scale == ScaleMode::per_group ? ceil_div(out_columns(), scale_group) : 0;
+    return spec.out_scale == Scaling::per_group ? ceil_div(out_columns(), scale_group) : 0;
   }
   /// Products of the launch, each with its B; and matrices of A and out.
   std::int32_t layers() const { return grouped() ? groups : batch; }
@@ -63,7 +61,7 @@ struct GemmCase {
   std::int64_t rows_of_b() const { return transposed_b(spec.layout) ? k : n; }
   std::int64_t a_stride() const { return operand_stride(spec.a, transposed_a(spec.layout) ? m : k); }
   std::int64_t b_stride() const { return operand_stride(spec.b, transposed_b(spec.layout) ? n : k); }
-  bool row_scales_of_a() const { return has(GemmScale::row) || (spec.int4() && is_fp8(spec.a)); }
+  bool row_scales_of_a() const { return has(Scaling::per_row) || (spec.int4() && is_fp8(spec.a)); }
   /// From a row of so many values to the next, in elements: rows start at multiples of 16 bytes.
   static std::int64_t operand_stride(DType type, std::int32_t columns) {
     const int values = packing_of(type);
@@ -143,6 +141,11 @@ inline void GemmCase::imply(Words& words) {
     }
     const bool of_group = word.starts_with("group") && word.size() > 5;  // group128
     if (of_group) words.values.emplace("scale", "group");
+    const auto is_scale_word = [](const std::string& text) {
+      for (int i = 0; i < enumerators_of<Scaling>; ++i)
+        if (text == scale_word(static_cast<Scaling>(i))) return true;
+      return false;
+    };
     const auto names = [&](auto last) {
       for (int i = 0; i < enumerators_of<decltype(last)>; ++i)
         if (word == name_of(static_cast<decltype(last)>(i))) return true;
@@ -150,10 +153,10 @@ inline void GemmCase::imply(Words& words) {
     };
     const char* column = names(GemmLayout{})    ? "layout"
                          : names(GemmWeights{}) ? "weights"
-                         : names(GemmScale{})   ? "scale"
+                         : is_scale_word(word)  ? "scale"
                          : word == "gated"      ? "gated"
                          : of_group             ? "group"
-                         : names(ScaleMode{})   ? "out_scale"
+                         : names(Scaling{})     ? "out_scale"
                          : names(GemmSums{})    ? "sums"
                                                 : "activation";
     if (!words.values.emplace(column, word == "gated" ? "1" : of_group ? word.substr(5) : word).second)
@@ -165,9 +168,9 @@ inline void GemmCase::imply(Words& words) {
 inline std::string GemmCase::fault() const {
   if (m < 1 || n < 1 || k < 1) return "config_m, config_n or config_k is below 1 or missing";
   if (batch < 1) return "config_batch is below 1";
-  if (spec.out == DType::i8 && spec.out_scale == ScaleMode::none) return "an out of i8 has no scale";
+  if (spec.out == DType::i8 && spec.out_scale == Scaling::none) return "an out of i8 has no scale";
   if (spec.sums != GemmSums::promoted && !spec.has_sums_to_choose())
-    return "fast sums are of fp8 operands with scales of none, tensor or row";
+    return "fast sums are of fp8 operands with scaling none, per_tensor or per_row";
   if (spec.b != spec.a && !spec.int4() && !spec.mx()) return "b_dtype differs from a_dtype";
   if (spec.mx() && k % mx_group != 0) return "config_k with mx scales is no multiple of 32";
   if (spec.int4() && (spec.scale_k < 1 || k % spec.scale_k != 0)) return "config_k is no multiple of group";
@@ -226,13 +229,13 @@ inline std::string name_of(const GemmCase& c) {
   };
   std::string name = "gemm/" + std::string(name_of(c.arch)) + "/" + short_name(c.spec.a);
   if (c.spec.b != c.spec.a) name += std::string(".") + std::string(name_of(c.spec.b));
-  if (c.spec.scale != GemmScale::none) name += std::string(".") + name_of(c.spec.scale);
+  if (c.spec.scale != Scaling::none) name += "." + std::string(scale_word(c.spec.scale));
   if (c.spec.scale_k > 0) name += std::to_string(c.spec.scale_k);
   if (c.spec.layout != GemmLayout::nt) name += std::string(".") + name_of(c.spec.layout);
   if (c.preshuffled()) name += ".preshuffled";
   if (c.spec.activation != ActivationKind::none) name += std::string(".") + name_of(c.spec.activation);
   if (c.spec.gated) name += ".gated";
-  if (c.spec.out_scale != ScaleMode::none) name += std::string(".") + name_of(c.spec.out_scale);
+  if (c.spec.out_scale != Scaling::none) name += std::string(".") + name_of(c.spec.out_scale);
   if (c.spec.sums != GemmSums::promoted) name += std::string(".") + name_of(c.spec.sums);
   name += "/" + short_name(c.spec.out) + "/" + extent("m", c.m, c.config_m) + "/" + extent("n", c.n, c.config_n) + "/" +
           extent("k", c.k, c.config_k);
@@ -259,11 +262,11 @@ inline Work work_of(const GemmCase& c) {
   const std::int64_t columns = layers * c.n,
                      written = rows * (c.out_columns() * size_of(c.spec.out) + 4 * c.out_scales());
   std::int64_t scales = 0;
-  if (c.has(GemmScale::tensor)) scales = 2;
-  if (c.has(GemmScale::row)) scales = rows + columns;
-  if (c.has(GemmScale::block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
-  if (c.has(GemmScale::group)) scales = columns * (c.k / c.spec.scale_k) / 2 + (c.row_scales_of_a() ? rows : 0);
-  if (c.spec.out_scale == ScaleMode::per_tensor) ++scales;
+  if (c.has(Scaling::per_tensor)) scales = 2;
+  if (c.has(Scaling::per_row)) scales = rows + columns;
+  if (c.has(Scaling::per_block)) scales = (rows + layers * ceil_div(c.n, gemm_scale_block)) * c.k_blocks();
+  if (c.has(Scaling::per_group)) scales = columns * (c.k / c.spec.scale_k) / 2 + (c.row_scales_of_a() ? rows : 0);
+  if (c.spec.out_scale == Scaling::per_tensor) ++scales;
   const std::int64_t mx_scales = c.spec.mx() ? (rows + columns) * (c.k / mx_group) : 0;
   const std::int64_t table = c.grouped() ? c.groups + c.contiguous() : 0;
   const auto of_values = [&](DType type, std::int64_t count) { return count * c.k * size_of(type) / packing_of(type); };

@@ -47,7 +47,7 @@ class GemmCases {
 
   GemmSpec bf16() const { return {}; }
   GemmSpec f16() const { return {.a = DType::f16, .b = DType::f16, .out = DType::f16}; }
-  GemmSpec fp8(GemmScale scale) const { return {.a = fp8_, .b = fp8_, .scale = scale}; }
+  GemmSpec fp8(Scaling scale) const { return {.a = fp8_, .b = fp8_, .scale = scale}; }
 
   GemmCase& add(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k) {
     GemmCase c;
@@ -97,14 +97,14 @@ inline std::vector<GemmCase> gemm_model_sweep(ArchId arch) {
   constexpr std::int32_t m = 4096;
   const auto add = [&](GemmWeightShape s, bool blocks) {
     all.add(all.bf16(), m, s.n, s.k);
-    all.add(all.fp8(GemmScale::row), m, s.n, s.k);
-    if (blocks) all.add(all.fp8(GemmScale::block), m, s.n, s.k);
+    all.add(all.fp8(Scaling::per_row), m, s.n, s.k);
+    if (blocks) all.add(all.fp8(Scaling::per_block), m, s.n, s.k);
   };
   for (const GemmWeightShape s : gemm_model_shapes) add(s, false);
   for (const GemmWeightShape s : gemm_deepseek_shapes) add(s, true);
   for (const std::int32_t side : {4096, 8192}) {
     all.add(all.bf16(), side, side, side);
-    for (const GemmScale scale : {GemmScale::row, GemmScale::tensor, GemmScale::block})
+    for (const Scaling scale : {Scaling::per_row, Scaling::per_tensor, Scaling::per_block})
       all.add(all.fp8(scale), side, side, side);
   }
   return all.cases;
@@ -115,7 +115,7 @@ inline std::vector<GemmCase> gemm_square_sweep(ArchId arch) {
   for (const std::int32_t side : {1024, 2048, 4096, 8192, 16384}) {
     all.add(all.bf16(), side, side, side);
     all.add(all.f16(), side, side, side);
-    for (const GemmScale scale : {GemmScale::row, GemmScale::tensor, GemmScale::block})
+    for (const Scaling scale : {Scaling::per_row, Scaling::per_tensor, Scaling::per_block})
       all.add(all.fp8(scale), side, side, side);
   }
   all.add(all.bf16(), 4096, 4096, 4096).bias = true;
@@ -130,7 +130,7 @@ inline std::vector<GemmCase> gemm_decode_sweep(ArchId arch) {
                               GemmWeightShape{2112, 7168}};
   GemmCases all(arch);
   for (const GemmWeightShape s : shapes) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), all.fp8(Scaling::per_block)})
       for (const std::int32_t m : {1, 8, 16, 32, 64, 128}) all.add(spec, m, s.n, s.k);
   }
   return all.cases;
@@ -140,7 +140,7 @@ inline std::vector<GemmCase> gemm_decode_sweep(ArchId arch) {
 inline std::vector<GemmCase> gemm_grouped_sweep(ArchId arch) {
   GemmCases all(arch);
   for (const GemmWeightShape s : {GemmWeightShape{4096, 7168}, GemmWeightShape{7168, 2048}}) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::block)}) {
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_block)}) {
       all.add_groups(spec, GemmGroups::contiguous, 8, 4096, s.n, s.k);
       all.add_groups(spec, GemmGroups::contiguous, 256, 128, s.n, s.k);
       all.add_groups(spec, GemmGroups::masked, 32, 192, s.n, s.k);
@@ -166,7 +166,7 @@ inline std::vector<GemmCase> gemm_prefill_sweep(ArchId arch) {
       GemmWeightShape{8192, 28672}, GemmWeightShape{24576, 1536}, GemmWeightShape{18432, 16384}};
   GemmCases all(arch);
   for (const GemmWeightShape s : shapes) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), all.fp8(GemmScale::block)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), all.fp8(Scaling::per_block)})
       for (const std::int32_t m : {256, 512, 1024, 2048}) all.add(spec, m, s.n, s.k);
   }
   return all.cases;
@@ -192,13 +192,13 @@ inline std::vector<GemmCase> gemm_preshuffled_sweep(ArchId arch) {
     all.add(spec, m, s.n, s.k);
   };
   for (const GemmWeightShape s : {GemmWeightShape{40960, 5120}, GemmWeightShape{77824, 5120}})
-    add(all.fp8(GemmScale::row), 16, s);
-  GemmSpec blocks = all.fp8(GemmScale::block);
+    add(all.fp8(Scaling::per_row), 16, s);
+  GemmSpec blocks = all.fp8(Scaling::per_block);
   blocks.out = DType::f16;
   for (const std::int32_t m : {1, 16, 64, 256})
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), blocks}) add(spec, m, {2112, 7168});
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), blocks}) add(spec, m, {2112, 7168});
   for (const std::int32_t m : {16, 4096})
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row), blocks}) add(spec, m, {7168, 2048});
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row), blocks}) add(spec, m, {7168, 2048});
   return all.cases;
 }
 
@@ -212,7 +212,7 @@ inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step
   GemmCases all(arch);
   for (const std::int32_t batch : step.batch) {
     const auto dense = [&](std::int32_t n, std::int32_t k) {
-      for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)}) all.add(spec, batch, n, k);
+      for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row)}) all.add(spec, batch, n, k);
     };
     if (m.latent.any()) {
       dense(m.latent.q + m.latent.kv + m.latent.rope, m.hidden);
@@ -243,7 +243,7 @@ inline std::vector<GemmCase> gemm_model_cases(ArchId arch, const ModelStep& step
 /// Weights and activations quantised to i8, with scales of rows.
 inline std::vector<GemmCase> gemm_int8_sweep(ArchId arch) {
   GemmCases all(arch);
-  const GemmSpec spec{.a = DType::i8, .b = DType::i8, .scale = GemmScale::row};
+  const GemmSpec spec{.a = DType::i8, .b = DType::i8, .scale = Scaling::per_row};
   for (const GemmWeightShape s :
        {GemmWeightShape{8192, 8320}, GemmWeightShape{4096, 4096}, GemmWeightShape{7168, 2048}})
     for (const std::int32_t m : {1, 16, 64, 128, 4096, 9728}) all.add(spec, m, s.n, s.k);
@@ -259,21 +259,21 @@ inline std::vector<GemmCase> gemm_gated_sweep(ArchId arch) {
     return spec;
   };
   for (const GemmWeightShape s : {GemmWeightShape{28672, 4096}, GemmWeightShape{57344, 8192}}) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::row)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::per_row)})
       for (const std::int32_t m : {16, 128, 4096}) all.add(gated(spec), m, s.n, s.k);
   }
-  for (const ScaleMode mode : {ScaleMode::per_tensor, ScaleMode::per_group}) {  // quantised for the second half
-    GemmSpec spec = gated(mode == ScaleMode::per_tensor ? all.fp8(GemmScale::row) : all.bf16());
+  for (const Scaling mode : {Scaling::per_tensor, Scaling::per_group}) {  // quantised for the second half
+    GemmSpec spec = gated(mode == Scaling::per_tensor ? all.fp8(Scaling::per_row) : all.bf16());
     spec.out = facts_of(arch).fp8;
     spec.out_scale = mode;
     for (const std::int32_t m : {16, 4096}) all.add(spec, m, 28672, 4096);
   }
   for (const std::int32_t groups : {8, 256}) {
     const std::int32_t rows = 32768 / groups;
-    GemmSpec spec = gated(all.fp8(GemmScale::block));
+    GemmSpec spec = gated(all.fp8(Scaling::per_block));
     all.add_groups(spec, GemmGroups::contiguous, groups, rows, 4096, 7168);
     spec.out = facts_of(arch).fp8;
-    spec.out_scale = ScaleMode::per_group;
+    spec.out_scale = Scaling::per_group;
     all.add_groups(spec, GemmGroups::contiguous, groups, rows, 4096, 7168);
   }
   return all.cases;
@@ -285,7 +285,7 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   GemmCases all(arch);
   const auto int4 = [](GemmSpec spec, int group) {
     spec.b = DType::i4;
-    spec.scale = GemmScale::group;
+    spec.scale = Scaling::per_group;
     spec.weights = GemmWeights::preshuffled;
     spec.scale_k = group;
     return spec;
@@ -293,7 +293,7 @@ inline std::vector<GemmCase> gemm_int4_sweep(ArchId arch) {
   for (const GemmWeightShape s :
        {GemmWeightShape{4096, 4096}, GemmWeightShape{28672, 4096}, GemmWeightShape{7168, 2048},
         GemmWeightShape{5120, 8192}, GemmWeightShape{7168, 16384}, GemmWeightShape{8192, 28672}}) {
-    for (const GemmSpec& spec : {all.bf16(), all.fp8(GemmScale::none)})
+    for (const GemmSpec& spec : {all.bf16(), all.fp8(Scaling::none)})
       for (const std::int32_t m : {1, 16, 64, 128, 4096}) all.add(int4(spec, 128), m, s.n, s.k);
   }
   GemmSpec gated = int4(all.bf16(), 32);
@@ -310,10 +310,10 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
   GemmCases all(arch);
   constexpr DType fp4 = DType::fp4_e2m1;
   const DType fp8 = facts_of(arch).fp8;
-  const GemmSpec a4w4{.a = fp4, .b = fp4, .scale = GemmScale::mx}, a8w8{.a = fp8, .b = fp8, .scale = GemmScale::mx},
-      a8w4{.a = fp8, .b = fp4, .scale = GemmScale::mx},
-      a6w6{.a = DType::fp6_e2m3, .b = DType::fp6_e2m3, .scale = GemmScale::mx},
-      a6w4{.a = DType::fp6_e2m3, .b = fp4, .scale = GemmScale::mx};
+  const GemmSpec a4w4{.a = fp4, .b = fp4, .scale = Scaling::mx}, a8w8{.a = fp8, .b = fp8, .scale = Scaling::mx},
+      a8w4{.a = fp8, .b = fp4, .scale = Scaling::mx},
+      a6w6{.a = DType::fp6_e2m3, .b = DType::fp6_e2m3, .scale = Scaling::mx},
+      a6w4{.a = DType::fp6_e2m3, .b = fp4, .scale = Scaling::mx};
   for (const std::int32_t side : {8192, 16384}) all.add(a4w4, side, side, side);
   all.add(a4w4, 8192, 8192, 16384);
   for (const GemmSpec& spec : {a4w4, a8w4, a8w8})
@@ -336,7 +336,7 @@ inline std::vector<GemmCase> gemm_mx_sweep(ArchId arch) {
     for (const std::int32_t m : {32, 128, 1024, 5133}) all.add(spec, m, 8192, 8192);
     for (const std::int32_t m : {1, 16, 256}) all.add(spec, m, 4096, 14336);
   }
-  all.add({.a = DType::fp6_e3m2, .b = DType::fp6_e3m2, .scale = GemmScale::mx}, 8192, 8192, 8192);
+  all.add({.a = DType::fp6_e3m2, .b = DType::fp6_e3m2, .scale = Scaling::mx}, 8192, 8192, 8192);
   GemmSpec rows_of_six = a6w4;
   rows_of_six.weights = GemmWeights::preshuffled;
   for (const std::int32_t m : {16, 64, 256}) all.add(rows_of_six, m, 4096, 14336);

@@ -136,27 +136,27 @@ inline GemmTensors fill(const GemmCase& c, int threads) {
   t.b = filled_operand(c, c.spec.b, 'b', c.layers() * c.rows_of_b(), transposed_b(c.spec.layout) ? c.n : c.k,
                        c.preshuffled(), threads);
   t.out = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_columns() * size_of(c.spec.out)), name_of(c.spec.out));
-  if (c.has(GemmScale::tensor)) {
+  if (c.has(Scaling::per_tensor)) {
     t.a_scale = filled_scales(c, 's', 1, 1, threads);
     t.b_scale = filled_scales(c, 't', 1, 1, threads);
-  } else if (c.has(GemmScale::row)) {
+  } else if (c.has(Scaling::per_row)) {
     t.a_scale = filled_scales(c, 's', a_rows, 1, threads);
     t.b_scale = filled_scales(c, 't', b_rows, 1, threads);
-  } else if (c.has(GemmScale::block)) {
+  } else if (c.has(Scaling::per_block)) {
     t.a_scale = filled_scales(c, 's', std::int64_t{c.a_layers()} * c.k_blocks(), c.m, threads);
     t.b_scale =
         filled_scales(c, 't', std::int64_t{c.layers()} * ceil_div(c.n, gemm_scale_block), c.k_blocks(), threads);
   } else if (c.spec.mx()) {
     t.a_scale = filled_mx_scales(c, 's', c.a_layers(), c.m, threads);
     t.b_scale = filled_mx_scales(c, 't', c.layers(), c.n, threads);
-  } else if (c.has(GemmScale::group)) {
+  } else if (c.has(Scaling::per_group)) {
     if (c.row_scales_of_a()) t.a_scale = filled_scales(c, 's', a_rows, 1, threads);
     t.b_scale = filled(c.spec.group_scale(), c.layers() * (c.k / c.spec.scale_k), c.n, threads,
                        [&](std::int64_t r, std::int64_t column) {
                          return (1 + 0.5f * drawn(c.seed, 't', r, column)) / deviation_of(c.spec.b);
                        });
   }
-  if (c.spec.out_scale == ScaleMode::per_tensor) {  // gate x up is of the order of k
+  if (c.spec.out_scale == Scaling::per_tensor) {  // gate x up is of the order of k
     t.out_scale = filled(DType::f32, 1, 1, threads, [&](std::int64_t, std::int64_t) { return c.k / 16.0f; });
   } else if (c.out_scales() > 0) {
     t.out_scale = TwinBuffer(static_cast<std::size_t>(a_rows * c.out_scales() * 4), name_of(DType::f32));
@@ -190,7 +190,7 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.a = address(t.a);
   p.b = address(t.b);
   p.out = address(t.out);
-  if (c.has(GemmScale::group)) {
+  if (c.has(Scaling::per_group)) {
     if (c.row_scales_of_a()) p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_group_scale = address(t.b_scale);
     p.b_scale_k_stride = n, p.b_scale_batch_stride = n * (c.k / c.spec.scale_k);
@@ -198,11 +198,11 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
     p.a_mx_scale = static_cast<const std::uint8_t*>(address(t.a_scale));
     p.b_mx_scale = static_cast<const std::uint8_t*>(address(t.b_scale));
     p.a_scale_batch_stride = c.mx_scales(m), p.b_scale_batch_stride = c.mx_scales(n);
-  } else if (c.spec.scale != GemmScale::none) {
+  } else if (c.spec.scale != Scaling::none) {
     p.a_scale = static_cast<const float*>(address(t.a_scale));
     p.b_scale = static_cast<const float*>(address(t.b_scale));
   }
-  if (c.spec.out_scale != ScaleMode::none) p.out_scale = static_cast<float*>(address(t.out_scale));
+  if (c.spec.out_scale != Scaling::none) p.out_scale = static_cast<float*>(address(t.out_scale));
   if (c.out_scales() > 0) p.out_scale_stride = c.out_scales(), p.out_scale_batch_stride = c.out_scales() * c.m;
   if (c.bias) p.bias = address(t.bias), p.bias_batch_stride = n;
   const auto* const table = static_cast<const std::int32_t*>(address(t.table));
@@ -217,9 +217,9 @@ GemmProblem problem_of(const GemmCase& c, const GemmTensors& t, const Address& a
   p.b_batch_stride = c.weight_bytes() / size_of(c.spec.b);
   p.out_batch_stride = m * p.out_stride;
   if (c.row_scales_of_a()) p.a_scale_batch_stride = m;
-  if (c.has(GemmScale::row)) {
+  if (c.has(Scaling::per_row)) {
     p.b_scale_batch_stride = n;
-  } else if (c.has(GemmScale::block)) {
+  } else if (c.has(Scaling::per_block)) {
     const std::int64_t rows = ceil_div(c.n, gemm_scale_block);
     p.a_scale_stride = 1, p.a_scale_k_stride = m, p.a_scale_batch_stride = m * k_blocks;
     p.b_scale_stride = k_blocks, p.b_scale_k_stride = 1, p.b_scale_batch_stride = rows * k_blocks;

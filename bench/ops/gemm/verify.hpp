@@ -29,9 +29,9 @@ inline reference::GemmUnit matrix_unit_of(const GemmCase& c) {
   return reference::gemm_unit(c.arch, emulated_device, c.spec);
 }
 inline GemmTolerance tolerance_of(const GemmCase& c) {
-  if (c.spec.out_scale != ScaleMode::none) {  // half a step of a code, of 3 bits
+  if (c.spec.out_scale != Scaling::none) {  // half a step of a code, of 3 bits
     GemmCase plain = c;
-    plain.spec.out_scale = ScaleMode::none;
+    plain.spec.out_scale = Scaling::none;
     return {tolerance_of(plain).sums, 0x1p-4};
   }
   if (c.spec.a == DType::i8) return {8 * 0x1p-24, 0x1p-8};  // exact sums
@@ -91,8 +91,8 @@ class GemmPart {
         a_.insert(a_.end(), from, from + row_bytes);
       }
       const float* const scale = p.a_scale + of.a_layer * p.a_scale_batch_stride;
-      if (s.scale == GemmScale::row || (s.int4() && is_fp8(s.a))) a_scale_.push_back(scale[row]);
-      for (std::int64_t block = 0; block < k_blocks && s.scale == GemmScale::block; ++block)
+      if (s.scale == Scaling::per_row || (s.int4() && is_fp8(s.a))) a_scale_.push_back(scale[row]);
+      for (std::int64_t block = 0; block < k_blocks && s.scale == Scaling::per_block; ++block)
         a_scale_.push_back(scale[row * p.a_scale_stride + block * p.a_scale_k_stride]);
     }
     part_.spec.layout = transposed_b(s.layout) ? GemmLayout::nn : GemmLayout::nt;
@@ -109,10 +109,11 @@ class GemmPart {
       part_.b_mx_scale += of.layer * p.b_scale_batch_stride;
     }
     if (!a_scale_.empty()) part_.a_scale = a_scale_.data();
-    if (s.scale == GemmScale::block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
+    if (s.scale == Scaling::per_block) part_.a_scale_stride = k_blocks, part_.a_scale_k_stride = 1;
     part_.b = static_cast<const std::byte*>(p.b) + of.layer * p.b_batch_stride * size_of(s.b);
-    if (s.scale == GemmScale::row || s.scale == GemmScale::block) part_.b_scale += of.layer * p.b_scale_batch_stride;
-    if (s.scale == GemmScale::group) {
+    if (s.scale == Scaling::per_row || s.scale == Scaling::per_block)
+      part_.b_scale += of.layer * p.b_scale_batch_stride;
+    if (s.scale == Scaling::per_group) {
       part_.b_group_scale =
           static_cast<const std::byte*>(p.b_group_scale) + of.layer * p.b_scale_batch_stride * size_of(s.group_scale());
     }
@@ -153,7 +154,7 @@ inline std::vector<GemmWanted> wanted_rows(const GemmProblem& p, const reference
 /// What is wrong with out: one RowErrors for each sampled row, then one for each row of out.
 inline std::vector<RowErrors> verify(const GemmProblem& p, const std::vector<GemmWanted>& wanted,
                                      const GemmTolerance& tolerance, int threads) {
-  const bool scaled = p.spec.out_scale != ScaleMode::none, per_group = p.spec.out_scale == ScaleMode::per_group;
+  const bool scaled = p.spec.out_scale != Scaling::none, per_group = p.spec.out_scale == Scaling::per_group;
   const auto unit_of = [&](std::int32_t a_layer, std::int32_t row, std::int32_t column) -> double {
     if (!scaled) return 1;
     return p.out_scale[per_group ? a_layer * p.out_scale_batch_stride + row * p.out_scale_stride + column / scale_group

@@ -12,7 +12,7 @@ enum class StatusCode : int {
   misaligned,
   unsupported_dtype,
   unsupported_layout,
-  unsupported_quant_mode,
+  unsupported_scaling,
   unsupported_head_size,
   unsupported_block_size,
   unsupported_mtp,
@@ -34,7 +34,7 @@ constexpr std::string_view name_of(StatusCode code) {
     case StatusCode::misaligned: return "misaligned";
     case StatusCode::unsupported_dtype: return "unsupported_dtype";
     case StatusCode::unsupported_layout: return "unsupported_layout";
-    case StatusCode::unsupported_quant_mode: return "unsupported_quant_mode";
+    case StatusCode::unsupported_scaling: return "unsupported_scaling";
     case StatusCode::unsupported_head_size: return "unsupported_head_size";
     case StatusCode::unsupported_block_size: return "unsupported_block_size";
     case StatusCode::unsupported_mtp: return "unsupported_mtp";

@@ -27,7 +27,7 @@ struct GemmUnit {
 /// sm90's: test/arch/room_truncation_test.cpp holds it against silicon. The emulated device has that of fp8.
 inline GemmUnit gemm_unit(ArchId arch, bool emulated, const GemmSpec& s) {
   if (facts_of(arch).f32_sums || s.a == DType::i8 || (emulated && !is_fp8(s.a))) return {};
-  const bool folded = s.scale == GemmScale::block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
+  const bool folded = s.scale == Scaling::per_block || (s.has_sums_to_choose() && s.sums == GemmSums::promoted);
   const int chain = s.int4() ? s.scale_k : folded ? gemm_scale_block : 0;
   return is_fp8(s.a) ? GemmUnit{32, 13, 13, chain} : GemmUnit{16, 25, 23, chain};
 }
@@ -190,18 +190,18 @@ class Gemm {
     for (std::int32_t from = 0; from < p_.k; from += of_scale) {
       const std::int32_t block = from / of_scale, end = std::min(from + of_scale, p_.k);
       double scale = 1;
-      if (s.scale == GemmScale::block) {
+      if (s.scale == Scaling::per_block) {
         scale = double{a_scale[row * p_.a_scale_stride + block * p_.a_scale_k_stride]} *
                 b_scale[column / gemm_scale_block * p_.b_scale_stride + block * p_.b_scale_k_stride];
       }
       if (s.mx()) {
         const auto of = [&](const std::uint8_t* codes, std::int64_t layer_stride, std::int64_t in, std::int32_t r) {
-          return group_scale(codes + in * layer_stride, ScaleMode::mx, ScaleLayout::shuffled, 0, p_.k, r, from);
+          return group_scale(codes + in * layer_stride, Scaling::mx, ScaleLayout::shuffled, 0, p_.k, r, from);
         };
         scale = of(p_.a_mx_scale, p_.a_scale_batch_stride, a_layer(layer), row) *
                 of(p_.b_mx_scale, p_.b_scale_batch_stride, layer, column);
       }
-      if (s.scale == GemmScale::group) {
+      if (s.scale == Scaling::per_group) {
         scale = element(s.group_scale(), p_.b_group_scale,
                         layer * p_.b_scale_batch_stride + block * p_.b_scale_k_stride + column);
       }
@@ -218,9 +218,9 @@ class Gemm {
       sum.magnitude += magnitude * std::abs(scale);
     }
     double factor = p_.alpha;
-    if (s.scale == GemmScale::tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
-    if (s.scale == GemmScale::group && is_fp8(s.a)) factor *= a_scale[row];
-    if (s.scale == GemmScale::row) factor *= double{a_scale[row]} * b_scale[column];
+    if (s.scale == Scaling::per_tensor) factor *= double{*p_.a_scale} * *p_.b_scale;
+    if (s.scale == Scaling::per_group && is_fp8(s.a)) factor *= a_scale[row];
+    if (s.scale == Scaling::per_row) factor *= double{a_scale[row]} * b_scale[column];
     sum.value *= factor;
     sum.magnitude *= std::abs(factor);
     sum.lost = loss.lost() * std::abs(factor);

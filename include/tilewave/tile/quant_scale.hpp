@@ -4,16 +4,20 @@
 
 #include "tilewave/core/config.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave {
 
-/// A quantised element times its scale gives the value back.
-/// none        the output is plain
-/// per_tensor  one number for the tensor, which is an input
-/// per_token   one number for each row, an output: amax / largest code, and 1 where amax is below smallest_amax
-/// per_group   the same for every 128 columns of a row
-/// mx          a power of two (e8m0) for every 32 columns of a row, an output; see mx_scale
-enum class ScaleMode : int { none, per_tensor, per_token, per_group, mx };
+/// The scalings of an output. A quantised element times its scale gives the value back.
+///   none        the output is plain
+///   per_tensor  the caller gives one scale for the tensor
+///   per_token   the kernel finds one for each row: amax / largest code, and 1 where amax is below smallest_amax
+///   per_group   the same for every 128 columns of a row
+///   mx          the kernel finds a power of two (e8m0) for every 32 columns of a row; see mx_scale
+constexpr bool is_output_scaling(Scaling s) {
+  return s == Scaling::none || s == Scaling::per_tensor || s == Scaling::per_token || s == Scaling::per_group ||
+         s == Scaling::mx;
+}
 
 inline constexpr int scale_group = 128;  // columns of one per_group scale
 inline constexpr int mx_group = 32;      // columns of one mx scale
@@ -21,14 +25,8 @@ inline constexpr int mx_group = 32;      // columns of one mx scale
 /// infinite.
 inline constexpr float smallest_amax = 0x1p-117f;
 
-constexpr bool is_scale_mode(ScaleMode m) { return m >= ScaleMode::none && m <= ScaleMode::mx; }
 /// Returns the columns that share one scale, for modes in which a row has several.
-TILEWAVE_HOST_DEVICE constexpr int group_of(ScaleMode m) { return m == ScaleMode::mx ? mx_group : scale_group; }
-
-constexpr const char* name_of(ScaleMode m) {
-  constexpr const char* names[] = {"none", "per_tensor", "per_token", "per_group", "mx"};
-  return is_scale_mode(m) ? names[static_cast<int>(m)] : "unknown";
-}
+TILEWAVE_HOST_DEVICE constexpr int group_of(Scaling s) { return s == Scaling::mx ? mx_group : scale_group; }
 
 /// The layout of mx scales. `rows` is [rows, columns / 32] with a stride. `shuffled` is the order that CDNA4's matrix
 /// instructions take, see shuffled_scale: rows are padded to 32 and groups to 8, and the padding is not written.

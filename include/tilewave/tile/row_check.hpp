@@ -35,19 +35,20 @@ inline Status check_row_extent(std::int32_t rows, std::int32_t columns, std::int
 /// True if the kernels compute on rows of this type.
 constexpr bool is_row_type(DType t) { return t == DType::f32 || t == DType::f16 || t == DType::bf16; }
 
-/// Checks the type and the scale mode of an output. check_row_output_tensors checks that its tensors are there and
+/// Checks the type and the scaling of an output. check_row_output_tensors checks that its tensors are there and
 /// aligned to their elements.
-inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFacts& facts) {
-  if (!is_scale_mode(mode)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
-  if (mode == ScaleMode::none) {
+inline Status check_row_output(DType x, DType out, Scaling mode, const ArchFacts& facts) {
+  if (!is_output_scaling(mode))
+    return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
+  if (mode == Scaling::none) {
     if (out != x) return {StatusCode::unsupported_dtype, "an output without a scale is of the input's type"};
-  } else if (mode == ScaleMode::mx) {
-    if (!facts.mx) return {StatusCode::unsupported_quant_mode, "mx scales are for gfx950 only"};
+  } else if (mode == Scaling::mx) {
+    if (!facts.mx) return {StatusCode::unsupported_scaling, "mx scales are for gfx950 only"};
     if (out != DType::fp4_e2m1 && !is_fp6(out) && out != facts.fp8) {
       return {StatusCode::unsupported_dtype, "an output with mx scales is fp4, fp6 or e4m3"};
     }
   } else if (out == DType::fp4_e2m1 || is_fp6(out)) {
-    return {StatusCode::unsupported_quant_mode, "an output of fp4 or fp6 has mx scales"};
+    return {StatusCode::unsupported_scaling, "an output of fp4 or fp6 has mx scales"};
   } else if (out != DType::i8 && !is_fp8(out)) {
     return {StatusCode::unsupported_dtype, "an output with a scale is i8 or fp8"};
   } else if (is_fp8(out) && out != facts.fp8) {
@@ -55,14 +56,14 @@ inline Status check_row_output(DType x, DType out, ScaleMode mode, const ArchFac
   }
   return {};
 }
-inline Status check_row_output_tensors(const void* out, const void* scale, DType type, ScaleMode mode) {
+inline Status check_row_output_tensors(const void* out, const void* scale, DType type, Scaling mode) {
   if (out == nullptr) return {StatusCode::null_pointer, "out is null"};
   if (!element_aligned(out, type)) return {StatusCode::misaligned, "out is not aligned to its elements"};
-  if (mode != ScaleMode::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
-  if (mode == ScaleMode::none && scale != nullptr) {
+  if (mode != Scaling::none && scale == nullptr) return {StatusCode::null_pointer, "scale is null"};
+  if (mode == Scaling::none && scale != nullptr) {
     return {StatusCode::bad_value, "scale is given, but the output has none"};
   }
-  if (mode != ScaleMode::mx && !element_aligned(scale, DType::f32)) {
+  if (mode != Scaling::mx && !element_aligned(scale, DType::f32)) {
     return {StatusCode::misaligned, "scale needs 4-byte alignment"};
   }
   return {};
@@ -75,10 +76,10 @@ Status check_scale_layout(const Problem& p, bool aligned) {
     return {StatusCode::bad_value, "scale_layout is none of ScaleLayout"};
   }
   if (!is_mx_rounding(p.mx_rounding)) return {StatusCode::bad_value, "mx_rounding is none of MxRounding"};
-  if (p.spec.scale != ScaleMode::per_group && p.scale_group_stride != 1) {
+  if (p.spec.scale != Scaling::per_group && p.scale_group_stride != 1) {
     return {StatusCode::bad_stride, "scale_group_stride is of scales per_group"};
   }
-  if (p.spec.scale != ScaleMode::mx) {
+  if (p.spec.scale != Scaling::mx) {
     if (p.scale_layout != ScaleLayout::rows) return {StatusCode::bad_value, "shuffled scales are mx scales"};
     if (p.mx_rounding != MxRounding::up) return {StatusCode::bad_value, "mx_rounding is of mx scales"};
     return {};
@@ -175,7 +176,7 @@ constexpr int output_span(ArchId arch, DType x, DType out) {
 
 /// Returns the policies that entries are built for, by rising columns. `chunks` is how many a lane holds for rows of
 /// middle length on sm90.
-constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
+constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, Scaling mode, int chunks) {
   const ArchFacts& facts = facts_of(arch);
   RowPolicies all;
   const auto add = [&](RowPolicy p) {
@@ -226,7 +227,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, ScaleMode mo
     vectors(512, 1, 8, 4);  // two blocks a CU: one computes while the other loads
     vectors(1024, 1, 8, 4);
     // The row takes half of a CU's registers. A scaled output needs the rest for its columns.
-    if (mode == ScaleMode::none) vectors(1024, 1, 16, 4);
+    if (mode == Scaling::none) vectors(1024, 1, 16, 4);
   }
   const int waves = per_arch(arch, 4, 4, 8);
   add({.lanes = 256, .chunks = 4, .span = span, .held = false, .waves_per_simd = waves});

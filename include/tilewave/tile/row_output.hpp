@@ -26,36 +26,36 @@ struct RowOutputArgs {
 /// Returns what the kernels take of a problem that has an output.
 template <class Problem>
 constexpr RowOutputArgs row_output_args(const Problem& p) {
-  std::int64_t of_groups = p.spec.scale == ScaleMode::per_group ? p.scale_group_stride : 0;
-  if (p.spec.scale == ScaleMode::mx) {
+  std::int64_t of_groups = p.spec.scale == Scaling::per_group ? p.scale_group_stride : 0;
+  if (p.spec.scale == Scaling::mx) {
     const std::int64_t eights = p.scale_layout == ScaleLayout::shuffled ? (p.columns + 255) / 256 : 0;
     of_groups = (std::int64_t{mx_carry(p.spec.out, p.mx_rounding)} << 32) + eights;
   }
   return {p.out, p.scale, p.out_strides, p.scale_stride, of_groups};
 }
 
-/// Returns ok if a policy can write an output with scales of a mode, or the law that it breaks.
-constexpr Status row_output_status(const ArchFacts& facts, DType x, ScaleMode mode, const RowPolicy& p) {
+/// Returns ok if a policy can write an output with a scaling, or the law that it breaks.
+constexpr Status row_output_status(const ArchFacts& facts, DType x, Scaling mode, const RowPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
-  if (mode != ScaleMode::per_group && mode != ScaleMode::mx) return {};
+  if (mode != Scaling::per_group && mode != Scaling::mx) return {};
   const int columns = p.vec / size_of(x) * p.span, group = group_of(mode);
   if (columns > group) return {bad, "a lane's run of columns lies inside one group of a scale"};
   if (columns * (p.lanes < facts.wave_lanes ? p.lanes : facts.wave_lanes) < group)
     return {bad, "the lanes of a row in one wave have a whole group of a scale"};
-  if (mode == ScaleMode::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
+  if (mode == Scaling::mx && !p.wide(x)) return {bad, "mx scales are of rows that wide accesses take"};
   return {};
 }
 
-/// The type of a row's output and the mode of its scale.
+/// The type of a row's output and its scaling.
 struct RowOutputSpec {
   DType type;
-  ScaleMode scale;
+  Scaling scale;
 };
 
 template <class B, DType X, RowOutputSpec O, RowPolicy P>
 struct RowOutput {
   static constexpr DType type = O.type;
-  static constexpr ScaleMode mode = O.scale;
+  static constexpr Scaling mode = O.scale;
   using Tile = Row<B, X, P>;
   using LaneRow = typename Tile::LaneRow;
   using Window = typename Tile::Window;
@@ -63,7 +63,7 @@ struct RowOutput {
                 "a law of policies is broken: row_output_status(facts, x, mode, policy).reason says which");
   static constexpr int unit = Tile::unit;
   // values stay in f32 between amax and output
-  static constexpr bool keep = mode == ScaleMode::per_token && Tile::keeps;
+  static constexpr bool keep = mode == Scaling::per_token && Tile::keeps;
   // Chunks that one store writes. They are neighbours in aligned rows, and a store has at most 16 bytes.
   static constexpr int joined = is_fp6(type) ? P.span
                                 : !P.wide(X) ? 1
@@ -80,9 +80,9 @@ struct RowOutput {
     auto* row = static_cast<Storage<type>*>(a.out) + extent.offset(at.row, a.strides);
     float inverse = 1.0f;
     Vec<float, unit> kept[keep ? P.chunks : 1];
-    if constexpr (mode == ScaleMode::per_tensor) {
+    if constexpr (mode == Scaling::per_tensor) {
       inverse = 1.0f / B::load(static_cast<const float*>(a.scale));
-    } else if constexpr (mode == ScaleMode::per_token) {
+    } else if constexpr (mode == Scaling::per_token) {
       float largest = 0.0f;
       each([&](int from) {
         TILEWAVE_UNROLL
@@ -114,7 +114,7 @@ struct RowOutput {
           }
         }
         const int first = from + Tile::column(at.lane, c);
-        if constexpr (mode == ScaleMode::per_group || mode == ScaleMode::mx) {
+        if constexpr (mode == Scaling::per_group || mode == Scaling::mx) {
           inverse = scale_group_of(a, at, first, at.active && first < extent.columns, values);
         }
         store(out, Tile::column(at.lane, c), inverse, values);
@@ -135,7 +135,7 @@ struct RowOutput {
                                               const Vec<float, unit> (&values)[P.span]) {
     const bool stores = there && at.lane % group_lanes == 0;
     float largest = 0.0f;
-    if constexpr (mode == ScaleMode::per_group) {
+    if constexpr (mode == Scaling::per_group) {
       TILEWAVE_UNROLL
       for (int s = 0; s < P.span; ++s) largest = amax(largest, values[s]);
       largest = B::template reduce<group_lanes>(largest, Max{});
@@ -168,10 +168,10 @@ struct RowOutput {
       TILEWAVE_UNROLL
       for (int e = 0; e < joined * unit; ++e) {
         scaled[e] = values[s + e / unit][e % unit];
-        if constexpr (mode != ScaleMode::none) scaled[e] *= inverse;
+        if constexpr (mode != Scaling::none) scaled[e] *= inverse;
       }
       put<joined * unit>(whole, offset, scaled);
-      if constexpr (joined > 1 && mode != ScaleMode::mx) {  // a row may end between joined chunks
+      if constexpr (joined > 1 && mode != Scaling::mx) {  // a row may end between joined chunks
         if (out.bytes == whole.bytes || offset != static_cast<int>(whole.bytes)) continue;
         TILEWAVE_UNROLL
         for (int j = 0; j + 1 < joined; ++j) {

@@ -60,17 +60,17 @@ inline Region vector_region(const void* data, DType type, std::int64_t count) {
 /// Returns the region of the scales that RowOutputArgs describes, with the padding of shuffled ones.
 template <class Problem>
 Region scale_region(const Problem& p) {
-  const ScaleMode mode = p.spec.scale;
+  const Scaling mode = p.spec.scale;
   const std::int64_t groups = ceil_div<std::int64_t>(p.columns, group_of(mode));
-  if (mode == ScaleMode::per_group)
+  if (mode == Scaling::per_group)
     return Region(
         p.scale, sizeof(float), groups > 0,
         {{p.rows, p.scale_stride, "scale_stride is 0"}, {groups, p.scale_group_stride, "scale_group_stride is 0"}});
-  if (mode == ScaleMode::mx && p.scale_layout == ScaleLayout::rows)
+  if (mode == Scaling::mx && p.scale_layout == ScaleLayout::rows)
     return Region(p.scale, 1, groups, {{p.rows, p.scale_stride, "scale_stride is 0"}});
-  if (mode == ScaleMode::mx)
+  if (mode == Scaling::mx)
     return Region(p.scale, 1, align_up<std::int64_t>(p.rows, 32) * align_up(groups, std::int64_t{8}), {});
-  return vector_region(p.scale, DType::f32, mode == ScaleMode::none ? 0 : mode == ScaleMode::per_tensor ? 1 : p.rows);
+  return vector_region(p.scale, DType::f32, mode == Scaling::none ? 0 : mode == Scaling::per_tensor ? 1 : p.rows);
 }
 
 namespace detail {

@@ -85,7 +85,7 @@ Status check_tile_launch(const Spec& spec, const RowPolicy& policy, const Proble
 
 /// Returns the policies that entries are built for: short rows side by side, two sizes of tiles of longer rows, and one
 /// that takes any alignment. `chunks` is the number of accesses of a lane in the larger size.
-constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, ScaleMode mode, int chunks) {
+constexpr RowPolicies tile_policies(ArchId arch, DType x, DType out, Scaling mode, int chunks) {
   const ArchFacts& facts = facts_of(arch);
   const int span = output_span(arch, x, out), element = size_of(x);
   RowPolicies all;

@@ -107,7 +107,7 @@ class GemmCall {
         b_mx_(DType::i8, layers_, mx_scales(s.n), 1, {mx_stride(s.n), 0}),
         group_scale_(spec.group_scale(), layers_ * k_groups(), s.n, k_groups(), group_strides()),
         out_scale_(DType::f32, per_group() ? a_layers_ * s.m : 1, out_scales(), 1, {out_scales() + s.gap, 0}) {
-    if (spec.out_scale == ScaleMode::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
+    if (spec.out_scale == Scaling::per_tensor) out_scale_.set(1, 1, [](int, int) { return given_scale; });
     a_.set(a_layers_ * a_rows_, a_columns_, [&](int r, int c) {
       const bool transposed = transposed_a(spec.layout);
       return operand(spec.a, transposed ? r % s.k : c,
@@ -206,11 +206,11 @@ class GemmCall {
   static constexpr float given_scale = 0.0625f;  // per tensor
 
   bool preshuffled() const { return spec_.weights == GemmWeights::preshuffled; }
-  bool block() const { return spec_.scale == GemmScale::block; }
-  bool per_group() const { return spec_.out_scale == ScaleMode::per_group; }
+  bool block() const { return spec_.scale == Scaling::per_block; }
+  bool per_group() const { return spec_.out_scale == Scaling::per_group; }
   std::int32_t out_scales() const { return per_group() ? std::max(1, ceil_div(columns_, scale_group)) : 1; }
   std::int32_t k_blocks() const { return std::max(1, ceil_div(s_.k, gemm_scale_block)); }
-  bool row_scales_of_a() const { return spec_.scale == GemmScale::row || (spec_.int4() && is_fp8(spec_.a)); }
+  bool row_scales_of_a() const { return spec_.scale == Scaling::per_row || (spec_.int4() && is_fp8(spec_.a)); }
   std::int32_t a_scales() const { return block() ? s_.m * k_blocks() : row_scales_of_a() ? std::max(s_.m, 1) : 1; }
   std::int32_t k_groups() const { return spec_.int4() ? s_.k / spec_.scale_k : 0; }
   RowStrides group_strides() const {
@@ -233,9 +233,9 @@ class GemmCall {
     });
   }
   std::int32_t b_scales() const {
-    return block()                         ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
-           : spec_.scale == GemmScale::row ? std::max(s_.n, 1)
-                                           : 1;
+    return block()                           ? ceil_div(s_.n, gemm_scale_block) * k_blocks()
+           : spec_.scale == Scaling::per_row ? std::max(s_.n, 1)
+                                             : 1;
   }
   /// Elements of rows that are whole 16 bytes.
   static std::int32_t whole(std::int32_t k, DType type) { return align_up(k, 16 / size_of(stored(type))); }
@@ -249,7 +249,7 @@ class GemmCall {
 
   template <class Data>
   GemmProblem problem(const Data& data) const {
-    const bool scales = spec_.scale != GemmScale::none && !spec_.mx();
+    const bool scales = spec_.scale != Scaling::none && !spec_.mx();
     GemmProblem p;
     p.spec = spec_;
     p.a = data(a_);
@@ -268,7 +268,7 @@ class GemmCall {
       p.b_mx_scale = static_cast<const std::uint8_t*>(data(b_mx_));
       p.a_scale_batch_stride = mx_stride(s_.m), p.b_scale_batch_stride = mx_stride(s_.n);
     }
-    if (spec_.out_scale != ScaleMode::none)
+    if (spec_.out_scale != Scaling::none)
       p.out_scale = static_cast<float*>(const_cast<void*>(static_cast<const void*>(data(out_scale_))));
     if (per_group()) {
       p.out_scale_stride = out_scales() + s_.gap;
@@ -294,7 +294,7 @@ class GemmCall {
       p.b_scale_stride = k_blocks(), p.b_scale_k_stride = 1;
     }
     if (row_scales_of_a() || block()) p.a_scale_batch_stride = a_scales();
-    if (spec_.scale == GemmScale::row || block()) p.b_scale_batch_stride = b_scales();
+    if (spec_.scale == Scaling::per_row || block()) p.b_scale_batch_stride = b_scales();
     if (spec_.int4()) p.b_scale_batch_stride = group_strides().outer;
     p.batch_invariant = s_.batch_invariant;
     return p;
@@ -302,12 +302,10 @@ class GemmCall {
 
   /// What a code of out stands for is times this.
   double unit_of(std::int32_t row, std::int32_t column) const {
-    return per_group()                          ? out_scale_.at(row, column / scale_group)
-           : spec_.out_scale == ScaleMode::none ? 1
-                                                : given_scale;
+    return per_group() ? out_scale_.at(row, column / scale_group) : spec_.out_scale == Scaling::none ? 1 : given_scale;
   }
   double largest() const {
-    return spec_.out_scale == ScaleMode::none ? std::numeric_limits<double>::infinity() : largest_code(spec_.out);
+    return spec_.out_scale == Scaling::none ? std::numeric_limits<double>::infinity() : largest_code(spec_.out);
   }
   /// The scale of a group of columns, and what it may be off by.
   std::pair<double, double> right_scale(const std::vector<reference::GemmValue>& values, std::int32_t first,

@@ -23,7 +23,7 @@ std::int32_t step_of(const GemmEntry& e) { return e.policy.depth_bytes / size_of
 bool preshuffled(const GemmEntry& e) { return e.spec.weights == GemmWeights::preshuffled; }
 /// What preshuffled weights, scales and pairs of gates and ups take.
 GemmShape taken(const GemmEntry& e, GemmShape s) {
-  const bool whole_blocks = e.spec.scale == GemmScale::block && !s.interleaved;
+  const bool whole_blocks = e.spec.scale == Scaling::per_block && !s.interleaved;
   if (e.spec.gated) s.n = align_up(s.n, whole_blocks ? gemm_scale_block : e.spec.mx() ? 64 : 2);
   if (e.spec.mx()) s.k = align_up(s.k, mx_group);
   if (!preshuffled(e)) return s;
@@ -117,7 +117,7 @@ TEST_CASE("blocks that share K add up in order") {
 
 TEST_CASE("a product with the identity is exact") {
   each_entry([](const GemmEntry& e) {
-    if (e.spec.scale != GemmScale::none || e.spec.groups != GemmGroups::one ||
+    if (e.spec.scale != Scaling::none || e.spec.groups != GemmGroups::one ||
         e.spec.activation != ActivationKind::none || e.spec.a == DType::i8) {
       return;
     }
@@ -217,7 +217,7 @@ TEST_CASE("strides of what counts one may be anything") {
       p.out_stride = any;
       p.a_batch_stride = p.b_batch_stride = p.out_batch_stride = any;
       if (p.spec.int4()) p.b_scale_k_stride = any;
-      if (p.spec.scale == GemmScale::block)
+      if (p.spec.scale == Scaling::per_block)
         p.a_scale_stride = p.a_scale_k_stride = p.b_scale_stride = p.b_scale_k_stride = any;
       if (p.a_scale_batch_stride != 0) p.a_scale_batch_stride = any;
       if (p.b_scale_batch_stride != 0) p.b_scale_batch_stride = any;

@@ -37,7 +37,7 @@ class Quantised {
  private:
   void quantise(DType type) {
     QuantProblem p;
-    p.spec = {.x = DType::bf16, .out = type, .scale = ScaleMode::mx};
+    p.spec = {.x = DType::bf16, .out = type, .scale = Scaling::mx};
     p.x = values_.device(), p.out = codes_.device(), p.scale = scales_.device();
     p.scale_layout = ScaleLayout::shuffled;
     p.rows = rows_, p.columns = k_;
@@ -106,18 +106,18 @@ const Wrong<P> wrongs[] = {
     {"a fp4 and b fp6", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp6_e2m3; }},
     {"a fp6 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp6_e2m3, p.spec.b = DType::fp8_e4m3fn; }},
     {"fp6 without scales", C::unsupported_dtype,
-     [](P& p) { p.spec.a = p.spec.b = DType::fp6_e3m2, p.spec.scale = GemmScale::none; }},
-    {"out of fp6", C::unsupported_quant_mode, [](P& p) { p.spec.out = DType::fp6_e2m3; }},
+     [](P& p) { p.spec.a = p.spec.b = DType::fp6_e3m2, p.spec.scale = Scaling::none; }},
+    {"out of fp6", C::unsupported_scaling, [](P& p) { p.spec.out = DType::fp6_e2m3; }},
     {"preshuffled weights of fp6", C::unsupported_layout,
      [](P& p) { p.spec.a = p.spec.b = DType::fp6_e2m3, p.spec.weights = GemmWeights::preshuffled; }},
     {"a fp4 and b fp8", C::unsupported_dtype, [](P& p) { p.spec.a = DType::fp4_e2m1, p.spec.b = DType::fp8_e4m3fn; }},
     {"fp4 without scales", C::unsupported_dtype,
-     [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = GemmScale::none; }},
+     [](P& p) { p.spec.a = p.spec.b = DType::fp4_e2m1, p.spec.scale = Scaling::none; }},
     {"a group", C::bad_value, [](P& p) { p.spec.scale_k = 32; }},
     {"another layout than nt", C::unsupported_layout, [](P& p) { p.spec.layout = GemmLayout::nn; }},
     {"contiguous groups", C::unsupported_layout, [](P& p) { p.spec.groups = GemmGroups::contiguous; }},
-    {"mx scales of out", C::unsupported_quant_mode,
-     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = ScaleMode::mx; }},
+    {"mx scales of out", C::unsupported_scaling,
+     [](P& p) { p.spec.out = DType::fp4_e2m1, p.spec.out_scale = Scaling::mx; }},
     {"k no multiple of 32", C::bad_extent, [](P& p) { p.k -= 16; }},
     {"a_mx_scale null", C::null_pointer, [](P& p) { p.a_mx_scale = nullptr; }},
     {"b_mx_scale null", C::null_pointer, [](P& p) { p.b_mx_scale = nullptr; }},
@@ -175,7 +175,7 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
       }
     }
     for (const ArchId other : {ArchId::gfx942, ArchId::sm90})
-      CHECK(name_of(gemm_check(good, facts_of(other)).code) == name_of(C::unsupported_quant_mode));
+      CHECK(name_of(gemm_check(good, facts_of(other)).code) == name_of(C::unsupported_scaling));
     GemmProblem plain = good;  // of operands without such scales
     plain.spec = {};
     plain.k = 64;

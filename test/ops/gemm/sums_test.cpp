@@ -42,7 +42,7 @@ TEST_CASE("sums of fp8 are promoted unless the spec says fast") {
 
 TEST_CASE("block scales lose no more than 128 k do") {
   for (const GemmEntry* const e : in_turn(all_gemm_entries()))
-    if (e->spec.scale == GemmScale::block) CHECK(largest_error(*e, 2048) < 0.006);
+    if (e->spec.scale == Scaling::per_block) CHECK(largest_error(*e, 2048) < 0.006);
 }
 
 }  // namespace

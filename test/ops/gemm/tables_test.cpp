@@ -56,7 +56,7 @@ template <class F>
 void each_grouped_entry(GemmGroups groups, const F& f) {
   for (const auto entries : {all_gemm_feature_entries(), all_gemm_grouped_entries(), all_gemm_gated_entries()}) {
     for (const GemmEntry* const e : in_turn(entries)) {
-      if (e->spec.groups != groups || e->spec.layout != GemmLayout::nt || e->spec.out_scale == ScaleMode::per_group)
+      if (e->spec.groups != groups || e->spec.layout != GemmLayout::nt || e->spec.out_scale == Scaling::per_group)
         continue;
       INFO(name_of(e->arch) << " " << name_of(e->spec) << " " << name_of(e->policy));
       f(*e);

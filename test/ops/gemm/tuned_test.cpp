@@ -77,8 +77,8 @@ TEST_CASE("the library's own tables decide without being asked for, and their en
         GemmProblem p = problem(m);
         p.spec = row.spec, p.n = row.n, p.k = row.k, p.batch = row.batch, p.groups = row.groups;
         p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
-        if (row.spec.scale != GemmScale::none) p.a_scale = p.b_scale = reinterpret_cast<const float*>(1ULL << 46);
-        if (row.spec.scale == GemmScale::block) {
+        if (row.spec.scale != Scaling::none) p.a_scale = p.b_scale = reinterpret_cast<const float*>(1ULL << 46);
+        if (row.spec.scale == Scaling::per_block) {
           p.a_scale_stride = p.b_scale_stride = ceil_div(p.k, gemm_scale_block);
           p.a_scale_k_stride = p.b_scale_k_stride = 1;
         }
@@ -110,7 +110,7 @@ TEST_CASE("a caller plans with the entries of the one spec it compiles in") {
   constexpr GemmSpec none{.out = DType::fp8_e4m3fn,
                           .weights = GemmWeights::preshuffled,
                           .gated = true,
-                          .out_scale = ScaleMode::per_group};  // on sm90
+                          .out_scale = Scaling::per_group};  // on sm90
   p.spec = none;
   p.out_scale = reinterpret_cast<float*>(std::uintptr_t{4} << 44);
   p.out_scale_stride = p.n / 256;

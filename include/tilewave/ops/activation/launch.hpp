@@ -52,13 +52,13 @@ inline Status check_activation_regions(const ActivationProblem& p) {
                                check_written<"out">(out, "rows of out overlap"), check_scales(scale)}) {
     if (!status.ok()) return status;
   }
-  if (s.scale == ScaleMode::none && !pairs) {
+  if (s.scale == Scaling::none && !pairs) {
     if (!in_place_or_clear(out, x)) return {StatusCode::bad_value, "out overlaps x without being it"};
     if (!in_place_or_clear(out, up)) return {StatusCode::bad_value, "out overlaps up without being it"};
   } else if (!clear_of(out, {x, up, scale})) {
     return {StatusCode::bad_value, "out overlaps another tensor"};
   }
-  if (s.scale != ScaleMode::per_tensor && !clear_of(scale, {x, up})) {
+  if (s.scale != Scaling::per_tensor && !clear_of(scale, {x, up})) {
     return {StatusCode::bad_value, "scale overlaps another tensor"};
   }
   return {};

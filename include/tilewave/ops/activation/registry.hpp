@@ -19,23 +19,23 @@ constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   SpecList<ActivationSpec> specs;
   for (const ActivationSpec& spec : {ActivationSpec{silu, halves, bf16, bf16},
-                                     {silu, halves, bf16, fp8, ScaleMode::per_token},
-                                     {silu, halves, bf16, fp8, ScaleMode::per_group},
-                                     {silu, halves, bf16, fp8, ScaleMode::per_tensor},
+                                     {silu, halves, bf16, fp8, Scaling::per_token},
+                                     {silu, halves, bf16, fp8, Scaling::per_group},
+                                     {silu, halves, bf16, fp8, Scaling::per_tensor},
                                      {silu, halves, f16, f16},
                                      {gelu_tanh, halves, bf16, bf16},
                                      {gelu, plain, bf16, bf16},
                                      {gelu, halves, f32, f32},
                                      {swigluoai, interleaved, bf16, bf16},
-                                     {swigluoai, interleaved, bf16, fp8, ScaleMode::per_token},
+                                     {swigluoai, interleaved, bf16, fp8, Scaling::per_token},
                                      {relu2, plain, bf16, bf16},
-                                     {relu, plain, f16, DType::i8, ScaleMode::per_tensor}}) {
+                                     {relu, plain, f16, DType::i8, Scaling::per_tensor}}) {
     specs.add(spec);
   }
   if (facts_of(arch).mx) {
-    specs.add({silu, halves, bf16, DType::fp4_e2m1, ScaleMode::mx});
-    specs.add({silu, halves, bf16, fp8, ScaleMode::mx});
-    specs.add({swigluoai, interleaved, bf16, DType::fp4_e2m1, ScaleMode::mx});
+    specs.add({silu, halves, bf16, DType::fp4_e2m1, Scaling::mx});
+    specs.add({silu, halves, bf16, fp8, Scaling::mx});
+    specs.add({swigluoai, interleaved, bf16, DType::fp4_e2m1, Scaling::mx});
   }
   return specs;
 }

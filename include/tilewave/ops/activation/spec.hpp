@@ -24,23 +24,23 @@ constexpr const char* name_of(Gating g) {
 struct ActivationSpec {
   ActivationKind kind = ActivationKind::silu;
   Gating gating = Gating::halves;
-  DType x = DType::bf16;              // f32, f16 or bf16
-  DType out = DType::bf16;            // x's type, or i8, the architecture's fp8, or fp4
-  ScaleMode scale = ScaleMode::none;  // per_tensor: the scale is given
+  DType x = DType::bf16;          // f32, f16 or bf16
+  DType out = DType::bf16;        // x's type, or i8, the architecture's fp8, or fp4
+  Scaling scale = Scaling::none;  // per_tensor: the scale is given
 
   friend constexpr bool operator==(const ActivationSpec&, const ActivationSpec&) = default;
 
   constexpr bool gated() const { return gating != Gating::plain; }
   constexpr RowOutputSpec output() const { return {out, scale}; }
   /// True if a block may take a part of a row, because no value needs the others.
-  constexpr bool tiled() const { return scale != ScaleMode::per_token; }
+  constexpr bool tiled() const { return scale != Scaling::per_token; }
 };
 
 /// The name is like `silu.halves.bf16.fp8_e4m3fn.per_token`: function, gating, type of x, type of out, and the mode of
 /// its scales if it has any.
 inline std::string name_of(const ActivationSpec& s) {
   return std::string(name_of(s.kind)) + "." + name_of(s.gating) + "." + std::string(name_of(s.x)) + "." +
-         std::string(name_of(s.out)) + (s.scale == ScaleMode::none ? "" : std::string(".") + name_of(s.scale));
+         std::string(name_of(s.out)) + (s.scale == Scaling::none ? "" : std::string(".") + name_of(s.scale));
 }
 
 }  // namespace tilewave

@@ -25,7 +25,7 @@ struct Embedding {
   using Room = B;
   using Args = EmbeddingArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, Scaling::none}, P>;
   using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;

@@ -32,7 +32,7 @@ inline Status check_gemm_extents(const GemmProblem& p) {
   if (p.expected_group_rows < 0 || (p.expected_group_rows > 0 && p.spec.groups != GemmGroups::masked))
     return {StatusCode::bad_value, "expected_group_rows is for masked groups, and not negative"};
   if (p.spec.gated && p.n % 2 != 0) return {StatusCode::bad_extent, "n of a gated product must be even"};
-  if (p.spec.gated && !p.interleaved && p.spec.scale == GemmScale::block && p.n % gemm_scale_block != 0)
+  if (p.spec.gated && !p.interleaved && p.spec.scale == Scaling::per_block && p.n % gemm_scale_block != 0)
     return {StatusCode::bad_extent, "block scales of gates and ups in halves need n a multiple of 128"};
   if (p.spec.weights == GemmWeights::preshuffled && (p.n % 16 != 0 || p.k % 32 != 0))
     return {StatusCode::bad_extent, "preshuffled weights need n a multiple of 16 and k of 32"};
@@ -74,13 +74,13 @@ struct GemmRegions {
                       {{p.m, p.residual_stride, "residual_stride is 0"},
                        {a_layers, p.residual_batch_stride, "residual_batch_stride is 0"}});
     bias = Region(p.bias, extra, p.n, {{layers, p.bias_batch_stride, "bias_batch_stride is 0"}});
-    if (s.scale == GemmScale::tensor) {
+    if (s.scale == Scaling::per_tensor) {
       a_scale = vector_region(p.a_scale, DType::f32, 1);
       b_scale = vector_region(p.b_scale, DType::f32, 1);
-    } else if (s.scale == GemmScale::row) {
+    } else if (s.scale == Scaling::per_row) {
       a_scale = Region(p.a_scale, sizeof(float), p.m, {a_scales});
       b_scale = Region(p.b_scale, sizeof(float), p.n, {b_scales});
-    } else if (s.scale == GemmScale::block) {
+    } else if (s.scale == Scaling::per_block) {
       const std::int64_t blocks = ceil_div(p.k, gemm_scale_block), rows = ceil_div(p.n, gemm_scale_block);
       a_scale = Region(p.a_scale, sizeof(float), 1,
                        {{p.m, p.a_scale_stride, "a_scale_stride is 0"},
@@ -90,7 +90,7 @@ struct GemmRegions {
                        {{rows, p.b_scale_stride, "b_scale_stride is 0"},
                         {blocks, p.b_scale_k_stride, "b_scale_k_stride is 0"},
                         b_scales});
-    } else if (s.scale == GemmScale::group) {
+    } else if (s.scale == Scaling::per_group) {
       if (is_fp8(s.a)) a_scale = Region(p.a_scale, sizeof(float), p.m, {a_scales});
       b_scale = Region(p.b_group_scale, size_of(s.group_scale()), p.n,
                        {{p.k / s.scale_k, p.b_scale_k_stride, "b_scale_k_stride is 0"}, b_scales});
@@ -103,9 +103,9 @@ struct GemmRegions {
       a_scale = scales(p.a_mx_scale, p.m, a_scales);
       b_scale = scales(p.b_mx_scale, p.n, b_scales);
     }
-    if (s.out_scale == ScaleMode::per_tensor) {
+    if (s.out_scale == Scaling::per_tensor) {
       out_scale = vector_region(p.out_scale, DType::f32, 1);
-    } else if (s.out_scale == ScaleMode::per_group) {
+    } else if (s.out_scale == Scaling::per_group) {
       out_scale = Region(p.out_scale, sizeof(float), ceil_div(columns, scale_group),
                          {{p.m, p.out_scale_stride, "out_scale_stride is 0"},
                           {a_layers, p.out_scale_batch_stride, "out_scale_batch_stride is 0"}});
@@ -137,7 +137,7 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
       !aligned(p.bias, size_of(s.extra()))) {
     return {StatusCode::misaligned, "out, residual or bias is not aligned to its elements"};
   }
-  if (s.out_scale == ScaleMode::none) {
+  if (s.out_scale == Scaling::none) {
     if (p.out_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of out"};
   } else if (p.out_scale == nullptr) {
     return {StatusCode::null_pointer, "out_scale is null"};
@@ -151,9 +151,9 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
   }
   if (!aligned(p.a_mx_scale, 16) || !aligned(p.b_mx_scale, 16))
     return {StatusCode::misaligned, "mx scales need 16-byte alignment"};
-  if (s.scale == GemmScale::none || s.mx()) {
+  if (s.scale == Scaling::none || s.mx()) {
     if (p.a_scale != nullptr || p.b_scale != nullptr) return {StatusCode::bad_value, "this spec has no scales of f32"};
-  } else if (s.scale == GemmScale::group) {
+  } else if (s.scale == Scaling::per_group) {
     if (p.b_scale != nullptr || (p.a_scale != nullptr && !is_fp8(s.a)))
       return {StatusCode::bad_value, "scales of groups are b_group_scale, and only rows of fp8 have others"};
     if ((p.k > 0 && p.b_group_scale == nullptr) || (p.a_scale == nullptr && is_fp8(s.a)))
@@ -161,7 +161,7 @@ inline Status check_gemm_pointers(const GemmProblem& p) {
   } else if (p.a_scale == nullptr || p.b_scale == nullptr) {
     return {StatusCode::null_pointer, "a_scale or b_scale is null"};
   }
-  if (p.b_group_scale != nullptr && s.scale != GemmScale::group)
+  if (p.b_group_scale != nullptr && s.scale != Scaling::per_group)
     return {StatusCode::bad_value, "b_group_scale is for weights of i4"};
   if (!aligned(p.a_scale, 4) || !aligned(p.b_scale, 4)) return {StatusCode::misaligned, "scales need 4-byte alignment"};
   if (!aligned(p.b_group_scale, 8)) return {StatusCode::misaligned, "scales of groups need 8-byte alignment"};
@@ -174,13 +174,13 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
   const std::int64_t layers = gemm_layers(p), a_layers = gemm_a_layers(p);
   const bool shuffled = s.weights == GemmWeights::preshuffled;
   if (shuffled && p.b_stride != 0) return {StatusCode::bad_value, "preshuffled weights have no b_stride"};
-  const bool of_groups = s.scale == GemmScale::group;
-  if (s.scale != GemmScale::block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
-                                      (p.b_scale_k_stride != 0 && !of_groups))) {
+  const bool of_groups = s.scale == Scaling::per_group;
+  if (s.scale != Scaling::per_block && (p.a_scale_stride != 0 || p.a_scale_k_stride != 0 || p.b_scale_stride != 0 ||
+                                        (p.b_scale_k_stride != 0 && !of_groups))) {
     return {StatusCode::bad_value, "strides of scales within a product are for scales of blocks or groups"};
   }
-  const bool batches_of_a = s.scale != GemmScale::none && s.scale != GemmScale::tensor && (!of_groups || is_fp8(s.a));
-  const bool batches_of_b = s.scale != GemmScale::none && s.scale != GemmScale::tensor;
+  const bool batches_of_a = s.scale != Scaling::none && s.scale != Scaling::per_tensor && (!of_groups || is_fp8(s.a));
+  const bool batches_of_b = s.scale != Scaling::none && s.scale != Scaling::per_tensor;
   if ((!batches_of_a && p.a_scale_batch_stride != 0) || (!batches_of_b && p.b_scale_batch_stride != 0))
     return {StatusCode::bad_value, "a batch stride of scales is given, but of that operand each product has none"};
   if (p.m > 0 && p.n > 0 && layers > 0) {
@@ -189,7 +189,7 @@ inline Status check_gemm_strides(const GemmProblem& p, const GemmRegions& r) {
       if (!status.ok()) return status;
     }
   }
-  if (s.out_scale != ScaleMode::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
+  if (s.out_scale != Scaling::per_group && (p.out_scale_stride != 0 || p.out_scale_batch_stride != 0))
     return {StatusCode::bad_value, "strides of out_scale are for scales per group"};
   const auto bad = [](std::int64_t count, std::int64_t stride, int unit) {
     return count > 1 && (stride < 0 || stride % unit != 0);
@@ -239,7 +239,7 @@ inline Status check_gemm_strips(const GemmProblem& p, const ArchFacts& facts) {
 inline Status check_gemm_overlap(const GemmProblem& p, const GemmRegions& r) {
   if (!clear_of(r.out, {r.a, r.b, r.bias, r.a_scale, r.b_scale, r.out_scale, r.table}))
     return {StatusCode::bad_value, "out overlaps an input or out_scale"};
-  if (p.spec.out_scale == ScaleMode::per_group &&
+  if (p.spec.out_scale == Scaling::per_group &&
       !clear_of(r.out_scale, {r.a, r.b, r.residual, r.bias, r.a_scale, r.b_scale, r.table})) {
     return {StatusCode::bad_value, "out_scale overlaps an input"};
   }

@@ -84,19 +84,19 @@ struct GemmEpilogue {
                                     Vec<float, n> (&sums)[halves], const At& at) {
     const float factor = tensor_scale(a);
     apply(a, user, tile, sums, at, [&](int i, int half) TILEWAVE_INLINE_LAMBDA {
-      if constexpr (S.scale == GemmScale::group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
-      if constexpr (S.scale != GemmScale::row) return factor;
+      if constexpr (S.scale == Scaling::per_group && is_fp8(S.a)) return factor * row_scale(a, tile, at(i).row);
+      if constexpr (S.scale != Scaling::per_row) return factor;
       return factor * row_scale(a, tile, at(i).row) * column_scale(a, tile, at(i).column, half);
     });
   }
 
   /// What all elements are multiplied by.
   TILEWAVE_DEVICE static float tensor_scale(const GemmArgs& a) {
-    if constexpr (S.scale == GemmScale::tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
+    if constexpr (S.scale == Scaling::per_tensor) return a.alpha * B::load(a.a_scale) * B::load(a.b_scale);
     if constexpr (S.int4() && S.a == DType::bf16) return a.alpha * (1.0f / B::i4_unit);
     return a.alpha;
   }
-  /// Of a row or column of the tile under GemmScale::row, of a row under GemmScale::group.
+  /// Of a row or column of the tile under Scaling::per_row, of a row under Scaling::per_group.
   TILEWAVE_DEVICE static float row_scale(const GemmArgs& a, const GemmTile& tile, std::int32_t row) {
     return B::load(a.a_scale + tile.a_layer * a.a_scale_layer_stride + min_of(tile.first_row + row, tile.row_end - 1));
   }
@@ -108,10 +108,10 @@ struct GemmEpilogue {
 
   /// What values are multiplied by before they are rounded, with one scale for the whole output.
   TILEWAVE_DEVICE static float out_factor(const GemmArgs& a) {
-    if constexpr (S.out_scale == ScaleMode::per_tensor) return 1.0f / B::load(a.out_scale);
+    if constexpr (S.out_scale == Scaling::per_tensor) return 1.0f / B::load(a.out_scale);
     return 1.0f;
   }
-  static constexpr bool per_group = S.out_scale == ScaleMode::per_group;
+  static constexpr bool per_group = S.out_scale == Scaling::per_group;
   /// The larger of `largest` and a value's magnitude, if its column is there.
   TILEWAVE_DEVICE static float amax(const GemmArgs& a, std::int32_t column, float largest, float value) {
     return column < a.n ? Max{}(largest, abs_of(value)) : largest;

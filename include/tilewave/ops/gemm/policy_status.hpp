@@ -31,10 +31,10 @@ constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
 
 /// Bytes of shared memory that GemmTensorLayout takes; entries' own numbers are held against it in a test.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
-  const bool codes = s.int4(), block = s.scale == GemmScale::block;
+  const bool codes = s.int4(), block = s.scale == Scaling::per_block;
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   const int group_wide = wide / p.waves_columns, groups = p.waves(), halves = s.gated ? 2 : 1;
-  const bool row_scales = s.scale == GemmScale::row || (codes && is_fp8(s.a)),
+  const bool row_scales = s.scale == Scaling::per_row || (codes && is_fp8(s.a)),
              shared_scales = (block && p.swapped) || codes;
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
@@ -81,7 +81,7 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
 constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
   const int group_wide = (p.swapped ? p.rows : p.columns) / p.waves_columns;
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool parts = s.scale == GemmScale::block || promoted;
+  const bool parts = s.scale == Scaling::per_block || promoted;
   const int n = parts && group_wide > 128 ? group_wide / 2 : group_wide;
   const bool narrow = n == 8 || n == 16 || n == 32 || n == 64 || n == 128;
   if (s.int4() && !narrow)
@@ -106,7 +106,7 @@ constexpr Status gemm_tensor_boxes(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("each block of a cluster fetches a multiple of 8 columns of the tile");
   if (s.int4() && !p.swapped) return illegal_policy("int4 weights are the products' 64-row side: swapped");
   const int run = s.gated ? (p.swapped ? group_tall : group_wide) / 2 : p.columns;
-  if (s.gated && run % (p.swapped || s.scale == GemmScale::block ? 64 : 16) != 0)
+  if (s.gated && run % (p.swapped || s.scale == Scaling::per_block ? 64 : 16) != 0)
     return illegal_policy(
         "a wave group's gates, and as many ups, are a multiple of 16 columns (swapped or block scales: 64)");
   if (s.int4() && run % 16 != 0) return illegal_policy("int4 weights come in strips of 16 rows");
@@ -128,9 +128,9 @@ constexpr Status gemm_tensor_output(const GemmSpec& s, const GemmPolicy& p) {
   const int wide_columns = p.columns / p.waves_columns / (s.gated ? 2 : 1);  // of C, of a group that is not swapped
   if (!p.swapped && s.out != DType::f32 && wide_columns % 16 != 0)
     return illegal_policy("boxes of output take a multiple of 16 columns of C from each wave group");
-  if (s.out_scale == ScaleMode::per_group && p.swapped)
+  if (s.out_scale == Scaling::per_group && p.swapped)
     return illegal_policy("per_group: a lane finds the largest of whole columns' groups, so rows are not swapped");
-  if (s.out_scale == ScaleMode::per_group && wide_columns % scale_group != 0)
+  if (s.out_scale == Scaling::per_group && wide_columns % scale_group != 0)
     return illegal_policy("per_group: each wave group has a multiple of 128 columns of C");
   if (p.stream && (p.cluster > 1 || p.splits > 1))
     return illegal_policy("stream-K shares K already: cluster and splits are 1");
@@ -203,9 +203,9 @@ constexpr Status gemm_wave_tile_policy(const ArchFacts& facts, const GemmSpec& s
   const int depth = s.int4() ? 128 * size_of(s.a) : s.mx() ? bytes_of(s.a, 128) : 128;
   if (p.depth_bytes != depth)
     return illegal_policy("a step is 128 bytes of A's k; with mx scales or int4 weights it is 128 values of k");
-  if (s.scale == GemmScale::block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
+  if (s.scale == Scaling::per_block && (gemm_scale_block % wave_columns != 0 || p.columns % gemm_scale_block != 0))
     return illegal_policy("block scales: a wave's columns lie in one block of 128, and a tile has whole blocks");
-  const bool per_group = s.out_scale == ScaleMode::per_group;
+  const bool per_group = s.out_scale == Scaling::per_group;
   if (per_group && (gemm_tile_columns(s, p) % scale_group != 0 || scale_group % (wave_columns / halves) != 0))
     return illegal_policy("per_group: a tile has whole groups of 128 columns of C, and a wave's lie in one group");
   return {};
@@ -264,7 +264,7 @@ constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, cons
   if (transposed_b(s.layout)) {
     if (const Status status = gemm_transposed_policy(p, p.columns, side); !status.ok()) return status;
   }
-  const bool block = s.scale == GemmScale::block;
+  const bool block = s.scale == Scaling::per_block;
   if (direct && block && wave_rows != facts.wave_lanes)
     return illegal_policy("direct, block scales: a wave has 64 rows, whose scales its lanes copy");
   if (direct && s.mx() && (p.rows != 32 * waves || p.columns > p.rows))

@@ -101,25 +101,27 @@ constexpr GemmProblem GemmProblem::packed(const GemmSpec& spec, const void* a, c
   p.b_batch_stride = wide_n * k / packing_of(spec.b);
   p.out_batch_stride = wide_m * columns;
   switch (spec.scale) {
-    case GemmScale::none:
-    case GemmScale::tensor: break;
-    case GemmScale::row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
-    case GemmScale::block:
+    case Scaling::none:
+    case Scaling::per_tensor:
+    case Scaling::per_token:        // operands take neither this one
+    case Scaling::per_head: break;  // nor this one
+    case Scaling::per_row: p.a_scale_batch_stride = m, p.b_scale_batch_stride = n; break;
+    case Scaling::per_block:
       p.a_scale_stride = k_blocks, p.a_scale_k_stride = 1, p.a_scale_batch_stride = wide_m * k_blocks;
       p.b_scale_stride = k_blocks, p.b_scale_k_stride = 1, p.b_scale_batch_stride = n_blocks * k_blocks;
       break;
-    case GemmScale::group:
+    case Scaling::per_group:
       p.a_scale_batch_stride = is_fp8(spec.a) ? m : 0;
       p.b_scale_k_stride = n, p.b_scale_batch_stride = spec.scale_k > 0 ? wide_n * (k / spec.scale_k) : 0;
       break;
-    case GemmScale::mx: {
+    case Scaling::mx: {
       const std::int64_t k_groups = align_up(ceil_div(k, 32), 8);
       p.a_scale_batch_stride = align_up(wide_m, std::int64_t{32}) * k_groups;
       p.b_scale_batch_stride = align_up(wide_n, std::int64_t{32}) * k_groups;
       break;
     }
   }
-  if (spec.out_scale == ScaleMode::per_group) {
+  if (spec.out_scale == Scaling::per_group) {
     p.out_scale_stride = ceil_div<std::int64_t>(columns, 128);
     p.out_scale_batch_stride = wide_m * p.out_scale_stride;
   }

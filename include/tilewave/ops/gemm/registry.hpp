@@ -31,10 +31,10 @@ constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{},
            {.a = DType::f16, .b = DType::f16, .out = DType::f16},
-           {.a = fp8, .b = fp8, .scale = GemmScale::row},
-           {.a = fp8, .b = fp8, .scale = GemmScale::tensor},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block},
-           {.a = DType::i8, .b = DType::i8, .scale = GemmScale::row}}};
+           {.a = fp8, .b = fp8, .scale = Scaling::per_row},
+           {.a = fp8, .b = fp8, .scale = Scaling::per_tensor},
+           {.a = fp8, .b = fp8, .scale = Scaling::per_block},
+           {.a = DType::i8, .b = DType::i8, .scale = Scaling::per_row}}};
 }
 
 namespace detail {
@@ -44,11 +44,11 @@ namespace detail {
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
   const int out = p.swapped ? p.waves() * p.rows * 128
                             : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
-  const bool block = s.scale == GemmScale::block;
+  const bool block = s.scale == Scaling::per_block;
   const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
   const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
   const int most = p.swapped && p.waves() == 1 && !s.int4() ? 10 : 16;
-  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == GemmScale::row || s.int4() ? 2048 : 0)) / stage);
+  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.int4() ? 2048 : 0)) / stage);
 }
 constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
   p.stages = gemm_stages(s, p);
@@ -100,9 +100,9 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
   if (facts_of(arch).matrix == Matrix::mfma) return gemm_cdna_policies(arch, s);
   const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
-  const bool block = s.scale == GemmScale::block, shuffled = s.weights == GemmWeights::preshuffled;
+  const bool block = s.scale == Scaling::per_block, shuffled = s.weights == GemmWeights::preshuffled;
   if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
-    if (s.out_scale == ScaleMode::per_group) {
+    if (s.out_scale == Scaling::per_group) {
       add({.rows = 128, .columns = 128});
       return all;
     }
@@ -110,7 +110,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
     add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
     return all;
   }
-  if (s.out_scale == ScaleMode::per_group) {  // 128 columns of C in a lane's quarter
+  if (s.out_scale == Scaling::per_group) {  // 128 columns of C in a lane's quarter
     const int columns = s.gated ? 256 : 128, splits = s.groups == GemmGroups::one ? 8 : 1;
     if (shuffled && s.gated) return all;
     if (!s.gated && s.a != DType::i8) add({.rows = 128, .columns = 256});
@@ -164,7 +164,7 @@ constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
   }
   add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
   if (!block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
-  if (s.a == DType::bf16 || s.scale == GemmScale::row) {
+  if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
     add({.rows = 128, .columns = 256, .stream = true});
     add({.rows = 128, .columns = 128, .stream = true});
     add({.rows = 16, .columns = 256, .swapped = true});

@@ -21,7 +21,7 @@ struct KvCacheWrite {
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = P.vec / size_of(S.x);
   static constexpr bool grouped = S.group > 0;
-  static constexpr bool quantised = is_fp8(S.kv), found = S.quant == QuantMode::per_token && !grouped;
+  static constexpr bool quantised = is_fp8(S.kv), found = S.quant == Scaling::per_token && !grouped;
   static constexpr int group = grouped ? S.group : P.lanes * 2 * unit, group_lanes = group / (2 * unit);
   using Angles = Rotation<B, S.rope(), unit>;
   // What does not turn is held in neighbouring pieces where they become 16 bytes of codes, else as halves.

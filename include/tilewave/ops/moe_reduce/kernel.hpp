@@ -27,7 +27,7 @@ struct MoeReduce {
   using Room = B;
   using Args = MoeReduceArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, Scaling::none}, P>;
   using LaneRow = typename Tile::LaneRow;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit, batch = moe_reduce_batch(P, S.x), few = moe_reduce_few(B::facts.id, P, S.x);

@@ -34,7 +34,7 @@ template <class B, NormSpec S, NormPolicy P>
 struct NormColumns {
   using Tile = Row<B, S.x, P>;
   static constexpr int unit = Tile::unit;
-  static constexpr bool quantised = S.scale != ScaleMode::none;
+  static constexpr bool quantised = S.scale != Scaling::none;
   // RMSNorm rarely has a bias, so it waits for that behind its stores and keeps no registers for it.
   static constexpr bool early_bias = S.kind == NormKind::layer || !P.wide(S.x);
   static constexpr int registers =
@@ -101,7 +101,7 @@ struct Norm {
   static constexpr int unit = Tile::unit;
   // Layers reduce the sum and the squares, RMSNorm only the squares; the largest magnitude comes after these.
   static constexpr int amax_value = S.kind == NormKind::layer ? 2 : 1;
-  using Shared = typename Tile::template Shared<amax_value + (S.scale == ScaleMode::per_token)>;
+  using Shared = typename Tile::template Shared<amax_value + (S.scale == Scaling::per_token)>;
 
   static constexpr float infinity = __builtin_inff();
   // All columns' values are loaded before the row's statistics.
@@ -258,8 +258,8 @@ struct Norm {
     const void* residual = Tile::row(a.residual, a.extent, at, a.residual_strides);
     const int columns = a.extent.columns;
     Tile r;
-    constexpr int together =
-        P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;  // chunks that registers hold beside a long row
+    // These chunks fit the registers beside a long row.
+    constexpr int together = P.vec == 16 && P.chunks > 8 ? 4 : P.chunks;
     TILEWAVE_UNROLL
     for (int first = 0; first < P.chunks; first += together) {
       if (first > 0) B::sched_fence();  // limits how much is in flight

@@ -13,7 +13,7 @@ namespace detail {
 
 /// Checks for arguments that the spec or another tensor has no use for.
 inline Status check_norm_uses(const NormProblem& p) {
-  if (p.smooth != nullptr && p.spec.scale == ScaleMode::none) {
+  if (p.smooth != nullptr && p.spec.scale == Scaling::none) {
     return {StatusCode::bad_value, "smooth is for an output with a scale"};
   }
   if (p.mean != nullptr && p.spec.kind == NormKind::rms) {

@@ -15,24 +15,24 @@ namespace tilewave {
 constexpr SpecList<NormSpec> norm_specs(ArchId arch) {
   SpecList<NormSpec> specs;
   const DType fp8 = facts_of(arch).fp8;
-  const auto add = [&](NormKind kind, DType x, DType weight, DType out, ScaleMode scale) {
+  const auto add = [&](NormKind kind, DType x, DType weight, DType out, Scaling scale) {
     specs.add({kind, x, weight, out, scale});
   };
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
-    for (const DType x : {DType::bf16, DType::f16, DType::f32}) add(kind, x, x, x, ScaleMode::none);
-    for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor, ScaleMode::per_group}) {
+    for (const DType x : {DType::bf16, DType::f16, DType::f32}) add(kind, x, x, x, Scaling::none);
+    for (const Scaling scale : {Scaling::per_token, Scaling::per_tensor, Scaling::per_group}) {
       add(kind, DType::bf16, DType::bf16, fp8, scale);
     }
-    add(kind, DType::bf16, DType::bf16, DType::i8, ScaleMode::per_token);
-    add(kind, DType::bf16, DType::bf16, DType::i8, ScaleMode::per_tensor);
+    add(kind, DType::bf16, DType::bf16, DType::i8, Scaling::per_token);
+    add(kind, DType::bf16, DType::bf16, DType::i8, Scaling::per_tensor);
   }
-  add(NormKind::rms, DType::bf16, DType::f32, fp8, ScaleMode::per_token);
-  add(NormKind::layer, DType::f16, DType::f32, DType::f16, ScaleMode::none);
-  add(NormKind::rms, DType::f16, DType::f16, fp8, ScaleMode::per_token);
-  add(NormKind::layer, DType::f32, DType::f32, fp8, ScaleMode::per_token);
+  add(NormKind::rms, DType::bf16, DType::f32, fp8, Scaling::per_token);
+  add(NormKind::layer, DType::f16, DType::f32, DType::f16, Scaling::none);
+  add(NormKind::rms, DType::f16, DType::f16, fp8, Scaling::per_token);
+  add(NormKind::layer, DType::f32, DType::f32, fp8, Scaling::per_token);
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, fp8}) {
-      add(NormKind::rms, DType::bf16, DType::bf16, codes, ScaleMode::mx);
+      add(NormKind::rms, DType::bf16, DType::bf16, codes, Scaling::mx);
     }
   }
   return specs;

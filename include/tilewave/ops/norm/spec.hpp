@@ -23,7 +23,7 @@ struct NormSpec {
   DType x = DType::bf16;       // type of rows, residual and smooth scale: f32, f16 or bf16
   DType weight = DType::bf16;  // type of weight and bias: x's, or f32
   DType out = DType::bf16;     // x's type; with a scale i8, the architecture's fp8, or fp4
-  ScaleMode scale = ScaleMode::none;
+  Scaling scale = Scaling::none;
 
   friend constexpr bool operator==(const NormSpec&, const NormSpec&) = default;
 };

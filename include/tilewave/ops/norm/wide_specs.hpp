@@ -20,8 +20,8 @@ constexpr std::array<NormSpec, 8> norm_wide_specs(ArchId arch) {
   };
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
     for (const DType x : {DType::bf16, DType::f16, DType::f32}) {
-      add({kind, x, DType::f32, x, ScaleMode::none});
-      for (const DType weight : {x, DType::f32}) add({kind, x, weight, fp8, ScaleMode::per_token});
+      add({kind, x, DType::f32, x, Scaling::none});
+      for (const DType weight : {x, DType::f32}) add({kind, x, weight, fp8, Scaling::per_token});
     }
   }
   return specs;

@@ -19,7 +19,7 @@ struct PagedAttentionArithmetic {
   // beyond f16. In fp8 they are up to 2^8; it has three bits down to 2^-6 and ends at 2^-9.
   static constexpr float probability_scale_of(DType type) {
     if (S.native) return 64.0f;
-    return type == DType::f16 && S.quant != QuantMode::per_token ? 128.0f : 1.0f;
+    return type == DType::f16 && S.quant != Scaling::per_token ? 128.0f : 1.0f;
   }
 
   TILEWAVE_DEVICE static float larger(float x, float y) { return __builtin_fmaxf(x, y); }
@@ -27,8 +27,8 @@ struct PagedAttentionArithmetic {
 
   /// One scale of K, or of V, for all that a block reads; 1 where tokens have their own.
   TILEWAVE_DEVICE static float common_scale(const PagedAttentionArgs& a, const float* scales, std::int32_t kv_head) {
-    if constexpr (S.quant == QuantMode::per_tensor) return B::load(scales);
-    if constexpr (S.quant == QuantMode::per_head) return B::load(scales + kv_head * a.scale_head_stride);
+    if constexpr (S.quant == Scaling::per_tensor) return B::load(scales);
+    if constexpr (S.quant == Scaling::per_head) return B::load(scales + kv_head * a.scale_head_stride);
     return 1.0f;
   }
 

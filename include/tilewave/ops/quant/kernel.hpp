@@ -39,8 +39,8 @@ struct Quant {
     Tile x;
     if constexpr (P.held) x.load(source, at, at.first, a.extent.columns);
     float scale = 1.0f;
-    if constexpr (kind == QuantKind::dequantise && S.scale != ScaleMode::per_group) {
-      scale = B::load(scales(a) + (S.scale == ScaleMode::per_token && at.active ? at.row : 0));
+    if constexpr (kind == QuantKind::dequantise && S.scale != Scaling::per_group) {
+      scale = B::load(scales(a) + (S.scale == Scaling::per_token && at.active ? at.row : 0));
     }
     const auto each = [&](const auto& body) {
       Tile::tiles(at, a.extent.columns, [&](int from) {
@@ -55,7 +55,7 @@ struct Quant {
     Output::template write<0>(a.output, a.extent, at, shared, each, [&](int chunk, int from) TILEWAVE_INLINE_LAMBDA {
       if constexpr (kind == QuantKind::quantise) return values(a, x, at, chunk, from);
       Vec<float, unit> v = x.values(chunk);
-      if constexpr (S.scale == ScaleMode::per_group) {  // a chunk lies in one group; values beyond are not written
+      if constexpr (S.scale == Scaling::per_group) {  // a chunk lies in one group; values beyond are not written
         const int group = min_of(from + Tile::column(at.lane, chunk), a.extent.columns - unit) / scale_group;
         scale = B::load(scales(a) + (at.active ? at.row : 0) * a.output.scale_stride + group * a.output.of_groups);
       }
@@ -141,7 +141,7 @@ struct QuantScale {
   using Room = B;
   using Args = QuantScaleArgs;
   using Tile = Row<B, DType::f32, quant_partials_policy()>;
-  using Output = RowOutput<B, DType::f32, RowOutputSpec{type, ScaleMode::per_tensor}, quant_partials_policy()>;
+  using Output = RowOutput<B, DType::f32, RowOutputSpec{type, Scaling::per_tensor}, quant_partials_policy()>;
   static constexpr int block_threads = 1024, waves_per_simd = 8, chunks = quant_partials_policy().chunks;
   using Shared = typename Tile::template Shared<1>;
 

@@ -16,8 +16,9 @@ constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
 namespace detail {
 
 inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
-  if (!is_scale_mode(s.scale)) return {StatusCode::unsupported_quant_mode, "the scale mode is none of ScaleMode"};
-  if (s.scale == ScaleMode::none) return {StatusCode::unsupported_quant_mode, "codes have a scale"};
+  if (!is_output_scaling(s.scale))
+    return {StatusCode::unsupported_scaling, "scale must be none, per_tensor, per_token, per_group or mx"};
+  if (s.scale == Scaling::none) return {StatusCode::unsupported_scaling, "codes have a scale"};
   if (s.kind() == QuantKind::quantise) {
     if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "x must be f32, f16, bf16, or codes to dequantise"};
     return check_row_output(s.x, s.out, s.scale, facts);
@@ -25,7 +26,7 @@ inline Status check_quant_spec(const QuantSpec& s, const ArchFacts& facts) {
   if (is_fp8(s.x) && s.x != facts.fp8) {
     return {StatusCode::unsupported_dtype, "fp8 flavour of x is not this architecture's"};
   }
-  if (s.scale == ScaleMode::mx) return {StatusCode::unsupported_quant_mode, "codes with mx scales are not dequantised"};
+  if (s.scale == Scaling::mx) return {StatusCode::unsupported_scaling, "codes with mx scales are not dequantised"};
   if (!is_row_type(s.out)) return {StatusCode::unsupported_dtype, "codes are dequantised to f32, f16 or bf16"};
   return {};
 }
@@ -63,7 +64,7 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   const bool quantises = s.kind() == QuantKind::quantise;
   if (Status status = detail::check_quant_spec(s, facts); !status.ok()) return status;
   if (Status status = check_row_extent(p.rows, p.columns, p.inner_rows); !status.ok()) return status;
-  if (p.find_scale && !(quantises && s.scale == ScaleMode::per_tensor)) {
+  if (p.find_scale && !(quantises && s.scale == Scaling::per_tensor)) {
     return {StatusCode::bad_value, "find_scale is for quantising with one scale a tensor"};
   }
   if (!quantises && p.smooth != nullptr) return {StatusCode::bad_value, "smooth is for quantising"};
@@ -120,7 +121,7 @@ Status quant_launch(const QuantProblem& p, hipStream_t stream) {
   if (Status s = check_row_launch(S, P, p, B::facts, quant_check, quant_aligned); !s.ok()) return s;
   if (p.rows == 0 || p.columns == 0) return {};
   const QuantArgs args = quant_args(p);
-  if constexpr (S.output().scale == ScaleMode::per_tensor) {
+  if constexpr (S.output().scale == Scaling::per_tensor) {
     if (p.find_scale) {
       if (Status s = detail::find_scale<B, S, P>(args, p.workspace, stream); !s.ok()) return s;
     }

@@ -15,7 +15,7 @@ using QuantPolicy = RowPolicy;
 /// has blocks of 128 for rows that would leave half of those lanes idle.
 constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
   const RowPolicies all = row_policies(arch, s.x, s.out, s.output().scale, 4);
-  if (s.output().scale == ScaleMode::per_token) return all;
+  if (s.output().scale == Scaling::per_token) return all;
   const bool hopper = facts_of(arch).family == Family::hopper;
   RowPolicies some;
   for (int i = 0; i < all.count; ++i) {
@@ -27,7 +27,7 @@ constexpr RowPolicies quant_policies(ArchId arch, const QuantSpec& s) {
       p.chunks = 2;  // 16 values each; more would not fit the registers
     }
     // Lanes of short rows compare addresses, and clang would wait between loads to save registers.
-    if (s.scale == ScaleMode::mx && p.lanes < facts_of(arch).wave_lanes) p.waves_per_simd = 6;
+    if (s.scale == Scaling::mx && p.lanes < facts_of(arch).wave_lanes) p.waves_per_simd = 6;
     const bool some_chunks = vector ? p.chunks == p.span || p.chunks == 4 : p.lanes < 256;
     const bool half = p.block_threads() == 128 && (narrow_rows || (hopper && p.rows == 1));
     const bool some_lanes = p.block_threads() == 256 || half;

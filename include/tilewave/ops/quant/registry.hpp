@@ -15,18 +15,18 @@ namespace tilewave {
 constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
   SpecList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
-    for (const ScaleMode scale : {ScaleMode::per_token, ScaleMode::per_tensor, ScaleMode::per_group}) {
+    for (const Scaling scale : {Scaling::per_token, Scaling::per_tensor, Scaling::per_group}) {
       specs.add({DType::bf16, codes, scale});
       specs.add({DType::f16, codes, scale});
       specs.add({codes, DType::bf16, scale});
     }
-    specs.add({DType::f32, codes, ScaleMode::per_token});
-    specs.add({codes, DType::f16, ScaleMode::per_token});
-    specs.add({codes, DType::f32, ScaleMode::per_token});
+    specs.add({DType::f32, codes, Scaling::per_token});
+    specs.add({codes, DType::f16, Scaling::per_token});
+    specs.add({codes, DType::f32, Scaling::per_token});
   }
   if (facts_of(arch).mx) {
     for (const DType codes : {DType::fp4_e2m1, facts_of(arch).fp8, DType::fp6_e2m3, DType::fp6_e3m2})
-      specs.add({DType::bf16, codes, ScaleMode::mx});
+      specs.add({DType::bf16, codes, Scaling::mx});
   }
   return specs;
 }

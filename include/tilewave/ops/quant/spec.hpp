@@ -22,16 +22,16 @@ constexpr const char* name_of(QuantKind k) { return k == QuantKind::quantise ? "
 struct QuantSpec {
   DType x = DType::bf16;
   DType out = DType::fp8_e4m3fn;
-  ScaleMode scale = ScaleMode::per_token;  // never none
+  Scaling scale = Scaling::per_token;  // never none
 
   friend constexpr bool operator==(const QuantSpec&, const QuantSpec&) = default;
 
   constexpr QuantKind kind() const { return x == DType::i8 || is_fp8(x) ? QuantKind::dequantise : QuantKind::quantise; }
   /// Returns the output as the kernel sees it: dequantised values have no scale of their own.
-  constexpr RowOutputSpec output() const { return {out, kind() == QuantKind::quantise ? scale : ScaleMode::none}; }
+  constexpr RowOutputSpec output() const { return {out, kind() == QuantKind::quantise ? scale : Scaling::none}; }
 };
 
-/// The name is like `quant.bf16.fp8_e4m3fn.per_token`: kind, type of x, type of out, scale mode.
+/// The name is like `quant.bf16.fp8_e4m3fn.per_token`: kind, type of x, type of out, scaling.
 inline std::string name_of(const QuantSpec& s) {
   return std::string(name_of(s.kind())) + "." + std::string(name_of(s.x)) + "." + std::string(name_of(s.out)) + "." +
          name_of(s.scale);

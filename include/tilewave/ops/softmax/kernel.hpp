@@ -31,7 +31,7 @@ struct Softmax {
   using Room = B;
   using Args = SoftmaxArgs;
   using Tile = Row<B, S.x, P>;
-  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, ScaleMode::none}, P>;
+  using Output = RowOutput<B, S.x, RowOutputSpec{S.x, Scaling::none}, P>;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = S.kind == SoftmaxKind::softmax && Tile::keeps;

@@ -45,7 +45,7 @@ inline Status softmax_check(const SoftmaxProblem& p, const ArchFacts&) {
   if (!element_aligned(p.x, type)) return {StatusCode::misaligned, "x is not aligned to its elements"};
   if (!element_aligned(p.lse, DType::f32)) return {StatusCode::misaligned, "lse needs 4-byte alignment"};
   if (!element_aligned(p.lengths, DType::f32)) return {StatusCode::misaligned, "lengths need 4-byte alignment"};
-  if (Status s = check_row_output_tensors(p.out, nullptr, type, ScaleMode::none); !s.ok()) return s;
+  if (Status s = check_row_output_tensors(p.out, nullptr, type, Scaling::none); !s.ok()) return s;
   return detail::check_softmax_regions(p);
 }
 

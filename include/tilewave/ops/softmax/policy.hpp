@@ -12,7 +12,7 @@ using SoftmaxPolicy = RowPolicy;
 
 /// Returns the policies that entries of a spec are built for.
 constexpr RowPolicies softmax_policies(ArchId arch, const SoftmaxSpec& s) {
-  return row_policies(arch, s.x, s.x, ScaleMode::none, 2);
+  return row_policies(arch, s.x, s.x, Scaling::none, 2);
 }
 
 }  // namespace tilewave

@@ -67,10 +67,10 @@ constexpr GemmPolicies gemm_scaled_policies(const ArchFacts& facts, const GemmSp
 
 constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
-  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == GemmScale::block;
+  const bool direct = facts_of(arch).direct_copies, blocks = s.scale == Scaling::per_block;
   const bool transposed = s.layout != GemmLayout::nt;
   const GemmPath path = direct ? GemmPath::direct : GemmPath::staged;
-  const bool wide = s.gated && s.out_scale == ScaleMode::per_group;  // 128 columns of C
+  const bool wide = s.gated && s.out_scale == Scaling::per_group;  // 128 columns of C
   const bool preshuffled = s.weights == GemmWeights::preshuffled;
   const auto tile = [&](int rows, int columns, int stages, int waves_rows, int waves_columns) {
     GemmPolicy p{.rows = rows, .columns = columns, .stages = stages, .waves_rows = waves_rows};
@@ -94,7 +94,7 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
   }
   // 64 to 512 rows: so many tiles that no unit is without, before K is shared (docs/notebook/campaigns;
   // docs/notebook/2026-11-23-clock-choices.md).
-  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == ScaleMode::none;
+  const bool one = s.groups == GemmGroups::one && !s.gated && s.out_scale == Scaling::none;
   if (one && !transposed && !blocks && !preshuffled) {
     shared(direct ? tile(64, 64, 4, 2, 2) : tile(64, 64, 2, 2, 2));
     if (direct && size_of(s.a) == 2) {
@@ -110,7 +110,7 @@ constexpr GemmPolicies gemm_cdna_policies(ArchId arch, const GemmSpec& s) {
     p.splits = 16;
     all.add(p);
   };
-  const bool narrow = !blocks && !s.gated && s.out_scale != ScaleMode::per_group;
+  const bool narrow = !blocks && !s.gated && s.out_scale != Scaling::per_group;
   few(16, wide ? 256 : narrow ? 64 : 128, 4);
   if (preshuffled && !s.gated) few(32, 128, 4);
   return all;

@@ -17,8 +17,8 @@ constexpr std::array<GemmSpec, 13> gemm_feature_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{
       {.weights = preshuffled},
-      {.a = fp8, .b = fp8, .scale = GemmScale::row, .weights = preshuffled},
-      {.a = fp8, .b = fp8, .out = f16, .scale = GemmScale::block, .weights = preshuffled},
+      {.a = fp8, .b = fp8, .scale = Scaling::per_row, .weights = preshuffled},
+      {.a = fp8, .b = fp8, .out = f16, .scale = Scaling::per_block, .weights = preshuffled},
       {.groups = GemmGroups::contiguous, .activation = ActivationKind::silu},
       {.a = bf16, .b = bf16, .out = f32, .activation = ActivationKind::gelu},
       {.a = f16,
@@ -31,9 +31,9 @@ constexpr std::array<GemmSpec, 13> gemm_feature_specs(ArchId arch) {
       {.layout = GemmLayout::nn},
       {.a = f16, .b = f16, .out = f16, .layout = GemmLayout::tn},
       {.layout = GemmLayout::tt, .activation = ActivationKind::gelu_tanh},
-      {.a = i8, .b = i8, .scale = GemmScale::row, .weights = preshuffled},
-      {.out = i8, .activation = ActivationKind::relu, .out_scale = ScaleMode::per_tensor},
-      {.a = fp8, .b = fp8, .scale = GemmScale::row, .sums = GemmSums::fast},
+      {.a = i8, .b = i8, .scale = Scaling::per_row, .weights = preshuffled},
+      {.out = i8, .activation = ActivationKind::relu, .out_scale = Scaling::per_tensor},
+      {.a = fp8, .b = fp8, .scale = Scaling::per_row, .sums = GemmSums::fast},
   }};
 }
 

@@ -10,8 +10,8 @@ constexpr std::array<GemmSpec, 4> gemm_grouped_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   return {{{.groups = GemmGroups::contiguous},
            {.groups = GemmGroups::masked},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::contiguous},
-           {.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked}}};
+           {.a = fp8, .b = fp8, .scale = Scaling::per_block, .groups = GemmGroups::contiguous},
+           {.a = fp8, .b = fp8, .scale = Scaling::per_block, .groups = GemmGroups::masked}}};
 }
 
 /// The entries of a spec under the name that the list of grouped ones is found by.

@@ -10,10 +10,10 @@ namespace tilewave {
 constexpr std::array<GemmSpec, 3> gemm_int4_specs(ArchId arch) {
   constexpr DType i4 = DType::i4;
   constexpr GemmWeights preshuffled = GemmWeights::preshuffled;
-  return {{{.b = i4, .scale = GemmScale::group, .weights = preshuffled, .scale_k = 128},
-           {.a = facts_of(arch).fp8, .b = i4, .scale = GemmScale::group, .weights = preshuffled, .scale_k = 128},
+  return {{{.b = i4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 128},
+           {.a = facts_of(arch).fp8, .b = i4, .scale = Scaling::per_group, .weights = preshuffled, .scale_k = 128},
            {.b = i4,
-            .scale = GemmScale::group,
+            .scale = Scaling::per_group,
             .weights = preshuffled,
             .groups = GemmGroups::contiguous,
             .activation = ActivationKind::silu,

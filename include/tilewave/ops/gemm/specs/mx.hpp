@@ -10,7 +10,7 @@ namespace tilewave {
 
 constexpr std::array<GemmSpec, 10> gemm_mx_specs(ArchId arch) {
   constexpr DType fp4 = DType::fp4_e2m1, e2m3 = DType::fp6_e2m3, e3m2 = DType::fp6_e3m2;
-  constexpr GemmScale mx = GemmScale::mx;
+  constexpr Scaling mx = Scaling::mx;
   const DType fp8 = facts_of(arch).fp8;
   return {{{.a = fp4, .b = fp4, .scale = mx},
            {.a = fp8, .b = fp8, .scale = mx},

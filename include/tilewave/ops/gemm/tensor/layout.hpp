@@ -30,7 +30,7 @@ struct GemmTensorLayout {
   static constexpr int depth_k = P.depth_bytes / size_of(S.a);                       // elements of K of a stage
   static constexpr bool packed = S.int4();                                           // the tall side is codes
   static constexpr bool shuffled = S.weights == GemmWeights::preshuffled && !packed;
-  static constexpr bool row_scales = S.scale == GemmScale::row || (packed && is_fp8(S.a));
+  static constexpr bool row_scales = S.scale == Scaling::per_row || (packed && is_fp8(S.a));
   using Codes = GemmInt4Rows<B, S, P, TileRows>;
   static constexpr int stage_bytes = (tall_rows * !packed + wide_rows) * P.depth_bytes;  // without codes
   static constexpr int boxes = P.depth_bytes / 128, row_chunks = 8;  // boxes of a stage's k, of 128 bytes
@@ -40,7 +40,7 @@ struct GemmTensorLayout {
   static constexpr int box_unit = 16 * b_box, strip_bytes = 256;
   static constexpr bool tall_transposed = P.swapped ? transposed_b(S.layout) : transposed_a(S.layout);
   static constexpr bool wide_transposed = P.swapped ? transposed_a(S.layout) : transposed_b(S.layout);
-  static constexpr bool block_scales = S.scale == GemmScale::block;
+  static constexpr bool block_scales = S.scale == Scaling::per_block;
   /// Sums of a stage, which is 128 k, are added to those of all in f32: the unit's own of fp8 keep fewer bits.
   static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
   /// Waves that bring block scales through shared memory, beside the one that copies. Where A's rows are the tall side,

@@ -15,7 +15,7 @@ class GemmSumMap {
   using Shared = typename L::Shared;
   using Sums = typename L::Sums;
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
-  static constexpr bool quantised = S.out_scale != ScaleMode::none, per_group = Epilogue::per_group;
+  static constexpr bool quantised = S.out_scale != Scaling::none, per_group = Epilogue::per_group;
 
   /// Blocks of a cluster have a share of K each. Each sums a part of the tile, in the order of ranks, and writes it.
   /// The ring is empty then: such a block has one tile only. The fetching group comes along, see `join_merge`.

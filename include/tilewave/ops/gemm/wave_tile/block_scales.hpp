@@ -45,7 +45,7 @@ struct GemmStepScales : GemmPlainProducts<W> {
 };
 
 template <class W, bool copied>
-requires(W::spec.scale == GemmScale::block) struct GemmStepScales<W, copied> : GemmPlainProducts<W> {
+requires(W::spec.scale == Scaling::per_block) struct GemmStepScales<W, copied> : GemmPlainProducts<W> {
   using B = typename W::Backend;
   struct OfStep {
     float a[W::tiles_m] = {}, b[W::halves] = {};

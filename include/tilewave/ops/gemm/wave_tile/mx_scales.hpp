@@ -40,7 +40,7 @@ struct GemmMxProducts {
 /// Through LDS: whole tiles come with A's rows of their step, each wave copies one of A's and, of as many as there are,
 /// one of B's.
 template <class W>
-requires(W::spec.scale == GemmScale::mx) struct GemmStepScales<W, true> : GemmMxProducts<W> {
+requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, true> : GemmMxProducts<W> {
   using Base = GemmMxProducts<W>;
   using Base::tile_bytes, Base::tile_rows;
   using typename Base::B, typename Base::Map, typename Base::OfPiece, typename Base::OfStep;
@@ -115,7 +115,7 @@ requires(W::spec.scale == GemmScale::mx) struct GemmStepScales<W, true> : GemmMx
 
 /// Straight to registers.
 template <class W>
-requires(W::spec.scale == GemmScale::mx) struct GemmStepScales<W, false> : GemmMxProducts<W> {
+requires(W::spec.scale == Scaling::mx) struct GemmStepScales<W, false> : GemmMxProducts<W> {
   using Base = GemmMxProducts<W>;
   using typename Base::B, typename Base::Map, typename Base::OfPiece;
   static constexpr int pieces = Base::step_groups / Map::units;

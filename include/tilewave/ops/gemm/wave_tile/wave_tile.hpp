@@ -155,7 +155,7 @@ struct GemmWaveTile {
 
   using Epilogue = GemmEpilogue<B, S, UserEpilogue>;
   /// Where lanes tell each other the largest of their values of a row, while two rows of products are under way.
-  static constexpr bool exchanges = S.out_scale == ScaleMode::per_group;
+  static constexpr bool exchanges = S.out_scale == Scaling::per_group;
   struct Exchange {
     float largest[exchanges ? 2 : 1][exchanges ? waves : 1][exchanges ? B::facts.wave_lanes : 1];
   };
@@ -276,7 +276,7 @@ struct GemmWaveTile {
       Vec<float, Map::run> some;
       TILEWAVE_UNROLL
       for (int e = 0; e < Map::run; ++e)
-        some[e] = S.out_scale == ScaleMode::none ? values[from + e] : values[from + e] * factor;
+        some[e] = S.out_scale == Scaling::none ? values[from + e] : values[from + e] * factor;
       if (a.wide_rows && column + Map::run <= a.gemm.n) {
         Epilogue::store(a.gemm, tile, row, column, some);
       } else {

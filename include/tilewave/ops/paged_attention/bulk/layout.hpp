@@ -32,7 +32,7 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr int block_rows = rows, wave_tokens = stage_tokens, block_tokens = stage_tokens, token_waves = 1,
                        row_tiles = 1, atom_rows = rows;
 
-  static constexpr bool per_token = S.quant == QuantMode::per_token;
+  static constexpr bool per_token = S.quant == Scaling::per_token;
   // fp8 goes by way of f16, one instruction a pair on sm90, and through registers. Rows of Q are brought into its range
   // by a power of two, and only a token's own scale of V could leave it.
   static constexpr bool widened = is_fp8(S.kv) && !S.native;

@@ -91,7 +91,7 @@ inline double paged_attention_staged_cost(const PagedAttentionProblem& p, const 
   const double on_an_sm = static_cast<double>(ceil_div<std::int64_t>(min_of(blocks, resident), facts.compute_units));
 
   const double narrow = p.spec.head_size == 64 ? 0.535 : 1.0;
-  const double scaled = p.spec.quant == QuantMode::per_token ? 0.06 : 0.0;
+  const double scaled = p.spec.quant == Scaling::per_token ? 0.06 : 0.0;
   const double products = p.spec.native ? 0.07 + 0.08 * eights : fp8 ? 0.31 + 0.1 * eights : 0.275 + 0.034 * eights;
   const double tile = products * narrow + scaled;
   const double arithmetic = (fp8 ? 0.125 : 0.07) + tiles * tile;

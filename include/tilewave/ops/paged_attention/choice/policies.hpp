@@ -50,10 +50,10 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
     return policies;
   }
   // A wave more has more in flight than a second tile of each: 16 rows in 16 bits leave registers for it.
-  PagedAttentionPrefetch one_row_tile = !fp8                              ? PagedAttentionPrefetch{1, 2}
-                                        : s.quant == QuantMode::per_token ? one_tile
-                                                                          : PagedAttentionPrefetch{1, 4};
-  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == QuantMode::per_token ? 2 : waves;
+  PagedAttentionPrefetch one_row_tile = !fp8                            ? PagedAttentionPrefetch{1, 2}
+                                        : s.quant == Scaling::per_token ? one_tile
+                                                                        : PagedAttentionPrefetch{1, 4};
+  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == Scaling::per_token ? 2 : waves;
   policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile, .waves_per_simd = fp8 ? waves : waves + 1});
   for (const int rows : {1, 2}) {
     policies.add({.row_tiles = 2,
@@ -83,7 +83,7 @@ constexpr PagedAttentionPolicy staged_policy(const PagedAttentionSpec& s, int ro
   const int ring = blocks.groups * (three ? 64 : 96) * 1024;
   // Scales of tokens may leave room for a stage less. Of a block's share of 228 KiB 1 KiB is the driver's; Q, two
   // stages' probabilities and what waves tell each other take some for each query row, barriers for each stage.
-  const bool per_token = s.quant == QuantMode::per_token;
+  const bool per_token = s.quant == Scaling::per_token;
   const int row_bytes = (s.head_size + 2 * stage_tokens) * (s.native ? 1 : 2) + 20;
   const int room = 228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * row_bytes;
   const int stage_bytes = stage_tokens * (bytes_per_token + (per_token ? 8 : 0)) + (per_token ? 16 : 48);

@@ -28,7 +28,7 @@ struct PagedKv {
   static constexpr int head_units = S.head_size / unit;
   static constexpr int k_units = ceil_div(head_units, int{AtomFacts::groups});  // that a lane reads per token
   static constexpr int scale_words = ceil_div(unit, int{atom.kv});  // tokens of its unit that a lane stands for
-  static constexpr bool per_token = S.quant == QuantMode::per_token;
+  static constexpr bool per_token = S.quant == Scaling::per_token;
   static constexpr bool token_major = S.values == ValueLayout::token_major;
   static constexpr bool any_block = S.any_block_size;
   static constexpr int k_places = any_block ? unit / kv_per_lane : 1;  // one for each score tile
