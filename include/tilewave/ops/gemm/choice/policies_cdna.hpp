@@ -2,18 +2,10 @@
 // The policies that entries of CDNA are built for.
 #pragma once
 
-#include <array>
-
 #include "tilewave/core/math.hpp"
-#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/choice/policies.hpp"
 
 namespace tilewave {
-
-struct GemmPolicies {
-  std::array<GemmPolicy, 16> list{};
-  int count = 0;
-  constexpr void add(const GemmPolicy& p) { list[count++] = p; }
-};
 
 /// Of i4 weights: few rows, with many waves for few columns, or many columns for what A takes of L2; some rows; tiles
 /// that use both operands as often as registers allow.
