@@ -88,8 +88,8 @@ struct FlashAttentionReader {
       case Scaling::per_head: return scales[kv_head() * p.scale_head_stride];
       case Scaling::per_token:
         return scales[page(t) * p.scale_page_stride + kv_head() * p.scale_head_stride + t % p.block_size];
+      default: return 1.0;  // flash_attention_check refuses the others
     }
-    return 1.0;
   }
   double q_scale() const { return is_fp8(p.spec.q) ? p.q_scale[p.spec.quant == Scaling::per_head ? q_head : 0] : 1.0; }
   bool sees(std::int64_t i, std::int64_t t) const {
