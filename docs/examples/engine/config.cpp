@@ -84,7 +84,8 @@ RopeConfig read_rope(const Fields& fields) {
   rope.theta = inner.number_or("rope_theta", rope.theta);
   const std::string type = inner.text_or("rope_type", inner.text_or("type", "default"));
   if (type == "default") return rope;
-  if (type != "linear" && type != "llama3") inner.refuse("rope_type", "'" + type + "' is none of default, linear, llama3");
+  if (type != "linear" && type != "llama3")
+    inner.refuse("rope_type", "'" + type + "' is none of default, linear, llama3");
   rope.factor = inner.number_or("factor", 1.0);
   rope.llama3 = type == "llama3";
   rope.low_freq_factor = inner.number_or("low_freq_factor", rope.low_freq_factor);
@@ -131,7 +132,8 @@ ModelConfig read_config(const std::filesystem::path& folder) {
   c.eos = fields.tokens("eos_token_id", c.vocab);
   if (c.q_heads % c.kv_heads != 0) fields.refuse("num_attention_heads", "is no multiple of num_key_value_heads");
   if (c.head_size != 64 && c.head_size != 128) fields.refuse("head_dim", "is neither 64 nor 128");
-  if (c.hidden % 8 != 0 || c.intermediate % 8 != 0) fields.refuse("hidden_size", "or intermediate_size is no multiple of 8");
+  if (c.hidden % 8 != 0 || c.intermediate % 8 != 0)
+    fields.refuse("hidden_size", "or intermediate_size is no multiple of 8");
   return c;
 }
 

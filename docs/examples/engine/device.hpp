@@ -25,7 +25,9 @@ class Buffer {
   explicit Buffer(std::size_t bytes) : bytes_(bytes) {
     if (bytes > 0) must(tilewave::hipMalloc(&data_, bytes), "allocating device memory");
   }
-  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr, other.bytes_ = 0; }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+    other.data_ = nullptr, other.bytes_ = 0;
+  }
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(data_, other.data_), std::swap(bytes_, other.bytes_);
     return *this;

@@ -15,7 +15,8 @@ std::int32_t pages_of(std::int64_t tokens, std::int32_t page_tokens) {
 const EngineOptions& checked(const EngineOptions& o) {
   if (o.page_tokens < 16 || o.page_tokens % 16 != 0 || o.page_tokens > 1024)
     throw Error("page_tokens is no multiple of 16 in [16, 1024]");
-  if (o.pages < 1 || std::int64_t{o.pages} * o.page_tokens >= std::int64_t{1} << 31) throw Error("pages is below 1 or too large");
+  if (o.pages < 1 || std::int64_t{o.pages} * o.page_tokens >= std::int64_t{1} << 31)
+    throw Error("pages is below 1 or too large");
   if (o.most_tokens < 16 || o.most_tokens > 1 << 20) throw Error("most_tokens is outside [16, 1048576]");
   if (o.most_sequences < 1 || o.most_sequences > 1024) throw Error("most_sequences is outside [1, 1024]");
   if (o.most_sequences * (o.drafts + 1) > 1024) throw Error("most_sequences x (drafts + 1) is above 1024");
@@ -48,11 +49,13 @@ std::optional<std::string> Engine::submit(Request request) {
   for (const std::int32_t token : request.prompt)
     if (token < 0 || token >= c.vocab) return "token " + std::to_string(token) + " is outside the vocabulary";
   if (request.max_tokens < 1) return "max_tokens is below 1";
-  if (!(request.temperature >= 0.0f) || !std::isfinite(request.temperature)) return "temperature is negative or not finite";
+  if (!(request.temperature >= 0.0f) || !std::isfinite(request.temperature))
+    return "temperature is negative or not finite";
   if (!(request.top_p > 0.0f && request.top_p <= 1.0f)) return "top_p is outside (0, 1]";
   if (request.top_k < 0) return "top_k is negative";
   const std::int64_t most = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
-  if (most > c.max_positions) return "prompt and max_tokens are more than the model's " + std::to_string(c.max_positions) + " positions";
+  if (most > c.max_positions)
+    return "prompt and max_tokens are more than the model's " + std::to_string(c.max_positions) + " positions";
   if (pages_of(most + options_.drafts, options_.page_tokens) > options_.pages)
     return "prompt and max_tokens are more than the cache holds";
   const auto has_id = [&](const Sequence& s) { return s.request.id == request.id; };
@@ -152,7 +155,8 @@ StepInput Engine::input() {
   StepInput in;
   std::int32_t columns = 1;
   for (const Sequence& s : running_)
-    while (s.scheduled > 0 && columns < static_cast<std::int32_t>(s.pages.size())) columns *= 2;  // few widths: few plans
+    while (s.scheduled > 0 && columns < static_cast<std::int32_t>(s.pages.size()))
+      columns *= 2;  // few widths: few plans
   in.table_columns = columns;
   in.q_starts.push_back(0);
   for (Sequence& s : running_) {
@@ -171,7 +175,8 @@ StepInput Engine::input() {
       in.top_p.push_back(s.request.top_p);
       in.top_k.push_back(s.request.top_k);
       in.seed.push_back(s.request.seed);
-      in.offset.push_back(static_cast<std::uint64_t>(position) + 1);  // a token is drawn alike, however it was scheduled
+      in.offset.push_back(static_cast<std::uint64_t>(position) +
+                          1);  // a token is drawn alike, however it was scheduled
     }
     in.q_starts.push_back(static_cast<std::int32_t>(in.ids.size()));
     in.kv_lengths.push_back(s.computed + s.scheduled);
@@ -197,8 +202,10 @@ Event Engine::accept(Sequence& s, const StepOutput& out) {
     event.tokens.push_back(token);
     event.logprobs.push_back(out.logprobs[s.first_row + i]);
     const std::vector<std::int32_t>& eos = config().eos;
-    if (!s.request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end()) event.finish_reason = "stop";
-    else if (s.generated() == s.request.max_tokens) event.finish_reason = "length";
+    if (!s.request.ignore_eos && std::find(eos.begin(), eos.end(), token) != eos.end())
+      event.finish_reason = "stop";
+    else if (s.generated() == s.request.max_tokens)
+      event.finish_reason = "length";
     if (!event.finish_reason.empty() || i == drafts || s.drafts[i] != token) break;
     ++s.computed;  // the draft's K and V are those of the token
   }
@@ -217,6 +224,7 @@ std::vector<Event> Engine::step() {
   schedule();
   const StepInput in = input();
   std::vector<Event> events;
+  step_tokens_ = static_cast<std::int32_t>(in.ids.size());
   if (in.ids.empty()) return events;
   const StepOutput out = model_.run(in);
   for (auto s = running_.begin(); s != running_.end();) {

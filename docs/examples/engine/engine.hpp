@@ -50,6 +50,8 @@ class Engine {
   const ModelConfig& config() const { return model_.config(); }
   Model& model() { return model_; }
   PagePool& pages() { return pool_; }
+  std::int32_t page_count() const { return options_.pages; }
+  std::int32_t last_step_tokens() const { return step_tokens_; }
   /// Takes a request, or says in one line why not: no tokens, a token outside the vocabulary, more than the model's
   /// positions or the whole cache, parameters outside their ranges, an id that is in use.
   std::optional<std::string> submit(Request request);
@@ -66,8 +68,8 @@ class Engine {
     std::vector<std::int32_t> tokens;  // the prompt and what was drawn
     std::int32_t computed = 0;         // tokens that are in the cache
     std::vector<std::int32_t> pages;
-    std::int32_t published = 0;   // pages
-    std::uint64_t page_key = 0;   // of the last published page
+    std::int32_t published = 0;  // pages
+    std::uint64_t page_key = 0;  // of the last published page
     std::vector<std::int32_t> drafts;
     std::int32_t scheduled = 0;   // tokens in this step, drafts included
     std::int32_t first_row = -1;  // of its logits in this step
@@ -89,6 +91,7 @@ class Engine {
   Model model_;
   PagePool pool_;
   Sequences waiting_, running_;
+  std::int32_t step_tokens_ = 0;
 };
 
 /// Up to `most` tokens that followed the last occurrence of the newest tokens, the longest match of 3, 2 or 1 of them.

@@ -19,7 +19,7 @@ using namespace tilewave;
 
 namespace {
 
-void must(const Status& status, const char* op) {
+void served(const Status& status, const char* op) {
   if (!status.ok()) throw Error(std::string(op) + ": " + std::string(name_of(status.code)) + ": " + status.reason);
 }
 
@@ -36,8 +36,12 @@ constexpr SamplingSpec sampling_spec{.x = DType::f32};
 template <int head_size>
 constexpr PagedAttentionSpec decode_spec{.head_size = head_size, .values = ValueLayout::token_major};
 template <int head_size>
-constexpr FlashAttentionSpec mixed_spec{
-    .head_size = head_size, .value_size = head_size, .storage = KvStorage::paged};
+constexpr FlashAttentionSpec mixed_spec{.head_size = head_size, .value_size = head_size, .storage = KvStorage::paged};
+
+template <GemmSpec spec>
+Status make_gemm(const GemmProblem& p, GemmPlan& plan) {
+  return gemm_plan<Room, spec>(p, plan);
+}
 
 }  // namespace
 
@@ -59,18 +63,18 @@ struct Kernels::Plans {
   std::map<std::int32_t, SamplingPlan> samplings{};
 
   /// Makes the plan if the map has none yet, gives the call its workspace, and queues it.
-  template <class Plan, class Problem>
-  void launch(const char* op, Plan& plan, Problem p, Status (*make)(const Problem&, Plan&)) {
-    if (plan.entry == nullptr) engine::must(make(p, plan), op);
+  template <class Plan, class Problem, class Make>
+  void launch(const char* op, Plan& plan, Problem p, const Make& make) {
+    if (plan.entry == nullptr) served(make(p, plan), op);
     if constexpr (requires { p.workspace; }) {
       const std::size_t bytes = plan.workspace_bytes(p);
       if (bytes > workspace.bytes()) {
-        engine::must(hipStreamSynchronize(stream), op);  // kernels may still use the old one
+        must(hipStreamSynchronize(stream), op);  // kernels may still use the old one
         workspace = Buffer(bytes);
       }
       p.workspace = workspace.data(), p.workspace_bytes = workspace.bytes();
     }
-    engine::must(plan.launch(p, stream), op);
+    served(plan.launch(p, stream), op);
   }
 
   template <KvCacheWriteSpec spec>
@@ -137,23 +141,24 @@ void Kernels::linear(const void* x, const Linear& by, const void* residual, void
   if (by.bias != nullptr) p = p.with_bias(by.bias);
   if (residual != nullptr) p = p.with_residual(residual);
   const std::int32_t extras = (by.bias != nullptr ? 1 : 0) + (residual != nullptr ? 2 : 0);
-  plans_->launch("gemm", plans_->linears[{rows, by.n, by.k, extras}], p, gemm_plan<Room, linear_spec>);
+  plans_->launch("gemm", plans_->linears[{rows, by.n, by.k, extras}], p, make_gemm<linear_spec>);
 }
 
 void Kernels::gated(const void* x, const Linear& by, void* out, std::int32_t rows) {
   const GemmProblem p = GemmProblem::packed(gated_spec, x, by.weight, out, rows, by.n, by.k);
-  plans_->launch("gated gemm", plans_->gates[{rows, by.n, by.k}], p, gemm_plan<Room, gated_spec>);
+  plans_->launch("gated gemm", plans_->gates[{rows, by.n, by.k}], p, make_gemm<gated_spec>);
 }
 
 void Kernels::logits(const void* x, const Linear& by, float* out, std::int32_t rows) {
   const GemmProblem p = GemmProblem::packed(logits_spec, x, by.weight, out, rows, by.n, by.k);
-  plans_->launch("gemm of logits", plans_->logits[{rows, by.n, by.k}], p, gemm_plan<Room, logits_spec>);
+  plans_->launch("gemm of logits", plans_->logits[{rows, by.n, by.k}], p, make_gemm<logits_spec>);
 }
 
 void Kernels::rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
                                void* k_cache, void* v_cache, const StepTables& step) {
   const ModelConfig& c = plans_->config;
-  const std::int64_t q_columns = std::int64_t{c.q_heads} * c.head_size, kv_columns = std::int64_t{c.kv_heads} * c.head_size;
+  const std::int64_t q_columns = std::int64_t{c.q_heads} * c.head_size,
+                     kv_columns = std::int64_t{c.kv_heads} * c.head_size;
   auto* const q = static_cast<std::uint16_t*>(qkv);
   KvCacheWriteProblem p{.k = q + q_columns, .v = q + q_columns + kv_columns, .k_cache = k_cache, .v_cache = v_cache};
   p.slots = step.slots, p.positions = step.positions;

@@ -26,8 +26,8 @@ struct CacheShape {
 /// The tokens of one step, on the device unless it says otherwise. Sequences' new tokens follow one another.
 struct StepTables {
   std::int32_t tokens = 0, sequences = 0;
-  std::int32_t most_queries = 0;   // the largest number of new tokens of a sequence: 1 is a pure decode step
-  std::int32_t table_columns = 0;  // pages of the longest sequence
+  std::int32_t most_queries = 0;              // the largest number of new tokens of a sequence: 1 is a pure decode step
+  std::int32_t table_columns = 0;             // pages of the longest sequence
   const std::int32_t* ids = nullptr;          // [tokens]
   const std::int32_t* positions = nullptr;    // [tokens]
   const std::int64_t* slots = nullptr;        // [tokens] in the cache
@@ -63,8 +63,8 @@ class Kernels {
   void logits(const void* x, const Linear& by, float* out, std::int32_t rows);
   /// q (in place) and k of qkv [tokens, q k v heads] are normalised if the model says so and turned by their positions;
   /// k and v go into their slots.
-  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin, void* k_cache,
-                        void* v_cache, const StepTables& step);
+  void rotate_and_cache(void* qkv, const void* q_norm, const void* k_norm, const float* cos, const float* sin,
+                        void* k_cache, void* v_cache, const StepTables& step);
   /// out [tokens, q_heads * head_size] from the q of qkv and the caches.
   void attend(const void* qkv, const void* k_cache, const void* v_cache, void* out, const StepTables& step);
   /// One token and its log probability (of the logits as they are) for each row.

@@ -41,7 +41,8 @@ void answer_lines(Service& service) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Serves a model with tilewave's kernels. Requests: JSON lines on stdin with token ids, or HTTP with --serve.");
+  CLI::App app(
+      "Serves a model with tilewave's kernels. Requests: JSON lines on stdin with token ids, or HTTP with --serve.");
   std::string folder, host = "127.0.0.1";
   EngineOptions options;
   int port = 0;
@@ -62,7 +63,8 @@ int main(int argc, char** argv) {
     if (port > 0) serve(service, folder, host, port);
     answer_lines(service);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    std::cerr << service.tokens() << " tokens in " << seconds << " s: " << static_cast<double>(service.tokens()) / seconds << " tokens/s\n";
+    std::cerr << service.tokens() << " tokens in " << seconds
+              << " s: " << static_cast<double>(service.tokens()) / seconds << " tokens/s\n";
   } catch (const std::exception& error) {
     std::cerr << "engine: " << error.what() << "\n";
     return 1;

@@ -84,7 +84,8 @@ Buffer Model::load(const Safetensors& weights, const std::vector<std::pair<std::
                    std::int64_t columns) {
   std::vector<std::uint16_t> all;
   for (const auto& [name, rows] : names_and_rows) {
-    const bool is_vector = !name.ends_with("proj.weight") && !name.starts_with("lm_head") && !name.starts_with("model.embed");
+    const bool is_vector =
+        !name.ends_with("proj.weight") && !name.starts_with("lm_head") && !name.starts_with("model.embed");
     const std::vector<std::int64_t> shape = is_vector ? std::vector{rows * columns} : std::vector{rows, columns};
     const std::vector<std::uint16_t> values = as_bf16(name, weights.get(name, shape));
     all.insert(all.end(), values.begin(), values.end());
@@ -102,17 +103,23 @@ void Model::load_layer(const Safetensors& weights, std::int32_t index, const Cac
   layer.mlp_norm = load(weights, {{prefix + "post_attention_layernorm.weight", 1}}, c.hidden);
   // One product makes q, k and v, and one makes gates and ups.
   layer.qkv = load(weights,
-                   {{attention + "q_proj.weight", q_rows}, {attention + "k_proj.weight", kv_rows}, {attention + "v_proj.weight", kv_rows}},
+                   {{attention + "q_proj.weight", q_rows},
+                    {attention + "k_proj.weight", kv_rows},
+                    {attention + "v_proj.weight", kv_rows}},
                    c.hidden);
   if (c.qkv_bias)
     layer.qkv_bias = load(weights,
-                          {{attention + "q_proj.bias", q_rows}, {attention + "k_proj.bias", kv_rows}, {attention + "v_proj.bias", kv_rows}}, 1);
+                          {{attention + "q_proj.bias", q_rows},
+                           {attention + "k_proj.bias", kv_rows},
+                           {attention + "v_proj.bias", kv_rows}},
+                          1);
   if (c.qk_norm) {
     layer.q_norm = load(weights, {{attention + "q_norm.weight", 1}}, c.head_size);
     layer.k_norm = load(weights, {{attention + "k_norm.weight", 1}}, c.head_size);
   }
   layer.out = load(weights, {{attention + "o_proj.weight", c.hidden}}, q_rows);
-  layer.gate_up = load(weights, {{mlp + "gate_proj.weight", c.intermediate}, {mlp + "up_proj.weight", c.intermediate}}, c.hidden);
+  layer.gate_up =
+      load(weights, {{mlp + "gate_proj.weight", c.intermediate}, {mlp + "up_proj.weight", c.intermediate}}, c.hidden);
   layer.down = load(weights, {{mlp + "down_proj.weight", c.hidden}}, c.intermediate);
   const std::size_t cache_bytes = bf16_bytes(std::int64_t{cache.pages} * cache.page_tokens, kv_rows);
   layer.k_cache = Buffer(cache_bytes);
@@ -143,7 +150,8 @@ StepOutput Model::run(const StepInput& in) {
   const auto tokens = static_cast<std::int32_t>(in.ids.size()), rows = static_cast<std::int32_t>(in.sample_from.size());
   const auto sequences = static_cast<std::int32_t>(in.kv_lengths.size());
   if (tokens == 0) return {};
-  if (tokens > most_tokens_ || rows > most_logit_rows) throw Error("a step has more tokens than the engine was made for");
+  if (tokens > most_tokens_ || rows > most_logit_rows)
+    throw Error("a step has more tokens than the engine was made for");
 
   tables_.begin();
   StepTables step{.tokens = tokens, .sequences = sequences, .table_columns = in.table_columns};
@@ -163,7 +171,8 @@ StepOutput Model::run(const StepInput& in) {
   StepOutput out{std::vector<std::int32_t>(rows), std::vector<float>(rows)};
   logit_rows_ = rows;
   if (rows > 0) {  // only these tokens need logits: their rows are gathered into the idle projection's room
-    const Linear output{config_.tied_embeddings ? embeddings_.data() : output_.data(), nullptr, config_.vocab, config_.hidden};
+    const Linear output{config_.tied_embeddings ? embeddings_.data() : output_.data(), nullptr, config_.vocab,
+                        config_.hidden};
     kernels_.gather_rows(hidden_.data(), tokens, sample.from, normed_.data(), rows);
     kernels_.norm(normed_.data(), final_norm_.data(), hidden_.data(), rows);
     kernels_.logits(hidden_.data(), output, logits_.as<float>(), rows);

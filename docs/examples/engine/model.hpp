@@ -14,13 +14,13 @@ namespace engine {
 
 /// What one step computes, on the host. Sequences' new tokens follow one another in `ids`.
 struct StepInput {
-  std::vector<std::int32_t> ids, positions;          // of each new token
-  std::vector<std::int64_t> slots;                   // where its K and V go
-  std::vector<std::int32_t> q_starts, kv_lengths;    // [sequences + 1], [sequences]
-  std::vector<std::int32_t> block_table;             // [sequences, table_columns]
+  std::vector<std::int32_t> ids, positions;        // of each new token
+  std::vector<std::int64_t> slots;                 // where its K and V go
+  std::vector<std::int32_t> q_starts, kv_lengths;  // [sequences + 1], [sequences]
+  std::vector<std::int32_t> block_table;           // [sequences, table_columns]
   std::int32_t table_columns = 0;
-  std::vector<std::int32_t> sample_from;             // tokens after which one is drawn
-  std::vector<float> temperature, top_p;             // of each of those
+  std::vector<std::int32_t> sample_from;  // tokens after which one is drawn
+  std::vector<float> temperature, top_p;  // of each of those
   std::vector<std::int32_t> top_k;
   std::vector<std::uint64_t> seed, offset;
 };

@@ -19,8 +19,9 @@ namespace {
 using nlohmann::json;
 
 std::size_t element_bytes(const std::string& dtype) {
-  static const std::map<std::string, std::size_t> sizes{{"F64", 8}, {"I64", 8}, {"F32", 4}, {"I32", 4},     {"BF16", 2},
-                                                        {"F16", 2}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"BOOL", 1}};
+  static const std::map<std::string, std::size_t> sizes{{"F64", 8},     {"I64", 8}, {"F32", 4}, {"I32", 4},
+                                                        {"BF16", 2},    {"F16", 2}, {"U8", 1},  {"I8", 1},
+                                                        {"F8_E4M3", 1}, {"BOOL", 1}};
   const auto found = sizes.find(dtype);
   return found == sizes.end() ? 0 : found->second;
 }

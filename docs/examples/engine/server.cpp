@@ -36,12 +36,14 @@ struct Mailbox {
 };
 
 std::string error_body(const std::string& message) {
-  return json{{"error", {{"message", message}, {"type", "invalid_request_error"}}}}.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json{{"error", {{"message", message}, {"type", "invalid_request_error"}}}}.dump(
+      -1, ' ', false, json::error_handler_t::replace);
 }
 
 json completion(const std::string& id, const std::string& model, const std::vector<std::int32_t>& tokens,
                 const std::vector<float>& logprobs, const std::string& reason) {
-  json choice{{"index", 0}, {"tokens", tokens}, {"logprobs", {{"token_logprobs", logprobs}}}, {"finish_reason", nullptr}};
+  json choice{
+      {"index", 0}, {"tokens", tokens}, {"logprobs", {{"token_logprobs", logprobs}}}, {"finish_reason", nullptr}};
   if (!reason.empty()) choice["finish_reason"] = reason;
   return {{"id", id}, {"object", "text_completion"}, {"model", model}, {"choices", json::array({choice})}};
 }
@@ -50,7 +52,8 @@ json completion(const std::string& id, const std::string& model, const std::vect
 bool stream_event(Mailbox& mailbox, const std::string& id, const std::string& model, httplib::DataSink& sink) {
   const std::optional<Event> event = mailbox.get();
   if (!event) return sink.is_writable();
-  const std::string line = "data: " + completion(id, model, event->tokens, event->logprobs, event->finish_reason).dump() + "\n\n";
+  const std::string line =
+      "data: " + completion(id, model, event->tokens, event->logprobs, event->finish_reason).dump() + "\n\n";
   if (!sink.write(line.data(), line.size())) return false;
   if (event->finish_reason.empty()) return true;
   constexpr std::string_view done = "data: [DONE]\n\n";
@@ -87,9 +90,12 @@ void serve(Service& service, const std::string& model, const std::string& host, 
   httplib::Server server;
   server.set_payload_max_length(64 << 20);
   std::atomic<std::uint64_t> served{0};
-  server.Get("/health", [](const httplib::Request&, httplib::Response& response) { response.set_content("{}", "application/json"); });
+  server.Get("/health", [](const httplib::Request&, httplib::Response& response) {
+    response.set_content("{}", "application/json");
+  });
   server.Get("/v1/models", [&](const httplib::Request&, httplib::Response& response) {
-    response.set_content(json{{"object", "list"}, {"data", json::array({{{"id", model}, {"object", "model"}}})}}.dump(), "application/json");
+    response.set_content(json{{"object", "list"}, {"data", json::array({{{"id", model}, {"object", "model"}}})}}.dump(),
+                         "application/json");
   });
   server.Post("/v1/completions", [&](const httplib::Request& post, httplib::Response& response) {
     const std::string id = "cmpl-" + std::to_string(++served);
@@ -112,7 +118,8 @@ void serve(Service& service, const std::string& model, const std::string& host, 
       response.set_content(error_body(*error), "application/json");
     } else if (stream) {
       response.set_chunked_content_provider(
-          "text/event-stream", [=](std::size_t, httplib::DataSink& sink) { return stream_event(*mailbox, id, model, sink); },
+          "text/event-stream",
+          [=](std::size_t, httplib::DataSink& sink) { return stream_event(*mailbox, id, model, sink); },
           [&service, id](bool) { service.cancel(id); });  // finished or gone: nothing is left to do
     } else {
       answer_whole(*mailbox, prompt_tokens, id, model, response);
