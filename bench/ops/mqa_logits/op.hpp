@@ -88,7 +88,7 @@ void each_column(const MqaLogitsPolicy* policy, Visit& visit) {
   visit("stages", p.stages);
   visit("waves_per_simd", p.waves_per_simd);
   visit("arranged", p.arranged);
-  visit("staged", p.staged);
+  visit("bulk", p.bulk);
 }
 
 struct MqaLogitsTensors {
