@@ -273,7 +273,7 @@ class Writer {
   }
 
   std::int64_t decode_grid() const {
-    if (plan_.entry->policy.balanced()) return args_.workers;
+    if (plan_.entry->policy.balanced()) return args_.balanced_blocks;
     return paged_attention_grid(problem_, plan_.entry->policy, plan_.splits);
   }
   /// Each wave of combine takes one output row; after a balanced decode several may share one.

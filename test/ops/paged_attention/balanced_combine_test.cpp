@@ -27,8 +27,8 @@ void combine_all_blocks() {
   static constexpr PagedAttentionSpec spec = paged_attention_specs(arch)[0];
   static constexpr PagedAttentionPolicy policy = balanced_policy<arch>();
   using Combine = PagedAttentionBalancedCombine<B, spec, policy>;
-  const int workers = paged_attention_workers(policy, B::facts), tokens = policy.block_tokens(spec);
-  constexpr int heads = policy.block_rows();                     // one row group
+  const int workers = paged_attention_chip_blocks(policy, B::facts), tokens = policy.block_tokens(spec);
+  constexpr int heads = policy.block_rows();                     // one row block
   const int sequences = 2 * B::facts.compute_units / heads + 1;  // more rows than share waves
 
   std::vector<std::int32_t> lengths(sequences, 0);

@@ -73,7 +73,7 @@ void check_invariant(const PagedAttentionEntry& e, int split_tokens, int window,
   std::vector<int> everyone(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) everyone[i] = static_cast<int>(i);
   CallAround together(e, all, {everyone, split_tokens, 0, window, sinks});
-  CHECK(takes(e, together.p) == !(e.policy.staged() || e.policy.balanced()));
+  CHECK(takes(e, together.p) == !(e.policy.bulk() || e.policy.balanced()));
   if (!takes(e, together.p)) return;
   const Answer whole = run(together, e);
   CHECK(together.verify(whole, together.expected()).pass);
@@ -100,7 +100,7 @@ TEST_CASE("batch-invariant: alone, among others and in a wider table a sequence 
 TEST_CASE("batch-invariant: zeros have one sign, whether a call has one split or many") {
   int seen = 0;
   each_small_entry([&](const PagedAttentionEntry& e) {
-    if (e.spec.quant == QuantMode::none || e.policy.staged() || e.policy.balanced()) return;
+    if (e.spec.quant == QuantMode::none || e.policy.bulk() || e.policy.balanced()) return;
     ++seen;
     const std::vector<std::int32_t> all{tile_of(e) - 1};
     CallAround alone(e, all, {{0}, tile_of(e), 0, 0, false, true});

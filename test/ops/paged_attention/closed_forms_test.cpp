@@ -28,7 +28,7 @@ TEST_CASE("a one-hot K picks its row of V exactly") {
     c.mtp = 2;
     c.num_q_heads = 6;
     c.num_kv_heads = 2;
-    c.trans_v = e.policy.staged();  // all that those take
+    c.trans_v = e.policy.bulk();  // all that those take
     Call call(c, lengths);
     // Heads want the row's own token, the first one, and one at a tile's edge.
     const auto target = [&](int row, int head) {

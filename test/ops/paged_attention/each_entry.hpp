@@ -92,15 +92,15 @@ void each_arch(F f) {
       f);
 }
 
-/// Whether the entry can do a problem that others of its spec can: staged and balanced ones are choosier.
+/// Whether the entry can do a problem that others of its spec can: bulk and balanced ones are choosier.
 inline bool takes(const PagedAttentionEntry& e, const PagedAttentionProblem& p) {
   const int splits = p.split_tokens > 0 ? paged_attention_fixed_splits(p, e.policy) : 1;
   return paged_attention_takes(p, e.policy, facts_of(e.arch), splits).ok();
 }
-/// So many splits, or what the entry can do: a balanced one cuts by itself, a staged one into 1, 2, 4 or 8.
+/// So many splits, or what the entry can do: a balanced one cuts by itself, a bulk one into 1, 2, 4 or 8.
 inline int splits_for(const PagedAttentionEntry& e, int wanted) {
   if (e.policy.balanced()) return 1;
-  return e.policy.staged() ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, max_staged_splits))) : wanted;
+  return e.policy.bulk() ? static_cast<int>(std::bit_floor(std::min<unsigned>(wanted, max_bulk_splits))) : wanted;
 }
 
 /// The tokens a block, a wave and a lane advance by.

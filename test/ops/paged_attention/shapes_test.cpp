@@ -63,7 +63,7 @@ void check_family(const Family& family, const Shape& shape, std::size_t turn, Sp
     if (!all_entries() && (i + turn) % 2 > 0) continue;
     // V of one unit a page is the same either way.
     const bool shuffled = shape.trans_v || shape.block_size == family.spec.unit();
-    CHECK(takes(*family.entries[i], call.p) == (shuffled || !family.entries[i]->policy.staged()));
+    CHECK(takes(*family.entries[i], call.p) == (shuffled || !family.entries[i]->policy.bulk()));
     if (!takes(*family.entries[i], call.p)) continue;
     const bench::Verdict verdict = call.verify(call.run(*family.entries[i], splits(i)), expected);
     INFO(describe(*family.entries[i]) << " splits " << splits(i) << ", " << name_of(c) << ": " << verdict.reason);
