@@ -15,6 +15,7 @@
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave::bench {
 
@@ -37,6 +38,8 @@ template <>
 inline constexpr int enumerators_of<DType> = 10;
 template <>
 inline constexpr int enumerators_of<ArchId> = 3;
+template <>
+inline constexpr int enumerators_of<Scaling> = 8;
 
 /// Truth is 0 or 1; an enumerator is its word.
 template <class T>

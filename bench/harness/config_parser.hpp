@@ -61,7 +61,7 @@ class ColumnReader {
       for (int i = 0;; ++i) {
         if (i == enumerators_of<T>) words_.refuse(std::string(name) + ": '" + *word + "' is none of " + known);
         const std::string candidate(name_of(static_cast<T>(i)));
-        if (candidate == wanted) {
+        if (candidate == wanted || candidate == "per_" + wanted) {
           field = static_cast<T>(i);
           return;
         }

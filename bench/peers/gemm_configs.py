@@ -37,7 +37,7 @@ def config_of(key):
     if match is None:
         raise ValueError(f"'{key}' is no config of bench_gemm")
     named = match.groupdict()
-    batch, scale = int(named["batch"] or 1), named["scale"] or "none"
+    batch, scale = int(named["batch"] or 1), (named["scale"] or "none").removeprefix("per_")
     special = (named["special"].replace(".", "/") + named["rest"]).split("/")[1:]
     left_out = ("i4 weights" if special[:1] == ["i4"] else
                 f"'{special[0]}'" if special else
@@ -63,7 +63,7 @@ def row_of(key, config, arch, peer, entry, cold, hot, verdict):
     operand = fp8 if c.a == "fp8" else c.a
     values = common.times_of(cold, hot, c.bytes_ideal())
     values |= {"name": f"gemm/{arch}/{key.split('/', 1)[1]}/{peer}", "peer": peer, "kind": "gemm", "arch": arch,
-               "a_dtype": operand, "b_dtype": operand, "out_dtype": c.out, "scale": c.scale, "group": 0, "layout": "nt",
+               "a_dtype": operand, "b_dtype": operand, "out_dtype": c.out, "scale": c.scale if c.scale == "none" else "per_" + c.scale, "group": 0, "layout": "nt",
                "weights": "row_major", "activation": "none", "gated": 0, "out_scale": "none", "sums": "promoted", "bias": 0, "group_kind": "one", "group_rows": 0, "groups": 0,
                "batch": c.batch, "m": c.m, "n": c.n, "k": c.k, "config_m": c.m, "config_n": c.n, "config_k": c.k,
                "config_batch": c.batch, "config_groups": 0, "config_group_rows": 0, "seed": common.SEED, "ok": int(ok), "err": int(not ok), "max_abs_err": max_abs_err,

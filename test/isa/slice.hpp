@@ -13,7 +13,7 @@ constexpr bool has_turn(ArchId arch, std::size_t place) { return place % 2 == (a
 
 /// The `place`-th policy of the `spec_place`-th spec. Tests of bundles export entries of one spec on both chips.
 constexpr bool in_slice(ArchId arch, const PagedAttentionSpec& spec, std::size_t spec_place, std::size_t place) {
-  return has_turn(arch, spec_place + place) || (spec.quant == QuantMode::per_token && spec.head_size == 128);
+  return has_turn(arch, spec_place + place) || (spec.quant == Scaling::per_token && spec.head_size == 128);
 }
 
 /// The specs of each list of GEMM that have a code object, with all their policies.

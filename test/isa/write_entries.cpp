@@ -139,7 +139,7 @@ void add_rows(ordered_json& file, const std::string& list, const char* op, const
 template <ArchId arch>
 void add_find_scale(ordered_json& file) {
   constexpr DType codes = facts_of(arch).fp8;
-  constexpr QuantSpec spec{.out = codes, .scale = ScaleMode::per_tensor};
+  constexpr QuantSpec spec{.out = codes, .scale = Scaling::per_tensor};
   const auto add = [&](const std::string& symbol, const RowPolicy& policy, const ordered_json& row) {
     file["entries"].push_back(row_entry<arch>("find_scale_" + std::string(name_of(arch)), symbol,
                                               symbol.starts_with("Amax") ? "find_amax" : "find_scale", name_of(spec),
@@ -149,15 +149,14 @@ void add_find_scale(ordered_json& file) {
   for (std::size_t p = 0; p < policies.size(); ++p) {
     // A wave's partial result is its own; smooth is not part of what must be in flight.
     const RowUse use{.row_outputs = 0, .exchanges = 0, .scalar_stores = 1};
-    ordered_json row = row_claims<arch>(use, spec.x, spec.x, ScaleMode::none, policies[p]);
+    ordered_json row = row_claims<arch>(use, spec.x, spec.x, Scaling::none, policies[p]);
     row["lds_bytes"] = 0;
     row["dpp"] = 6;
     add("AmaxEntryKernelILm" + std::to_string(p) + "EE", policies[p], row);
   }
   constexpr RowPolicy partials = quant_partials_policy();
   add("ScaleEntryKernel", partials,
-      row_claims<arch>(RowUse{.row_outputs = 0, .scalar_stores = 1}, DType::f32, DType::f32, ScaleMode::none,
-                       partials));
+      row_claims<arch>(RowUse{.row_outputs = 0, .scalar_stores = 1}, DType::f32, DType::f32, Scaling::none, partials));
 }
 
 /// Both kernels of a sampling whose rows blocks share: those policies whose rows are read again.
@@ -220,7 +219,7 @@ constexpr double gemm_valu() {
     } else {
       return (2.0 * words + 4.0 * Kernel::pieces) / products;
     }
-  } else if constexpr (spec.scale == GemmScale::block) {
+  } else if constexpr (spec.scale == Scaling::per_block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
     return W::Map::sums / 2 + 2 + (spec.gated ? 0.5 : 0);
   } else if constexpr (spec.layout != GemmLayout::nt && policy.path == GemmPath::direct) {

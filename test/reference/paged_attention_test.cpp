@@ -69,22 +69,22 @@ TEST_CASE("q = 0 gives the mean of the visible V and lse = log of their number")
 TEST_CASE("a one-hot K picks its row of V, through every layout, type and scale") {
   const auto spec =
       GENERATE(PagedAttentionSpec{.kv = DType::bf16, .head_size = 128},
-               PagedAttentionSpec{.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_tensor, .head_size = 64},
-               PagedAttentionSpec{.kv = DType::fp8_e4m3fnuz, .quant = QuantMode::per_token, .head_size = 256});
+               PagedAttentionSpec{.kv = DType::fp8_e4m3fn, .quant = Scaling::per_tensor, .head_size = 64},
+               PagedAttentionSpec{.kv = DType::fp8_e4m3fnuz, .quant = Scaling::per_token, .head_size = 256});
   const bool shuffled = GENERATE(true, false);
   CAPTURE(name_of(spec), shuffled);
   Call c(spec, {70, 100}, 1, 4, 2, 32, shuffled);
   // Token t has its only value at dimension t % 64; t and t + 64 share one, told apart by its size.
   c.fill_q(0);
   c.each_token([&](int b, int h, int t) {
-    c.k_scale[c.scale_at(b, h, t)] = spec.quant == QuantMode::per_token ? 0.5f + 0.001f * t : 0.25f;
-    c.v_scale[c.scale_at(b, h, t)] = spec.quant == QuantMode::per_token ? 2.0f + 0.01f * t : 3.0f;
+    c.k_scale[c.scale_at(b, h, t)] = spec.quant == Scaling::per_token ? 0.5f + 0.001f * t : 0.25f;
+    c.v_scale[c.scale_at(b, h, t)] = spec.quant == Scaling::per_token ? 2.0f + 0.01f * t : 3.0f;
     for (int d = 0; d < spec.head_size; ++d) {
       c.set_k(b, h, t, d, d == t % 64 ? (t < 64 ? 4.0f : 2.0f) : 0.0f);
       c.set_v(b, h, t, d, static_cast<float>((t * 7 + d * 3 + h) % 13), shuffled);
     }
   });
-  if (spec.quant == QuantMode::per_tensor) {
+  if (spec.quant == Scaling::per_tensor) {
     c.k_scale[0] = 0.25f;
     c.v_scale[0] = 3.0f;
   }
@@ -97,9 +97,9 @@ TEST_CASE("a one-hot K picks its row of V, through every layout, type and scale"
     for (int head = 0; head < 4; ++head) {
       const int t = (b == 0 ? 11 : 40) + head, h = head / 2;
       const double k =
-          spec.quant == QuantMode::none ? 1 : c.k_scale[spec.quant == QuantMode::per_token ? c.scale_at(b, h, t) : 0];
+          spec.quant == Scaling::none ? 1 : c.k_scale[spec.quant == Scaling::per_token ? c.scale_at(b, h, t) : 0];
       const double v =
-          spec.quant == QuantMode::none ? 1 : c.v_scale[spec.quant == QuantMode::per_token ? c.scale_at(b, h, t) : 0];
+          spec.quant == Scaling::none ? 1 : c.v_scale[spec.quant == Scaling::per_token ? c.scale_at(b, h, t) : 0];
       CAPTURE(b, head);
       CHECK(r.lse[b * 4 + head] == test::Approx(1000 * 4 * k).epsilon(bf16_half_step));
       for (int d = 0; d < spec.head_size; ++d)
@@ -222,7 +222,7 @@ TEST_CASE("soft-cap, then alibi: two tokens weigh as the softmax of their final 
 }
 
 TEST_CASE("scales per head: each kv head its own, at a stride") {
-  Call c({.kv = DType::fp8_e4m3fn, .quant = QuantMode::per_head, .head_size = 64}, {1}, 1, 4, 2);
+  Call c({.kv = DType::fp8_e4m3fn, .quant = Scaling::per_head, .head_size = 64}, {1}, 1, 4, 2);
   c.p.scale_head_stride = 3;
   c.k_scale[0] = 0.5f;
   c.k_scale[3] = 2.0f;

@@ -21,9 +21,6 @@
 
 namespace tilewave::bench {
 
-template <>
-inline constexpr int enumerators_of<ScaleMode> = 5;
-
 /// Elements of one launch on the emulated device, which takes minutes for the gigabytes that a GPU moves in a blink.
 inline constexpr std::int64_t emulated_elements = std::int64_t{1} << 20;
 /// Elements compared with the reference before only a sample of rows is.
@@ -74,11 +71,10 @@ std::string extent_fault(const Case& c) {
   if (c.config_rows < 1) return "config_rows is below 1 or missing";
   if (std::int64_t{c.columns} * c.config_rows > std::int64_t{1} << 38) return "more than 2^38 elements";
   if constexpr (requires { c.spec.scale; }) {
-    if (c.spec.scale == ScaleMode::mx && c.columns % mx_group != 0)
-      return "columns with mx scales are a multiple of 32";
+    if (c.spec.scale == Scaling::mx && c.columns % mx_group != 0) return "columns with mx scales are a multiple of 32";
   }
   if constexpr (requires { c.mx_rounding; }) {
-    if (c.spec.scale != ScaleMode::mx && c.mx_rounding != MxRounding::up) return "mx_rounding is of mx scales";
+    if (c.spec.scale != Scaling::mx && c.mx_rounding != MxRounding::up) return "mx_rounding is of mx scales";
   }
   return "";
 }
@@ -93,23 +89,26 @@ inline std::string rounding_name(MxRounding r) { return r == MxRounding::up ? ""
 inline std::string short_name(DType type) { return is_fp8(type) ? "fp8" : std::string(name_of(type)); }
 
 /// Groups of columns with a scale of their own, and scales of a whole tensor under any mode.
-inline std::int32_t scale_groups(ScaleMode mode, std::int32_t columns) { return ceil_div(columns, group_of(mode)); }
-inline std::int64_t scale_count(ScaleMode mode, std::int32_t rows, std::int32_t columns) {
+inline std::int32_t scale_groups(Scaling mode, std::int32_t columns) { return ceil_div(columns, group_of(mode)); }
+inline std::int64_t scale_count(Scaling mode, std::int32_t rows, std::int32_t columns) {
   switch (mode) {
-    case ScaleMode::none: return 0;
-    case ScaleMode::per_tensor: return 1;
-    case ScaleMode::per_token: return rows;
-    case ScaleMode::per_group:
-    case ScaleMode::mx: break;
+    case Scaling::none: return 0;
+    case Scaling::per_tensor: return 1;
+    case Scaling::per_token: return rows;
+    case Scaling::per_row:
+    case Scaling::per_head:
+    case Scaling::per_block:  // row operations have none of these three
+    case Scaling::per_group:
+    case Scaling::mx: break;
   }
   return std::int64_t{rows} * scale_groups(mode, columns);
 }
 /// Columns of a row with one scale.
-inline std::int32_t scale_step(ScaleMode mode, std::int32_t columns) {
-  return mode == ScaleMode::per_group || mode == ScaleMode::mx ? group_of(mode) : columns;
+inline std::int32_t scale_step(Scaling mode, std::int32_t columns) {
+  return mode == Scaling::per_group || mode == Scaling::mx ? group_of(mode) : columns;
 }
 /// The type of a scale, as far as its size goes.
-inline DType scale_type(ScaleMode mode) { return mode == ScaleMode::mx ? DType::i8 : DType::f32; }
+inline DType scale_type(Scaling mode) { return mode == Scaling::mx ? DType::i8 : DType::f32; }
 /// Bytes of `values` of a type.
 inline std::int64_t bytes_of_values(DType type, std::int64_t values) {
   return values * size_of(type) / packing_of(type);
@@ -179,7 +178,7 @@ template <class Problem>
 double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const std::vector<double>& values, double slack,
                RowErrors& errors) {
   const double unit =
-      reference::group_scale(p.scale, ScaleMode::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
+      reference::group_scale(p.scale, Scaling::mx, ScaleLayout::rows, p.scale_stride, p.columns, row, column);
   if (column % mx_group == 0) {
     const double largest = reference::amax(values, column, column + mx_group);
     const double low = reference::mx_scale_of(largest * (1 - slack), p.spec.out, p.mx_rounding);

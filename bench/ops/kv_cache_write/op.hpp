@@ -11,8 +11,6 @@ namespace tilewave::bench {
 
 template <>
 inline constexpr int enumerators_of<RopePairs> = 2;
-template <>
-inline constexpr int enumerators_of<QuantMode> = 4;
 
 /// A row is a token: the heads of a fused qkv tensor. Slots are spread over the pages, as those of sequences in decode.
 struct KvCacheWriteCase {
@@ -162,8 +160,8 @@ struct KvCacheWriteOp {
       p.v_cache_strides = c.dim_major ? packed_value_strides(cache, c.kv_heads, c.block_size, false)
                                       : nhd_value_strides(cache, c.kv_heads, c.block_size);
     }
-    if (c.spec.quant != QuantMode::none) {
-      const bool per_token = c.spec.quant == QuantMode::per_token;
+    if (c.spec.quant != Scaling::none) {
+      const bool per_token = c.spec.quant == Scaling::per_token;
       p.k_scale = address(t.k_scale);
       if (c.latent == 0) p.v_scale = static_cast<float*>(address(t.v_scale));
       p.scale_page_stride = per_token ? std::int64_t{c.kv_heads} * c.block_size : 0;
@@ -195,8 +193,8 @@ struct KvCacheWriteOp {
     t.out = poisoned(s.kv, cached * c.head_size);
     if (c.latent == 0) t.v_cache = poisoned(s.kv, cached * c.head_size);
     const auto scales = [&] {
-      if (s.quant == QuantMode::per_token) return poisoned(c.scale_type(), cached * c.groups());
-      const int count = s.quant == QuantMode::none ? 0 : s.quant == QuantMode::per_head ? c.kv_heads : 1;
+      if (s.quant == Scaling::per_token) return poisoned(c.scale_type(), cached * c.groups());
+      const int count = s.quant == Scaling::none ? 0 : s.quant == Scaling::per_head ? c.kv_heads : 1;
       return filled(DType::f32, 1, count, 1, [](std::int64_t, std::int64_t h) { return 0.02f + 0.001f * (h % 8); });
     };
     t.k_scale = scales();
@@ -237,7 +235,7 @@ struct KvCacheWriteOp {
   static Work work_of(const Case& c) {
     const KvCacheWriteSpec& s = c.spec;
     const std::int64_t q = std::int64_t{c.queries()} * c.head_size, cached = std::int64_t{c.cached()} * c.head_size;
-    const bool found = s.quant == QuantMode::per_token;
+    const bool found = s.quant == Scaling::per_token;
     const std::int64_t scales = found ? (c.cached() + (s.group > 0 ? c.queries() : 0)) * c.groups() : 0;
     const std::int64_t written = q * size_of(s.q_out) + cached * size_of(s.kv) + scales * size_of(c.scale_type());
     const std::int64_t read = c.columns * size_of(s.x) + 8 + (s.fused ? 4 + c.rotary() * size_of(s.table) : 0);
@@ -279,11 +277,11 @@ struct KvCacheWriteOp {
     };
     const auto cached = [&](HeadOf what, const void* scales) {
       return [&, what, scales](std::int32_t h, std::int32_t d, const std::vector<double>& wanted) {
-        if (p.spec.quant == QuantMode::none) return 1.0;
+        if (p.spec.quant == Scaling::none) return 1.0;
         const std::int64_t at = reference::scale_index(p, slot, h);
         if (p.spec.group > 0) return grouped(what, scales, at, h, d);
         const double factor = static_cast<const float*>(scales)[at];
-        if (p.spec.quant == QuantMode::per_token) {
+        if (p.spec.quant == Scaling::per_token) {
           const double right = reference::scale_of(reference::amax(wanted, 0, p.head_size), p.spec.kv);
           errors.expect(std::abs(factor - right) <= 1e-5 * right, "scale", token, h, factor, right);
         }

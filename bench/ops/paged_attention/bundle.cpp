@@ -120,7 +120,7 @@ Buffer buffer_of(std::string_view name, const PagedAttentionProblem& p, std::siz
     return {bytes(pages(s.page, s.head) + in_head, size_of(p.spec.kv)), "in"};
   }
   if (name == "k_scale" || name == "v_scale") {
-    const bool token = p.spec.quant == QuantMode::per_token, head = p.spec.quant == QuantMode::per_head;
+    const bool token = p.spec.quant == Scaling::per_token, head = p.spec.quant == Scaling::per_head;
     const std::int64_t last_head = head ? (p.num_kv_heads - 1) * p.scale_head_stride : 0;
     return {bytes(token ? pages(p.scale_page_stride, p.scale_head_stride) + p.block_size - 1 : last_head, 4), "in"};
   }

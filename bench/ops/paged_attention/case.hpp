@@ -41,14 +41,12 @@ template <>
 inline constexpr int enumerators_of<Inputs> = 2;
 template <>
 inline constexpr int enumerators_of<KvLayout> = 3;
-template <>
-inline constexpr int enumerators_of<QuantMode> = 4;
 
 struct PagedAttentionCase {
   ArchId arch = ArchId::gfx950;
   DType q = DType::bf16;  // and out
   DType kv = DType::fp8_e4m3fn;
-  QuantMode quant = QuantMode::per_token;
+  Scaling quant = Scaling::per_token;
   int block_size = 1024;
   int mtp = 1;
   int head_size = 128;
@@ -164,11 +162,11 @@ struct PagedAttentionCase {
 };
 
 /// Case of an fp8 or bf16 cache in the flavour of `arch`.
-constexpr PagedAttentionCase case_of(ArchId arch, QuantMode quant) {
+constexpr PagedAttentionCase case_of(ArchId arch, Scaling quant) {
   PagedAttentionCase c;
   c.arch = arch;
   c.quant = quant;
-  c.kv = quant == QuantMode::none ? DType::bf16 : facts_of(arch).fp8;
+  c.kv = quant == Scaling::none ? DType::bf16 : facts_of(arch).fp8;
   return c;
 }
 
@@ -259,7 +257,7 @@ inline PagedAttentionProblem shape_of(const PagedAttentionCase& c) {
   p.k_strides = key_strides(p.spec, c.layout, c.num_kv_heads, c.block_size);
   p.v_strides = value_strides(p.spec, c.layout, c.trans_v, c.num_kv_heads, c.block_size);
   p.scale_page_stride = std::int64_t{c.num_kv_heads} * c.block_size;
-  p.scale_head_stride = c.quant == QuantMode::per_head ? 1 : c.block_size;
+  p.scale_head_stride = c.quant == Scaling::per_head ? 1 : c.block_size;
   p.table_row_stride = p.table_columns + 1;
   return p;
 }
@@ -340,10 +338,10 @@ inline PagedAttentionWork work_of(const PagedAttentionCase& c, const std::vector
   }
   const std::int64_t slots = std::count(attended.begin(), attended.end(), true) * c.num_kv_heads;
   const std::int64_t rows = std::int64_t{c.batch} * c.mtp * c.num_q_heads;
-  const std::int64_t scales = c.quant == QuantMode::per_token    ? slots
-                              : c.quant == QuantMode::per_head   ? c.num_kv_heads
-                              : c.quant == QuantMode::per_tensor ? 1
-                                                                 : 0;
+  const std::int64_t scales = c.quant == Scaling::per_token    ? slots
+                              : c.quant == Scaling::per_head   ? c.num_kv_heads
+                              : c.quant == Scaling::per_tensor ? 1
+                                                               : 0;
   return {.bytes = 2 * (slots * c.head_size * size_of(c.kv) + 4 * scales) + rows * (2 * 2 * c.head_size + 4) +
                    4 * (table_entries + c.batch + c.num_q_heads * (std::int64_t{c.sinks} + c.alibi)),
           .flops = std::int64_t{4} * c.head_size * visible_rows};

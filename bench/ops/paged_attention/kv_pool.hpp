@@ -25,7 +25,7 @@ namespace tilewave::bench {
 /// What tells one pool from another.
 struct KvPoolKey {
   DType kv;
-  QuantMode quant;
+  Scaling quant;
   int num_kv_heads, head_size, block_size;
   std::int64_t num_pages;
   KvLayout layout;
@@ -41,10 +41,10 @@ struct KvPoolKey {
     return large_enough && *this == other;
   }
   std::size_t slots() const { return static_cast<std::size_t>(num_pages) * num_kv_heads * block_size; }
-  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }          // of K, and of V
-  int common_scales() const { return quant == QuantMode::per_head ? num_kv_heads : 1; }  // not of tokens
+  std::size_t cache_bytes() const { return slots() * head_size * size_of(kv); }        // of K, and of V
+  int common_scales() const { return quant == Scaling::per_head ? num_kv_heads : 1; }  // not of tokens
   std::size_t scale_bytes() const {
-    return quant == QuantMode::none ? 0 : sizeof(float) * (quant == QuantMode::per_token ? slots() : common_scales());
+    return quant == Scaling::none ? 0 : sizeof(float) * (quant == Scaling::per_token ? slots() : common_scales());
   }
   std::size_t bytes() const { return 2 * (cache_bytes() + scale_bytes()); }
 };
@@ -66,7 +66,7 @@ class KvPool {
         std::memset(side.cache.host() + i * piece, poison_byte(key.kv), std::min(piece, key.cache_bytes() - i * piece));
       });
       std::fill_n(side.scales.host(), key.scale_bytes(), std::byte{0xff});  // NaN in f32
-      const bool common = key.quant == QuantMode::per_tensor || key.quant == QuantMode::per_head;
+      const bool common = key.quant == Scaling::per_tensor || key.quant == Scaling::per_head;
       for (int i = 0; common && i < key.common_scales(); ++i) scales(side)[i] = common_scale(side_index(side), i);
     }
   }
@@ -111,7 +111,7 @@ class KvPool {
   // Heads with scales of their own each take a larger one than they need, to be told apart.
   float common_scale(int side, int head) const {
     const float amax = key_.inputs == Inputs::uniform ? 1.0f : side == 0 ? 4.0f : 2.0f;
-    return amax / fp8_max(key_.kv) * (key_.quant == QuantMode::per_head ? 1.0f + 0.25f * (head % 4 + side) : 1.0f);
+    return amax / fp8_max(key_.kv) * (key_.quant == Scaling::per_head ? 1.0f + 0.25f * (head % 4 + side) : 1.0f);
   }
   std::int64_t scale_index(std::int64_t page, int head, int slot) const {
     return (page * key_.num_kv_heads + head) * key_.block_size + slot;
@@ -163,13 +163,13 @@ class KvPool {
         amax = std::max(amax, std::abs(values[d]));
       }
       const Place at = place(which, page, head, slot);
-      if (key_.quant == QuantMode::none) {
+      if (key_.quant == Scaling::none) {
         write(side, at, [&](int d) { return key_.kv == DType::f16 ? f32_to_f16(values[d]) : f32_to_bf16(values[d]); });
         continue;
       }
       // FlyDSL tests/utils.py, pertoken_quant: scale = amax / dtype max, or 1 where that is 0.
       float scale = common_scale(which, head);
-      if (key_.quant == QuantMode::per_token) {
+      if (key_.quant == Scaling::per_token) {
         scale = amax > 0 ? amax / fp8_max(key_.kv) : 1.0f;
         scales(side)[scale_index(page, head, slot)] = scale;
       }
@@ -180,7 +180,7 @@ class KvPool {
     const int byte = poison_byte(key_.kv);
     for (int slot = first; slot < end; ++slot) {
       write(side, place(side_index(side), page, head, slot), [&](int) { return byte * 0x101; });
-      if (key_.quant == QuantMode::per_token) {
+      if (key_.quant == Scaling::per_token) {
         scales(side)[scale_index(page, head, slot)] = std::bit_cast<float>(0xffffffffu);
       }
     }
@@ -192,7 +192,7 @@ class KvPool {
     fresh_ = false;
     for (const Side& side : sides_) {
       for (const TwinBuffer* buffer : {&side.cache, &side.scales}) {
-        const bool paged = buffer == &side.cache || key_.quant == QuantMode::per_token;
+        const bool paged = buffer == &side.cache || key_.quant == Scaling::per_token;
         if (whole || !paged) {
           buffer->upload();
           continue;

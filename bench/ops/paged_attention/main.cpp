@@ -127,8 +127,8 @@ std::vector<PagedAttentionCase> configs_of(const std::string& sweep, const Paged
 std::vector<Row> chosen_rows(ArchId arch, const Options& o, const std::string& filter) {
   const auto wanted = row_filter(filter);
   std::vector<Row> rows;
-  std::set<std::string> names;                                // of what the filter leaves
-  PagedAttentionCase start = case_of(arch, QuantMode::none);  // as far as users leave it out
+  std::set<std::string> names;                              // of what the filter leaves
+  PagedAttentionCase start = case_of(arch, Scaling::none);  // as far as users leave it out
   start.block_size = 64;
   start.batch = start.context_length = start.num_q_heads = start.num_kv_heads = 0;
   start.seed = o.seed;

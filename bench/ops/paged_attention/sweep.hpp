@@ -52,7 +52,7 @@ struct Heads {
 inline std::vector<PagedAttentionCase> standard_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const bool varlen : {false, true})
-    for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor})
+    for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor})
       for (const int mtp : {1, 2, 3, 4})
         for (const int batch : {3, 81})
           for (const int num_q_heads : {8, 16}) {
@@ -73,7 +73,7 @@ inline std::vector<PagedAttentionCase> accuracy_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const int head_size : {128, 256})
     for (const int block_size : {16, 64})
-      for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor})
+      for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor})
         for (const int batch : {3, 81, 128})
           for (const int context_length : {1027, 8192})
             for (const bool varlen : {false, true})
@@ -92,14 +92,14 @@ inline std::vector<PagedAttentionCase> accuracy_sweep(ArchId arch) {
                     cases.push_back(c);
                   }
   for (const bool last : {false, true}) {
-    PagedAttentionCase c = case_of(arch, last ? QuantMode::per_token : QuantMode::per_tensor);
+    PagedAttentionCase c = case_of(arch, last ? Scaling::per_token : Scaling::per_tensor);
     c.mtp = last ? 4 : 1;
     c.num_q_heads = 16;
     cases.push_back(c);
   }
   for (const int num_q_heads : {8, 16})
     for (const int mtp : {1, 2, 3, 4}) {
-      PagedAttentionCase c = case_of(arch, QuantMode::per_token);
+      PagedAttentionCase c = case_of(arch, Scaling::per_token);
       c.num_q_heads = num_q_heads;
       c.mtp = mtp;
       c.context_length = 8192;
@@ -128,7 +128,7 @@ inline constexpr std::array<DecodeShape, 9> decode_shapes{{{64, {32, 8}, 128, 81
                                                            {3, {16, 1}, 128, 1027},
                                                            {81, {16, 1}, 128, 1027}}};
 
-inline PagedAttentionCase decode_case(ArchId arch, const DecodeShape& shape, QuantMode quant, int block_size, int mtp) {
+inline PagedAttentionCase decode_case(ArchId arch, const DecodeShape& shape, Scaling quant, int block_size, int mtp) {
   PagedAttentionCase c = case_of(arch, quant);
   c.batch = shape.batch;
   c.num_q_heads = shape.heads.q;
@@ -145,7 +145,7 @@ inline PagedAttentionCase decode_case(ArchId arch, const DecodeShape& shape, Qua
 inline std::vector<PagedAttentionCase> decode_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const DecodeShape& shape : decode_shapes)
-    for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor})
+    for (const Scaling quant : {Scaling::none, Scaling::per_tensor})
       for (const int block_size : {16, 64, 1024})
         for (const int mtp : {1, 2, 4}) cases.push_back(decode_case(arch, shape, quant, block_size, mtp));
   return cases;
@@ -157,7 +157,7 @@ inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
   std::vector<PagedAttentionCase> cases;
   for (const int head_size : {128, 256})
     for (const int block_size : {16, 64, 1024})
-      for (const QuantMode quant : {QuantMode::per_token, QuantMode::per_tensor})
+      for (const Scaling quant : {Scaling::per_token, Scaling::per_tensor})
         for (const bool varlen : {false, true})
           for (const int sliding_window : {0, 1023})
             for (const int num_q_heads : {8, 16, 4})
@@ -174,7 +174,7 @@ inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
                   cases.push_back(c);
                 }
   for (const int head_size : {64, 128, 256})
-    for (const QuantMode quant : {QuantMode::none, QuantMode::per_token, QuantMode::per_tensor})
+    for (const Scaling quant : {Scaling::none, Scaling::per_token, Scaling::per_tensor})
       for (const int block_size : {16, 64, 128, 1024})
         for (const int sliding_window : {0, 100})
           for (const int mtp : {1, 4})
@@ -198,7 +198,7 @@ inline std::vector<PagedAttentionCase> emulated_sweep(ArchId arch) {
   }
   cases.push_back(accuracy.back());
   for (const std::size_t shape : {5u, 8u})
-    for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+    for (const Scaling quant : {Scaling::none, Scaling::per_tensor}) {
       cases.push_back(decode_case(arch, decode_shapes[shape], quant, 64, 2));
     }
   return cases;
@@ -245,7 +245,7 @@ inline constexpr std::int64_t scaling_kv_bytes = std::int64_t{1} << (emulated_de
 /// pages of the first one's pool.
 inline std::vector<PagedAttentionCase> scaling_sweep(ArchId arch, std::int64_t most_kv_bytes = scaling_kv_bytes) {
   std::vector<PagedAttentionCase> cases;
-  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor}) {
+  for (const Scaling quant : {Scaling::none, Scaling::per_tensor}) {
     const auto first = cases.size();
     const auto tokens = [](const PagedAttentionCase& c) { return std::int64_t{c.batch} * c.context_length; };
     for (const int batch : scaling_batches)
@@ -274,7 +274,7 @@ inline std::vector<PagedAttentionCase> model_cases(ArchId arch, const ModelStep&
   std::vector<PagedAttentionCase> cases;
   const Model& m = step.share;
   if (m.latent.any()) return cases;
-  for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor})
+  for (const Scaling quant : {Scaling::none, Scaling::per_tensor})
     for (const int batch : step.batch)
       for (const int context : step.context) {
         cases.push_back(decode_case(arch, {batch, {m.q_heads, m.kv_heads}, m.head_size, context}, quant, 64, 1));

@@ -35,8 +35,8 @@ class CaseTensors {
       p.q = address(qkv_);
       p.k = address(pool.k());
       p.v = address(pool.v());
-      p.k_scale = c.quant == QuantMode::none ? nullptr : static_cast<const float*>(address(pool.k_scale()));
-      p.v_scale = c.quant == QuantMode::none ? nullptr : static_cast<const float*>(address(pool.v_scale()));
+      p.k_scale = c.quant == Scaling::none ? nullptr : static_cast<const float*>(address(pool.k_scale()));
+      p.v_scale = c.quant == Scaling::none ? nullptr : static_cast<const float*>(address(pool.v_scale()));
       p.block_table = static_cast<const std::int32_t*>(address(table_buffer_));
       p.context_lengths = static_cast<const std::int32_t*>(address(lengths_buffer_));
       p.out = address(out_);

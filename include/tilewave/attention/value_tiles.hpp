@@ -22,7 +22,7 @@ struct ValueTiles {
 };
 
 constexpr ValueTiles value_tiles(const AtomFacts& atom, const ValueShape& v) {
-  const int tiles = v.head_size / atom.kv;
+  const int tiles = ceil_div(v.head_size, atom.kv);
   if (v.layout == ValueLayout::dim_major) return {tiles, 1};
   // A width of at least one word serves byte permutes. Wider ones give wide loads, even if they add a few tiles: 5
   // tiles may become 8, but 4 may not. More than 8 would make blocks too large for cutting V into slices.

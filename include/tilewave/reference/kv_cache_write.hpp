@@ -78,8 +78,8 @@ inline std::int64_t value_index(const KvCacheWriteProblem& p, std::int64_t slot,
 /// Where the scale of a head in a slot is; 0 of caches without.
 inline std::int64_t scale_index(const KvCacheWriteProblem& p, std::int64_t slot, std::int32_t head) {
   switch (p.spec.quant) {
-    case QuantMode::per_head: return head * p.scale_head_stride;
-    case QuantMode::per_token:
+    case Scaling::per_head: return head * p.scale_head_stride;
+    case Scaling::per_token:
       return slot / p.block_size * p.scale_page_stride + head * p.scale_head_stride + slot % p.block_size;
     default: return 0;
   }

@@ -118,9 +118,9 @@ struct PairTask {
     return p.block_table[pair.sequence * p.table_row_stride + token / p.block_size];
   }
   double scale(const float* scales, std::int64_t token) const {
-    if (p.spec.quant == QuantMode::none) return 1.0;
-    if (p.spec.quant == QuantMode::per_tensor) return scales[0];
-    if (p.spec.quant == QuantMode::per_head) return scales[pair.kv_head * p.scale_head_stride];
+    if (p.spec.quant == Scaling::none) return 1.0;
+    if (p.spec.quant == Scaling::per_tensor) return scales[0];
+    if (p.spec.quant == Scaling::per_head) return scales[pair.kv_head * p.scale_head_stride];
     return scales[page_of(token) * p.scale_page_stride + pair.kv_head * p.scale_head_stride + token % p.block_size];
   }
 

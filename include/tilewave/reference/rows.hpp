@@ -77,7 +77,7 @@ inline NormRow norm_row(const NormProblem& p, std::int32_t row) {
   for (std::int32_t c = 0; c < p.columns; ++c) {
     double n = (x[c] - r.mean) * r.rstd * element(s.weight, p.weight, c);
     if (p.bias != nullptr) n += element(s.weight, p.bias, c);
-    if (s.scale != ScaleMode::none && p.smooth != nullptr) n *= element(s.x, p.smooth, c);
+    if (s.scale != Scaling::none && p.smooth != nullptr) n *= element(s.x, p.smooth, c);
     r.values[c] = n;
   }
   return r;
@@ -113,9 +113,9 @@ inline SoftmaxRow softmax_row(const SoftmaxProblem& p, std::int32_t row) {
 
 /// Where the scale of an element is, and the scale that values with this largest magnitude get.
 inline std::int64_t scale_index(const QuantProblem& p, std::int32_t row, std::int32_t column) {
-  return p.spec.scale == ScaleMode::per_tensor  ? 0
-         : p.spec.scale == ScaleMode::per_token ? row
-                                                : row * p.scale_stride + column / 128 * p.scale_group_stride;
+  return p.spec.scale == Scaling::per_tensor  ? 0
+         : p.spec.scale == Scaling::per_token ? row
+                                              : row * p.scale_stride + column / 128 * p.scale_group_stride;
 }
 inline double scale_of(double amax, DType codes) {
   const double largest = codes == DType::i8 ? 127 : codes == DType::fp8_e4m3fnuz ? 240 : 448;
@@ -139,9 +139,9 @@ inline double mx_scale_of(double amax, DType codes, MxRounding rounding) {
   return std::max(scale, 0x1p-127);
 }
 /// Scales lie as RowOutputArgs says; the value of that of a row's column, where it has several.
-inline double group_scale(const void* scales, ScaleMode mode, ScaleLayout layout, std::int64_t stride,
+inline double group_scale(const void* scales, Scaling mode, ScaleLayout layout, std::int64_t stride,
                           std::int32_t columns, std::int64_t row, std::int32_t column) {
-  if (mode != ScaleMode::mx) return static_cast<const float*>(scales)[row * stride + column / 128];
+  if (mode != Scaling::mx) return static_cast<const float*>(scales)[row * stride + column / 128];
   std::int64_t at = row * stride + column / 32;
   if (layout == ScaleLayout::shuffled) {
     // [rows / 32, groups / 8, 4: group % 4, 16: row % 16, 2: group / 4 % 2, 2: row / 16 % 2]

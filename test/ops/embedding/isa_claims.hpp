@@ -10,7 +10,7 @@ namespace tilewave::test {
 template <ArchId arch>
 ordered_json row_claims(const EmbeddingSpec& s, const RowPolicy& p) {
   const RowUse use{.exchanges = 0, .values = 0, .scalar_loads = 2};  // an id has two words
-  return row_claims<arch>(use, s.x, s.x, ScaleMode::none, p);
+  return row_claims<arch>(use, s.x, s.x, Scaling::none, p);
 }
 
 }  // namespace tilewave::test

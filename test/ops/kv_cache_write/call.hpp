@@ -79,7 +79,7 @@ class CacheCall {
     cos_.set(table_rows, s.rotary / 2, table(reference::rope_cos));
     sin_.set(table_rows, s.rotary / 2, table(reference::rope_sin));
     set_indices(s, index);
-    if (spec.quant != QuantMode::per_token) {
+    if (spec.quant != Scaling::per_token) {
       for (std::size_t i = 0; i < k_scale.host.size() / 4; ++i) {
         put(k_scale, i, 0.1f + 0.01f * static_cast<float>(i));
         put(v_scale, i, 0.05f + 0.01f * static_cast<float>(i));
@@ -104,7 +104,7 @@ class CacheCall {
   /// Caches, and scales that are found, as they were at first.
   void clear() {
     for (Bytes* b : {&k_cache, &v_cache, &k_scale, &v_scale}) {
-      if ((b == &k_scale || b == &v_scale) && host.spec.quant != QuantMode::per_token) continue;
+      if ((b == &k_scale || b == &v_scale) && host.spec.quant != Scaling::per_token) continue;
       std::fill(b->host.begin(), b->host.end(), unwritten_byte);
       b->upload();
     }
@@ -125,9 +125,9 @@ class CacheCall {
   }
   static std::int64_t scale_bytes(const KvCacheWriteSpec& spec, const CacheShape& s) {
     switch (spec.quant) {
-      case QuantMode::per_tensor: return 4;
-      case QuantMode::per_head: return 4 * s.kv_heads;
-      case QuantMode::per_token: return std::int64_t{4} * s.pages * s.kv_heads * s.block_size;
+      case Scaling::per_tensor: return 4;
+      case Scaling::per_head: return 4 * s.kv_heads;
+      case Scaling::per_token: return std::int64_t{4} * s.pages * s.kv_heads * s.block_size;
       default: return 0;
     }
   }
@@ -171,9 +171,9 @@ class CacheCall {
       p.k_cache_strides = packed_key_strides(cache, s.kv_heads, s.block_size);
       p.v_cache_strides = packed_value_strides(cache, s.kv_heads, s.block_size, layout == CacheLayout::shuffled);
     }
-    if (spec.quant == QuantMode::per_token) p.scale_page_stride = s.kv_heads * s.block_size;
-    if (spec.quant == QuantMode::per_token) p.scale_head_stride = s.block_size;
-    if (spec.quant == QuantMode::per_head) p.scale_head_stride = 1;
+    if (spec.quant == Scaling::per_token) p.scale_page_stride = s.kv_heads * s.block_size;
+    if (spec.quant == Scaling::per_token) p.scale_head_stride = s.block_size;
+    if (spec.quant == Scaling::per_head) p.scale_head_stride = 1;
     if (spec.fused) {
       p.position_type = index;
       p.rotary = s.rotary;
@@ -223,7 +223,7 @@ class CacheCall {
     return std::abs(got - want) <= half_step(type, want / scale) * scale * 1.001 + 4e-6 * (1 + std::abs(want));
   }
   void check_cache(reference::HeadOf what, const Bytes& cache, const Bytes& scales) const {
-    const bool k = what == reference::HeadOf::k, found = host.spec.quant == QuantMode::per_token;
+    const bool k = what == reference::HeadOf::k, found = host.spec.quant == Scaling::per_token;
     const int size = size_of(host.spec.kv);
     std::vector<bool> used(cache.host.size()), used_scale(scales.host.size());
     const auto* scale = reinterpret_cast<const float*>(scales.host.data());

@@ -10,11 +10,11 @@ namespace tilewave::test {
 template <ArchId arch>
 ordered_json row_claims(const KvCacheWriteSpec& s, const RowPolicy& p) {
   // The slot's two words and a scale that is given, once for heads and once for V; of positions two more words.
-  const bool fp8 = is_fp8(s.kv), found = s.quant == QuantMode::per_token;
+  const bool fp8 = is_fp8(s.kv), found = s.quant == Scaling::per_token;
   RowUse use{.exchanges = 0, .values = s.norm + found, .scalar_loads = 2 * (2 + (fp8 && !found)) + 2 * s.fused};
   use.scalar_loads += s.fused && is_fp8(s.q_out);
   use.scalar_stores = 2 * found;
-  ordered_json claims = row_claims<arch>(use, s.x, s.x, ScaleMode::none, p);
+  ordered_json claims = row_claims<arch>(use, s.x, s.x, Scaling::none, p);
   const int unit = p.vec / size_of(s.x), weights = s.norm ? p.chunks : 0;
   const int tables = s.fused ? 2 * unit * size_of(s.table) / 16 : 0;
   claims["wide_loads"] = 2 * p.chunks + weights + tables;  // a head of k or q, and one of v

@@ -92,7 +92,7 @@ TEST_CASE("kv_cache_write: entries of paged attention read what was written, in 
     for (const CacheLayout layout : cache_layouts) {
       const bool dim_major = layout == CacheLayout::plain || layout == CacheLayout::shuffled;
       // What the slice has no entries of: paged_attention_written_specs.
-      const bool full = dim_major ? s.kv == DType::f16 : s.quant == QuantMode::per_head;
+      const bool full = dim_major ? s.kv == DType::f16 : s.quant == Scaling::per_head;
       const std::string kind =
           std::string(name_of(e->arch)) + "/" + name_of(s) + ", layout " + std::to_string(static_cast<int>(layout));
       if (!full || reads_all) all.insert(kind);

@@ -100,7 +100,7 @@ TEST_CASE("batch-invariant: alone, among others and in a wider table a sequence 
 TEST_CASE("batch-invariant: zeros have one sign, whether a call has one split or many") {
   int seen = 0;
   each_small_entry([&](const PagedAttentionEntry& e) {
-    if (e.spec.quant == QuantMode::none || e.policy.bulk() || e.policy.balanced()) return;
+    if (e.spec.quant == Scaling::none || e.policy.bulk() || e.policy.balanced()) return;
     ++seen;
     const std::vector<std::int32_t> all{tile_of(e) - 1};
     CallAround alone(e, all, {{0}, tile_of(e), 0, 0, false, true});

@@ -32,7 +32,7 @@ constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages, int 
 constexpr PagedAttentionSpec wide(DType type, int head_size) {
   return {.q = type, .kv = type, .out = type, .head_size = head_size};
 }
-constexpr PagedAttentionSpec narrow(QuantMode quant, int head_size, DType q = DType::bf16) {
+constexpr PagedAttentionSpec narrow(Scaling quant, int head_size, DType q = DType::bf16) {
   return {.q = q, .kv = DType::fp8_e4m3fn, .out = q, .quant = quant, .head_size = head_size};
 }
 constexpr PagedAttentionSpec with(PagedAttentionSpec spec, bool soft_cap, bool alibi) {
@@ -50,7 +50,7 @@ constexpr int bulk_count = 35;
 [[maybe_unused]] constexpr BulkCase bulk_case(int i) {
   using detail::balanced;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
-  constexpr QuantMode tensor = QuantMode::per_tensor, head = QuantMode::per_head, token = QuantMode::per_token;
+  constexpr Scaling tensor = Scaling::per_tensor, head = Scaling::per_head, token = Scaling::per_token;
   switch (i) {
     case 0: return {wide(f16, 64), ring(8, 64, 2)};
     case 1: return {with(wide(f16, 128), true, false), ring(16, 64, 3)};
@@ -255,7 +255,7 @@ TEST_CASE("bulk: policies that the kernel cannot do are refused") {
   }
   // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
   CHECK_FALSE(fits(spec, ring(64, 64, 2)));
-  CHECK_FALSE(fits(narrow(QuantMode::per_tensor, 64), ring(64, 64, 5)));
+  CHECK_FALSE(fits(narrow(Scaling::per_tensor, 64), ring(64, 64, 5)));
   CHECK(why_not(spec, ring(8, 64, 0)) ==
         "bulk: wave groups take stages by turns: prefetch.stages is a multiple of them");
   CHECK(why_not(wide(DType::bf16, 96), ring(8, 64, 2)) ==
@@ -278,7 +278,7 @@ TEST_CASE("bulk: of each context the pieces of pages with a token to attend are 
       call.fill();
       call.run(e, cluster_sizes[turn++ % 4]);
       const int segment = std::gcd(shape.block_size, tile);
-      const std::int64_t scale_bytes = e.spec.quant == QuantMode::per_token ? sizeof(float) : 0;
+      const std::int64_t scale_bytes = e.spec.quant == Scaling::per_token ? sizeof(float) : 0;
       const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
       // A page of K is one piece where it is a segment; else it ends with the last unit, as V and scales do.
       const std::int64_t behind_bytes =

@@ -180,7 +180,7 @@ class Call {
             put(pool_.k(), element(p.k_strides, page, h, slot, d), bits);
             put(pool_.v(), element(p.v_strides, page, h, slot, d), bits);
           }
-          if (p.spec.quant != QuantMode::per_token) continue;
+          if (p.spec.quant != Scaling::per_token) continue;
           scales(pool_.k_scale())[scale_element(page, h, slot)] = scale;
           scales(pool_.v_scale())[scale_element(page, h, slot)] = scale;
         }
@@ -198,7 +198,7 @@ class Call {
         put(pool_.k(), element(p.k_strides, page(b, t), h, slot, d), encode(p.spec.kv, nan));
         put(pool_.v(), element(p.v_strides, page(b, t), h, slot, d), encode(p.spec.kv, nan));
       }
-      if (p.spec.quant != QuantMode::per_token) return;
+      if (p.spec.quant != Scaling::per_token) return;
       scales(pool_.k_scale())[scale_element(page(b, t), h, slot)] = nan;
       scales(pool_.v_scale())[scale_element(page(b, t), h, slot)] = nan;
     });
@@ -345,9 +345,9 @@ class Call {
   }
   template <class F>
   void set_scales(const bench::TwinBuffer& buffer, F f) {
-    if (p.spec.quant == QuantMode::per_tensor) scales(buffer)[0] = f(0, 0, 0);
-    for (int h = 0; p.spec.quant == QuantMode::per_head && h < p.num_kv_heads; ++h) scales(buffer)[h] = f(0, h, 0);
-    if (p.spec.quant == QuantMode::per_token) {
+    if (p.spec.quant == Scaling::per_tensor) scales(buffer)[0] = f(0, 0, 0);
+    for (int h = 0; p.spec.quant == Scaling::per_head && h < p.num_kv_heads; ++h) scales(buffer)[h] = f(0, h, 0);
+    if (p.spec.quant == Scaling::per_token) {
       each_token(
           [&](int b, int h, int t) { scales(buffer)[scale_element(page(b, t), h, t % p.block_size)] = f(b, h, t); });
     }

@@ -47,10 +47,9 @@ constexpr std::array wrong_specs{
           [](P& p) { p.spec.values = static_cast<ValueLayout>(7); }},
     Wrong{"any_block_size of a dim_major cache", C::unsupported_layout, [](P& p) { p.spec.any_block_size = true; }},
     Wrong{"kv of a type without a name", C::unsupported_dtype, [](P& p) { p.spec.kv = static_cast<DType>(77); }},
-    Wrong{"quant mode of the other kind", C::unsupported_quant_mode,
-          [](P& p) { p.spec.quant = p.spec.quant == QuantMode::none ? QuantMode::per_token : QuantMode::none; }},
-    Wrong{"quant mode without a name", C::unsupported_quant_mode,
-          [](P& p) { p.spec.quant = static_cast<QuantMode>(9); }},
+    Wrong{"quant mode of the other kind", C::unsupported_scaling,
+          [](P& p) { p.spec.quant = p.spec.quant == Scaling::none ? Scaling::per_token : Scaling::none; }},
+    Wrong{"quant mode without a name", C::unsupported_scaling, [](P& p) { p.spec.quant = static_cast<Scaling>(9); }},
 };
 
 constexpr std::array wrong_extents{
@@ -255,10 +254,10 @@ TEST_CASE("bad problems get a named status and a reason, and nothing is written"
     if (good.p.workspace_bytes > 0) {
       for (const Wrong& wrong : wrong_workspaces) check_refused(e, good, wrong, false, wrong.code);
     }
-    if (e.spec.quant != QuantMode::none) {
+    if (e.spec.quant != Scaling::none) {
       for (const Wrong& wrong : wrong_scales) check_refused(e, good, wrong, true, wrong.code);
     }
-    if (e.spec.quant == QuantMode::per_token) {
+    if (e.spec.quant == Scaling::per_token) {
       for (const Wrong& wrong : wrong_token_scales) check_refused(e, good, wrong, true, wrong.code);
     }
     bench::check_hip(hipDeviceSynchronize(), "waiting");
@@ -268,7 +267,7 @@ TEST_CASE("bad problems get a named status and a reason, and nothing is written"
 
 TEST_CASE("bf16 KV needs no scales") {
   each_small_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant != QuantMode::none) return;
+    if (e.spec.quant != Scaling::none) return;
     Call call = good_call(e);
     call.p.k_scale = call.p.v_scale = nullptr;
     call.fill();
@@ -278,7 +277,7 @@ TEST_CASE("bf16 KV needs no scales") {
 
 TEST_CASE("the fp8 flavour of another architecture is refused") {
   each_small_entry([](const PagedAttentionEntry& e) {
-    if (e.spec.quant == QuantMode::none) return;
+    if (e.spec.quant == Scaling::none) return;
     Call call = good_call(e);
     PagedAttentionProblem p = call.prepare(1).p;
     REQUIRE(paged_attention_check(p, facts_of(e.arch)).ok());

@@ -107,7 +107,7 @@ TEST_CASE("lse is the natural log of the softmax sum, for any number of splits, 
     call.set_k([](int, int, int, int) { return 2.0f; });
     call.set_k_scale([](int, int, int) { return 4.0f; });
     call.set_v([](int, int, int, int) { return 1.0f; });
-    const float k = c.quant == QuantMode::none ? 2 : 8;
+    const float k = c.quant == Scaling::none ? 2 : 8;
     for (const int splits : {1, 2, 7}) {
       CAPTURE(splits);
       const Answer answer = call.run(e, splits);

@@ -12,7 +12,7 @@ inline constexpr double bf16_step = 1.0 / 128;  // between neighbouring bf16 val
 /// V that counts, for q = 0: token t of a sequence holds 1 in dimension t % head_size, so n times the mean says how many
 /// tokens of each residue were used. Per-token scales are powers of two and cancel exactly.
 inline void set_counting_v(Call& call) {
-  const bool scaled = call.p.spec.quant == QuantMode::per_token;
+  const bool scaled = call.p.spec.quant == Scaling::per_token;
   const auto scale = [scaled](int t) { return scaled ? std::ldexp(1.0f, t % 5 - 2) : 1.0f; };
   call.set_v([&](int, int, int t, int d) { return d == t % call.p.spec.head_size ? 1.0f / scale(t) : 0.0f; });
   call.set_v_scale([&](int, int, int t) { return scale(t); });
@@ -54,7 +54,7 @@ inline int wrong_counts(const Call& call, const Answer& answer) {
 struct Signature {
   bool scaled;
 
-  explicit Signature(const Call& call) : scaled(call.p.spec.quant == QuantMode::per_token) {}
+  explicit Signature(const Call& call) : scaled(call.p.spec.quant == Scaling::per_token) {}
 
   static float sign(int t, int h, int d) {
     return bench::random_bits({std::uint64_t(t), std::uint64_t(h), std::uint64_t(d)}) & 1 ? 1.0f : -1.0f;

@@ -127,7 +127,7 @@ TEST_CASE("scales of V from 1e-8 to 1e4 leave no type's range") {
     float scale, code;  // the largest scale, the largest value before it
   };
   each_feature([](const PagedAttentionEntry& e) {
-    if (e.spec.quant != QuantMode::per_token) return;
+    if (e.spec.quant != Scaling::per_token) return;
     const std::vector<std::int32_t> lengths{1, 17, 1500};
     Call call(case_for(e, lengths), lengths);
     // Scores climb by 2^7 from the first tile to the last, less than what makes a wave raise its maximum.
@@ -176,10 +176,10 @@ TEST_CASE("features refuse what they cannot serve") {
     CHECK(code([](P& p) { p.spec.out = p.spec.q == DType::f16 ? DType::bf16 : DType::f16; }) == C::unsupported_dtype);
     CHECK(code([](P& p) {
             p.spec.kv = p.spec.q == DType::f16 ? DType::bf16 : DType::f16;
-            p.spec.quant = QuantMode::none;
+            p.spec.quant = Scaling::none;
           }) == C::unsupported_dtype);
     if (e.spec.kv == e.spec.q) {
-      CHECK(code([](P& p) { p.spec.quant = QuantMode::per_token; }) == C::unsupported_quant_mode);
+      CHECK(code([](P& p) { p.spec.quant = Scaling::per_token; }) == C::unsupported_scaling);
     }
     if (e.spec.values != ValueLayout::token_major) return;
     CHECK(code([](P& p) { p.v_strides.token = 0; }) == C::bad_stride);

@@ -155,12 +155,12 @@ TEST_CASE("native products refuse what they cannot serve, each architecture by n
         return code(arch, other);
       };
       using S = PagedAttentionSpec;
-      CHECK(with([](S& s) { s.quant = QuantMode::per_head; }) == C::ok);
-      CHECK(with([](S& s) { s.quant = QuantMode::per_token; }) == C::unsupported_quant_mode);
-      CHECK(with([](S& s) { s.kv = DType::bf16, s.quant = QuantMode::none; }) == C::unsupported_quant_mode);
+      CHECK(with([](S& s) { s.quant = Scaling::per_head; }) == C::ok);
+      CHECK(with([](S& s) { s.quant = Scaling::per_token; }) == C::unsupported_scaling);
+      CHECK(with([](S& s) { s.kv = DType::bf16, s.quant = Scaling::none; }) == C::unsupported_scaling);
       CHECK(with([](S& s) { s.values = ValueLayout::token_major; }) == C::unsupported_layout);
       CHECK(with([](S& s) { s.head_size = 256; }) == C::unsupported_head_size);
-      for (const QuantMode quant : {QuantMode::none, QuantMode::per_tensor, QuantMode::per_token, QuantMode::per_head})
+      for (const Scaling quant : {Scaling::none, Scaling::per_tensor, Scaling::per_token, Scaling::per_head})
         for (const ValueLayout values : {ValueLayout::dim_major, ValueLayout::token_major})
           for (const int head_size : paged_attention_head_sizes) {
             S other = spec;

@@ -5,7 +5,7 @@
 namespace tilewave::test {
 namespace {
 
-constexpr auto per_head = [](const PagedAttentionSpec& s) { return s.quant == QuantMode::per_head; };
+constexpr auto per_head = [](const PagedAttentionSpec& s) { return s.quant == Scaling::per_head; };
 constexpr int kv_heads = 3;
 
 Call three_heads(const PagedAttentionEntry& e) {

@@ -23,9 +23,9 @@ struct KvCacheWrite {
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = P.vec / size_of(S.x);
   static constexpr bool grouped = S.group > 0;
-  static constexpr bool quantised = is_fp8(S.kv), finds_scale = S.quant == QuantMode::per_token && !grouped;
+  static constexpr bool quantised = is_fp8(S.kv), finds_scale = S.quant == Scaling::per_token && !grouped;
   static constexpr int group = grouped ? S.group : P.lanes * 2 * unit, group_lanes = group / (2 * unit);
-  using Rotary = Rotation<B, S.rope(), unit>;
+  using Angles = Rotation<B, S.rope(), unit>;
   // A head that is not rotated is held in neighbouring accesses if these become 16 bytes of codes, else in halves.
   static constexpr RopePairs plain_pairs = quantised ? RopePairs::neighbours : RopePairs::halves;
   using Plain = Rotation<B, RopeSpec{S.x, S.x, plain_pairs}, unit>;
@@ -49,7 +49,7 @@ struct KvCacheWrite {
  private:
   /// What a lane holds of a head.
   struct Head {
-    RotationPlace at;
+    RotationSlot at;
     Values low, high;
   };
 
@@ -67,9 +67,9 @@ struct KvCacheWrite {
     Head h;
     Access low, high, low_weight, high_weight;
     if constexpr (S.fused) {
-      h.at = Rotary::place(lane, a.rotary, a.rotary_first);
+      h.at = Angles::slot(lane, a.rotary, a.rotary_first);
     } else {
-      h.at = Plain::place(lane, a.head_size);
+      h.at = Plain::slot(lane, a.head_size);
     }
     load(a, pick(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
     const void* weight = pick(a.q_norm, a.k_norm);
@@ -77,12 +77,12 @@ struct KvCacheWrite {
     const float given = given_scale(a, a.k_scale, is_k ? head : 0);
     B::sched_fence();  // all loads are on their way before one of them is waited for
     [[maybe_unused]] bool known = true;
-    [[maybe_unused]] Rotary rotation;
+    [[maybe_unused]] Angles rotation;
     if constexpr (S.fused) {
       known = a.positions.below(position, a.table_rows);
       const std::int64_t angles = (known ? position[0] : 0) * a.table_stride;
       rotation.load(static_cast<const Storage<S.table>*>(a.cos) + angles,
-                    static_cast<const Storage<S.table>*>(a.sin) + angles, h.at.turns ? h.at.column : 0);
+                    static_cast<const Storage<S.table>*>(a.sin) + angles, h.at.rotates ? h.at.column : 0);
       B::sched_fence();
     }
     widen_held(a, low, high, h);
@@ -96,11 +96,11 @@ struct KvCacheWrite {
     if constexpr (grouped) group_scale = group_scale_of(h);
     if constexpr (S.fused) {
       Values first = h.low, second = h.high;
-      rotation.turn(known, first, second);
+      rotation.rotate(known, first, second);
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
-        h.low[e] = h.at.turns ? first[e] : h.low[e];
-        h.high[e] = h.at.turns ? second[e] : h.high[e];
+        h.low[e] = h.at.rotates ? first[e] : h.low[e];
+        h.high[e] = h.at.rotates ? second[e] : h.high[e];
       }
     }
     Scale scale = scale_of(h, given);
@@ -122,7 +122,7 @@ struct KvCacheWrite {
       Code* keys = static_cast<Code*>(a.k_cache) + to.page * a.k_cache_strides.page + head * a.k_cache_strides.head +
                    to.token * a.k_cache_strides.token;
       const auto address = [&](int dim) { return keys + dim / S.unit() * a.k_cache_strides.unit + dim % S.unit(); };
-      store_head<S.kv, (S.fused ? Rotary::neighbours : Plain::neighbours)>(a, h, scale.inverse, address);
+      store_head<S.kv, (S.fused ? Angles::neighbours : Plain::neighbours)>(a, h, scale.inverse, address);
     }
   }
 
@@ -132,7 +132,7 @@ struct KvCacheWrite {
     const std::int32_t token = a.dim_major ? inner : outer, head = a.dim_major ? outer : inner;
     const Vec<std::uint32_t, 2> slot = a.slots.template load<B>(token);
     Head h;
-    h.at = Plain::place(lane, a.head_size);
+    h.at = Plain::slot(lane, a.head_size);
     Access low, high;
     load(a, a.v, token * a.v_strides.token + head * a.v_strides.head, h.at, low, high);
     const float given = given_scale(a, a.v_scale, head);
@@ -155,7 +155,7 @@ struct KvCacheWrite {
 
   /// Loads both accesses of a head that starts at an element of `data`. Lanes behind the end of the head read the last
   /// access again. Where a tensor is null, other memory is read instead and not used.
-  TILEWAVE_DEVICE static void load(const Args& a, const void* data, std::int64_t first, const RotationPlace& at,
+  TILEWAVE_DEVICE static void load(const Args& a, const void* data, std::int64_t first, const RotationSlot& at,
                                    Access& low, Access& high) {
     const int last = a.head_size - unit;
     const Window head{B::opaque(static_cast<const Storage<S.x>*>(data) + first),
@@ -260,11 +260,11 @@ struct KvCacheWrite {
     } else if constexpr (is_fp8(S.q_out)) {
       inverse = 1.0f / B::load(static_cast<const float*>(a.q_scale));
     }
-    store_head<S.q_out, Rotary::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
+    store_head<S.q_out, Angles::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
   }
   TILEWAVE_DEVICE static void write_key(const Args& a, const Head& h, std::int32_t token, std::int32_t head) {
     auto* out = static_cast<Storage<S.x>*>(a.k_out) + token * a.k_out_strides.token + head * a.k_out_strides.head;
-    store_head<S.x, Rotary::neighbours>(a, h, 1.0f, [&](int dim) { return out + dim; });
+    store_head<S.x, Angles::neighbours>(a, h, 1.0f, [&](int dim) { return out + dim; });
   }
   /// Stores a head as elements of T, which are codes if T is fp8. `address(dim)` is where a dimension lies.
   /// Neighbouring accesses of codes are one store.

@@ -37,7 +37,7 @@ inline KvCacheWriteArgs kv_cache_write_args(const KvCacheWriteProblem& p, const 
           .k_scale = p.k_scale,
           .v_scale = p.v_scale,
           .scale_page_stride = p.scale_page_stride,
-          .scale_head_stride = p.spec.quant == QuantMode::per_tensor ? 0 : p.scale_head_stride,
+          .scale_head_stride = p.spec.quant == Scaling::per_tensor ? 0 : p.scale_head_stride,
           .table_stride = p.table_stride,
           .cos = p.cos,
           .sin = p.sin,

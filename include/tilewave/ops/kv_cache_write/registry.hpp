@@ -13,7 +13,7 @@ namespace tilewave {
 constexpr KvCacheWriteSpec kv_cache_write_latent_spec(ArchId arch, int group, bool e8m0) {
   const DType fp8 = facts_of(arch).fp8;
   return {.kv = fp8,
-          .quant = QuantMode::per_token,
+          .quant = Scaling::per_token,
           .fused = true,
           .norm = true,
           .q_out = fp8,
@@ -28,7 +28,7 @@ constexpr KvCacheWriteSpec kv_cache_write_latent_spec(ArchId arch, int group, bo
 /// naming them.
 constexpr auto kv_cache_write_specs(ArchId arch) {
   const DType bf16 = DType::bf16, f16 = DType::f16, fp8 = facts_of(arch).fp8;
-  using enum QuantMode;
+  using enum Scaling;
   return std::to_array<KvCacheWriteSpec>({{},
                                           {.x = f16, .kv = f16},
                                           {.kv = fp8, .quant = per_tensor},

@@ -25,7 +25,7 @@ namespace tilewave {
 struct KvCacheWriteSpec {
   DType x = DType::bf16;   // of q, k and v: bf16 or f16
   DType kv = DType::bf16;  // of the caches: x, or the architecture's fp8
-  QuantMode quant = QuantMode::none;
+  Scaling quant = Scaling::none;
   bool fused = false;
   // for fused specs only
   bool norm = false;
@@ -44,7 +44,7 @@ struct KvCacheWriteSpec {
 
 /// The spec whose kernel computes this one. Scales of heads are scales of tensors with a stride.
 constexpr KvCacheWriteSpec kernel_spec(KvCacheWriteSpec s) {
-  if (s.quant == QuantMode::per_head) s.quant = QuantMode::per_tensor;
+  if (s.quant == Scaling::per_head) s.quant = Scaling::per_tensor;
   return s;
 }
 

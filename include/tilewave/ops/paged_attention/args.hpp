@@ -197,7 +197,7 @@ constexpr PagedAttentionCopies paged_attention_copies(const PagedAttentionProble
   return {.segment = segment,
           .k_copies = whole_page ? 1 : p.spec.head_size / unit,
           .v_copies = packed_values ? 1 : segment / unit,
-          .scale_copies = p.spec.quant == QuantMode::per_token ? 2 : 0};
+          .scale_copies = p.spec.quant == Scaling::per_token ? 2 : 0};
 }
 
 /// What bounds the tokens that a sequence attends.

@@ -20,11 +20,11 @@ inline Status check_spec(const PagedAttentionSpec& s, const ArchFacts& facts) {
   if (s.q != DType::bf16 && s.q != DType::f16) return {StatusCode::unsupported_dtype, "q must be bf16 or f16"};
   if (s.out != s.q) return {StatusCode::unsupported_dtype, "out must be of q's type"};
   if (s.kv == s.q) {
-    if (s.quant != QuantMode::none) return {StatusCode::unsupported_quant_mode, "16-bit KV takes quant mode none"};
+    if (s.quant != Scaling::none) return {StatusCode::unsupported_scaling, "16-bit KV takes scaling none"};
   } else if (is_fp8(s.kv)) {
     if (s.kv != facts.fp8) return {StatusCode::unsupported_dtype, "fp8 flavour of KV is not this architecture's"};
-    if (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head && s.quant != QuantMode::per_token) {
-      return {StatusCode::unsupported_quant_mode, "fp8 KV needs per_tensor, per_head or per_token"};
+    if (!is_cache_scaling(s.quant)) {
+      return {StatusCode::unsupported_scaling, "fp8 KV needs per_tensor, per_head or per_token"};
     }
   } else {
     return {StatusCode::unsupported_dtype, "KV must be of q's type or fp8"};
@@ -130,14 +130,14 @@ struct PagedAttentionRegions {
             {p.block_size / unit, p.v_strides.unit, stride_field<"unit">},
             {s.head_size, p.v_strides.dim, stride_field<"dim">}}};
     }
-    const bool per_token = s.quant == QuantMode::per_token;
+    const bool per_token = s.quant == Scaling::per_token;
     const auto scales = [&](const float* item) {
       return Region(item, sizeof(float), per_token ? p.block_size : 1,
                     {{per_token ? pages.count : 1, p.scale_page_stride, "scale_page_stride is 0"},
-                     {per_token || s.quant == QuantMode::per_head ? p.num_kv_heads : 1, p.scale_head_stride,
+                     {per_token || s.quant == Scaling::per_head ? p.num_kv_heads : 1, p.scale_head_stride,
                       "scale_head_stride is 0"}});
     };
-    if (s.quant != QuantMode::none) {
+    if (s.quant != Scaling::none) {
       k_scale = scales(p.k_scale);
       v_scale = scales(p.v_scale);
     }
@@ -185,7 +185,7 @@ inline Status check_regions(const PagedAttentionProblem& p) {
       return {StatusCode::bad_stride, "pages, tokens or units of k or v lie 32 GiB or more apart"};
     }
   }
-  if (p.spec.quant == QuantMode::per_token && p.num_pages > 1 &&
+  if (p.spec.quant == Scaling::per_token && p.num_pages > 1 &&
       (p.scale_page_stride > int_max || p.scale_page_stride < -int_max)) {
     return {StatusCode::bad_stride, "scales of pages lie 8 GiB or more apart"};
   }
@@ -215,7 +215,7 @@ inline Status check_strides(const PagedAttentionProblem& p) {
   if (!token_major && many_units && v.unit == 0) return zero("v_strides.unit is 0");
   if (many_pages && v.page == 0) return zero("v_strides.page is 0");
   if (many_kv_heads && v.head == 0) return zero("v_strides.head is 0");
-  const bool per_token = p.spec.quant == QuantMode::per_token, per_head = p.spec.quant == QuantMode::per_head;
+  const bool per_token = p.spec.quant == Scaling::per_token, per_head = p.spec.quant == Scaling::per_head;
   if (per_token && many_pages && p.scale_page_stride == 0) return zero("scale_page_stride is 0");
   if ((per_token || per_head) && many_kv_heads && p.scale_head_stride == 0) return zero("scale_head_stride is 0");
   if (Status s = check_regions(p); !s.ok()) return s;
@@ -266,7 +266,7 @@ inline Status check_tensors(const PagedAttentionProblem& p) {
     return {StatusCode::bad_value, "stage_starts are given, but the problem is not balanced"};
   }
   if (!aligned(p.stage_starts, 4)) return {StatusCode::misaligned, "stage_starts need 4-byte alignment"};
-  if (p.spec.quant != QuantMode::none) {
+  if (p.spec.quant != Scaling::none) {
     if (p.k_scale == nullptr || p.v_scale == nullptr) {
       return {StatusCode::null_pointer, "fp8 KV needs k_scale and v_scale"};
     }

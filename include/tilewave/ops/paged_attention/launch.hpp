@@ -22,8 +22,8 @@ inline Status check_bulk(const PagedAttentionProblem& p) {
   if (p.k_strides.token != unit || p.v_strides.dim != unit) {
     return {StatusCode::no_matching_entry, "a bulk entry needs tokens of K and dimensions of V in 16-byte steps"};
   }
-  if (p.spec.quant == QuantMode::per_token && (!aligned(p.k_scale, 16) || !aligned(p.v_scale, 16) ||
-                                               p.scale_page_stride % 4 != 0 || p.scale_head_stride % 4 != 0)) {
+  if (p.spec.quant == Scaling::per_token && (!aligned(p.k_scale, 16) || !aligned(p.v_scale, 16) ||
+                                             p.scale_page_stride % 4 != 0 || p.scale_head_stride % 4 != 0)) {
     return {StatusCode::no_matching_entry, "a bulk entry needs the scales of a page at whole 16 bytes"};
   }
   return {};

@@ -103,9 +103,9 @@ inline PagedAttentionProblem with_dense_strides(PagedAttentionProblem p) {
   p.q_row_stride = p.out_row_stride = p.num_q_heads * head;
   p.q_head_stride = p.out_head_stride = head;
   p.table_row_stride = p.table_columns;
-  if (p.spec.quant == QuantMode::per_token) {
+  if (p.spec.quant == Scaling::per_token) {
     p.scale_page_stride = std::int64_t{p.num_kv_heads} * p.block_size, p.scale_head_stride = p.block_size;
-  } else if (p.spec.quant == QuantMode::per_head) {
+  } else if (p.spec.quant == Scaling::per_head) {
     p.scale_head_stride = 1;
   }
   if (p.softmax_scale == 0.0f && head > 0) p.softmax_scale = 1.0f / std::sqrt(static_cast<float>(head));

@@ -17,9 +17,9 @@ constexpr std::array<PagedAttentionSpec, 9> paged_attention_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
   int n = 0;
   for (int head_size : {64, 128, 256}) {
-    specs[n++] = {.kv = DType::bf16, .quant = QuantMode::none, .head_size = head_size};
-    specs[n++] = {.kv = fp8, .quant = QuantMode::per_tensor, .head_size = head_size};
-    specs[n++] = {.kv = fp8, .quant = QuantMode::per_token, .head_size = head_size};
+    specs[n++] = {.kv = DType::bf16, .quant = Scaling::none, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = Scaling::per_tensor, .head_size = head_size};
+    specs[n++] = {.kv = fp8, .quant = Scaling::per_token, .head_size = head_size};
   }
   return specs;
 }

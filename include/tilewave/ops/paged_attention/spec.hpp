@@ -28,7 +28,7 @@ struct PagedAttentionSpec {
   DType q = DType::bf16;    // or f16
   DType kv = DType::bf16;   // q's type, or the architecture's fp8
   DType out = DType::bf16;  // q's type
-  QuantMode quant = QuantMode::none;
+  Scaling quant = Scaling::none;
   int head_size = 128;
   ValueLayout values = ValueLayout::dim_major;
   bool any_block_size = false;  // pages of any number of tokens, for token_major values; else multiples of 16
@@ -47,8 +47,8 @@ struct PagedAttentionSpec {
 
 /// Whether a spec has native products, on an architecture that has any. If not, the status says why.
 constexpr Status paged_attention_check_native(const PagedAttentionSpec& s) {
-  if (!is_fp8(s.kv) || (s.quant != QuantMode::per_tensor && s.quant != QuantMode::per_head)) {
-    return {StatusCode::unsupported_quant_mode, "native products take fp8 KV with scales per_tensor or per_head"};
+  if (!is_fp8(s.kv) || (s.quant != Scaling::per_tensor && s.quant != Scaling::per_head)) {
+    return {StatusCode::unsupported_scaling, "native products take fp8 KV with scales per_tensor or per_head"};
   }
   if (s.values != ValueLayout::dim_major) {
     return {StatusCode::unsupported_layout, "native products take dim_major values"};

@@ -61,7 +61,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth_bytes / 32);
-  const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
+  const bool block = problem.spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;

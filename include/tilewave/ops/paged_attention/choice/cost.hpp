@@ -97,7 +97,7 @@ inline double paged_attention_bulk_cost(const PagedAttentionProblem& p, const Pa
   const double on_an_sm = static_cast<double>(ceil_div<std::int64_t>(min_of(blocks, resident), facts.compute_units));
 
   const double narrow = p.spec.head_size == 64 ? 0.535 : 1.0;
-  const double scaled = p.spec.quant == QuantMode::per_token ? 0.06 : 0.0;
+  const double scaled = p.spec.quant == Scaling::per_token ? 0.06 : 0.0;
   const double products = p.spec.native ? 0.07 + 0.08 * row_octets
                           : fp8         ? 0.31 + 0.1 * row_octets
                                         : 0.275 + 0.034 * row_octets;

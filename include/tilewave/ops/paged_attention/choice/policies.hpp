@@ -52,10 +52,10 @@ constexpr PagedAttentionPolicies register_policies(ArchId arch, const PagedAtten
     return policies;
   }
   // One more wave has more bytes in flight than a second tile for each wave. 16 rows in 16 bits leave registers for it.
-  PagedAttentionPrefetch one_row_tile = !fp8                              ? PagedAttentionPrefetch{1, 2}
-                                        : s.quant == QuantMode::per_token ? one_tile
-                                                                          : PagedAttentionPrefetch{1, 4};
-  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == QuantMode::per_token ? 2 : waves;
+  PagedAttentionPrefetch one_row_tile = !fp8                            ? PagedAttentionPrefetch{1, 2}
+                                        : s.quant == Scaling::per_token ? one_tile
+                                                                        : PagedAttentionPrefetch{1, 4};
+  const int waves = narrow ? 3 : 2, of_two_tiles = s.quant == Scaling::per_token ? 2 : waves;
   policies.add({.row_tiles = 1, .waves = {1, 4}, .prefetch = one_row_tile, .waves_per_simd = fp8 ? waves : waves + 1});
   for (const int rows : {1, 2}) {
     policies.add({.row_tiles = 2,
@@ -88,7 +88,7 @@ constexpr PagedAttentionPolicy bulk_policy(const PagedAttentionSpec& s, int rows
   // Scales of tokens may leave room for one stage less. The driver keeps 1 KiB of a block's part of 228 KiB. For each
   // query row there are Q, two stages' probabilities and what waves publish to each other, and for each stage its
   // barriers.
-  const bool per_token = s.quant == QuantMode::per_token;
+  const bool per_token = s.quant == Scaling::per_token;
   const int row_bytes = (s.head_size + 2 * stage_tokens) * (s.native ? 1 : 2) + 20;
   const int room = 228 * 1024 / blocks.per_sm - 1024 - 32 - blocks.groups * rows * row_bytes;
   const int stage_bytes = stage_tokens * (bytes_per_token + (per_token ? 8 : 0)) + (per_token ? 16 : 48);

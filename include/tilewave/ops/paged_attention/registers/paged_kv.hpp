@@ -31,7 +31,7 @@ struct PagedKv {
   static constexpr int head_units = S.head_size / unit;
   static constexpr int k_units = ceil_div(head_units, int{AtomFacts::groups});  // that a lane reads of a token
   static constexpr int scale_words = ceil_div(unit, int{atom.kv});  // tokens of the unit whose scales a lane loads
-  static constexpr bool per_token = S.quant == QuantMode::per_token;
+  static constexpr bool per_token = S.quant == Scaling::per_token;
   static constexpr bool token_major = S.values == ValueLayout::token_major;
   static constexpr bool any_block = S.any_block_size;
   static constexpr int k_addresses = any_block ? unit / kv_per_lane : 1;  // K tokens of a lane, one in each score tile

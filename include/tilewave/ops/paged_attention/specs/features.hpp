@@ -16,7 +16,7 @@ constexpr std::array<PagedAttentionSpec, 10> paged_attention_feature_specs(ArchI
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   const DType fp8 = facts_of(arch).fp8;
   constexpr ValueLayout tokens = ValueLayout::token_major;
-  constexpr QuantMode per_token = QuantMode::per_token, per_tensor = QuantMode::per_tensor;
+  constexpr Scaling per_token = Scaling::per_token, per_tensor = Scaling::per_tensor;
   return {{
       {.kv = bf16, .head_size = 80},
       {.kv = fp8, .quant = per_token, .head_size = 96},
@@ -35,8 +35,8 @@ constexpr std::array<PagedAttentionSpec, 10> paged_attention_feature_specs(ArchI
 /// and others have none. An engine may name other specs of the kind, with per_head, f16, soft_cap or alibi.
 constexpr std::array<PagedAttentionSpec, 2> paged_attention_native_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  return {{{.kv = fp8, .quant = QuantMode::per_tensor, .head_size = 64, .native = true},
-           {.kv = fp8, .quant = QuantMode::per_tensor, .head_size = 128, .native = true}}};
+  return {{{.kv = fp8, .quant = Scaling::per_tensor, .head_size = 64, .native = true},
+           {.kv = fp8, .quant = Scaling::per_tensor, .head_size = 128, .native = true}}};
 }
 
 template <class B, PagedAttentionSpec S>
@@ -52,7 +52,7 @@ constexpr std::array<PagedAttentionSpec, 2> paged_attention_written_specs(ArchId
   constexpr DType f16 = DType::f16;
   return {
       {{.q = f16, .kv = f16, .out = f16, .head_size = 128},
-       {.kv = facts_of(arch).fp8, .quant = QuantMode::per_head, .head_size = 128, .values = ValueLayout::token_major}}};
+       {.kv = facts_of(arch).fp8, .quant = Scaling::per_head, .head_size = 128, .values = ValueLayout::token_major}}};
 }
 
 template <class B, PagedAttentionSpec S>
@@ -66,11 +66,11 @@ constexpr std::array<int, std::size(paged_attention_head_sizes)> paged_attention
 namespace detail {
 /// Combination i of 18: six of types and scales, with three layouts each.
 constexpr PagedAttentionSpec paged_attention_wide_spec(ArchId arch, int head_size, std::size_t i) {
-  const QuantMode modes[] = {QuantMode::none, QuantMode::per_tensor, QuantMode::per_token};
+  const Scaling modes[] = {Scaling::none, Scaling::per_tensor, Scaling::per_token};
   PagedAttentionSpec s{.head_size = head_size};
   s.q = s.out = i / 9 == 0 ? DType::bf16 : DType::f16;
   s.quant = modes[i / 3 % 3];
-  s.kv = s.quant == QuantMode::none ? s.q : facts_of(arch).fp8;
+  s.kv = s.quant == Scaling::none ? s.q : facts_of(arch).fp8;
   s.values = i % 3 == 0 ? ValueLayout::dim_major : ValueLayout::token_major;
   s.any_block_size = i % 3 == 2;
   return s;

@@ -9,10 +9,10 @@ namespace tilewave {
 
 constexpr std::array<PagedAttentionSpec, 4> paged_attention_score_specs(ArchId arch) {
   const DType fp8 = facts_of(arch).fp8;
-  return {{{.kv = DType::bf16, .quant = QuantMode::none, .head_size = 64, .soft_cap = true},
-           {.kv = DType::bf16, .quant = QuantMode::none, .head_size = 64, .alibi = true},
-           {.kv = fp8, .quant = QuantMode::per_head, .head_size = 64},
-           {.kv = fp8, .quant = QuantMode::per_token, .head_size = 128, .soft_cap = true, .alibi = true}}};
+  return {{{.kv = DType::bf16, .quant = Scaling::none, .head_size = 64, .soft_cap = true},
+           {.kv = DType::bf16, .quant = Scaling::none, .head_size = 64, .alibi = true},
+           {.kv = fp8, .quant = Scaling::per_head, .head_size = 64},
+           {.kv = fp8, .quant = Scaling::per_token, .head_size = 128, .soft_cap = true, .alibi = true}}};
 }
 
 /// The one entry of a spec, with the policy of 16 query rows.
