@@ -10,7 +10,7 @@
 
 namespace tilewave::bench {
 
-/// Columns of a plan; of none, all are 0.
+/// The columns of a plan. Without an entry all are 0.
 template <class Visit>
 void each_column(const PagedAttentionPlan& plan, Visit& visit) {
   const bool has = plan.entry != nullptr;
