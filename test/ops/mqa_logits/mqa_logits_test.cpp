@@ -44,7 +44,7 @@ TEST_CASE("mqa_logits: keys of ranges, none of which need begin or end with a ti
 }
 
 TEST_CASE("mqa_logits: blocks of several tiles share long keys") {
-  // Four blocks to a compute unit are 1216 on gfx942: there are more tiles than that.
+  // Four blocks for each compute unit of gfx942 are 1216, and there are more tiles than that.
   Ranges some(40, {1000, 1700});
   some[7] = {0, 20000};
   for (const MqaLogitsEntry* e : all_mqa_logits_entries()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The second launch of balanced entries by itself: parts written here, as decode would leave them.
+// The second launch of balanced entries by itself. The test writes the partials, as decode would leave them.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -20,7 +20,7 @@ constexpr PagedAttentionPolicy balanced_policy() {
   return {};
 }
 
-/// One long sequence, a stage for each block of the chip, among empty ones: part w of its rows is w everywhere.
+/// One long sequence among empty ones, with a stage for each block of the chip. Partial w of its rows is w everywhere.
 template <ArchId arch>
 void combine_all_blocks() {
   using B = host::Backend<arch>;

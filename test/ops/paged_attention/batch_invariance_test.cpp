@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Calls with split_tokens: a sequence's result has the same bits whatever the batch, the others' lengths and the table.
+// Calls with split_tokens: the result of a sequence has the same bits whatever the batch, the other lengths and the
+// table.
 #include "test/ops/paged_attention/call.hpp"
 
 namespace tilewave::test {
@@ -23,7 +24,7 @@ std::vector<std::int32_t> lengths_of(const std::vector<std::int32_t>& all, const
   return lengths;
 }
 
-/// K, V and Q belong to the sequence, not to its place.
+/// K, V and Q follow from the sequence, not from its number in the batch.
 class CallAround : public Call {
  public:
   CallAround(const PagedAttentionEntry& e, const std::vector<std::int32_t>& all, const Around& around)
@@ -59,7 +60,7 @@ Answer run(Call& call, const PagedAttentionEntry& e) {
   return call.run(e, paged_attention_splits(call.p, e.policy, facts_of(e.arch)));
 }
 
-/// Rows of the sequence at place `at` of one answer, and at `other_at` of another, equal to the last bit.
+/// Whether the rows of sequence `at` of one answer equal those of sequence `other_at` of another, to the last bit.
 bool same_rows(const Answer& a, std::size_t at, const Answer& b, std::size_t other_at) {
   const std::size_t rows = std::size_t(mtp) * heads, values = rows * a.head_size;
   return std::equal(a.out.begin() + at * values, a.out.begin() + (at + 1) * values,

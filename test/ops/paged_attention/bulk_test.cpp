@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The bulk kernel of specs and policies that no list of entries has, but that a caller may compile in: each of both
-// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six, one and two
+// The bulk kernel for specs and policies that no list of entries has, but that a caller may compile in. There are both
+// types of Q, all kinds of scales and score features, 8 to 64 query rows, rings of one stage to six, and one and two
 // wave groups.
 #include ROOM_HEADER
 
@@ -22,7 +22,7 @@ struct BulkCase {
   PagedAttentionPolicy policy;
 };
 
-/// With one to four waves that fetch.
+/// A ring policy, with one to four waves that fetch.
 constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages, int groups = 1) {
   return {.row_tiles = rows / 8,
           .waves = {1, 4 * groups},
@@ -56,8 +56,8 @@ constexpr int bulk_count = 35;
     case 1: return {with(wide(f16, 128), true, false), ring(16, 64, 3)};
     case 2: return {with(wide(bf16, 64), true, true), ring(8, 128, 2)};
     case 3: return {with(wide(bf16, 128), false, true), ring(32, 64, 3)};
-    case 4: return {wide(bf16, 64), ring(64, 64, 3)};  // what blocks tell each other takes the whole ring
-    case 5: return {wide(bf16, 64), ring(16, 64, 1)};  // a ring of one
+    case 4: return {wide(bf16, 64), ring(64, 64, 3)};  // what blocks send each other takes the whole ring
+    case 5: return {wide(bf16, 64), ring(16, 64, 1)};  // a ring of one stage
     case 6: return {wide(bf16, 128), ring(16, 128, 2)};
     case 7: return {wide(bf16, 128), ring(64, 64, 2)};
     case 8: return {wide(bf16, 256), ring(8, 64, 2)};
@@ -118,7 +118,7 @@ struct BulkShape {
 constexpr BulkShape bulk_shapes[] = {
     {16, 5, 3, 2, 0}, {48, 1, 8, 2, 21}, {64, 11, 1, 1, 0}, {1024, 3, 5, 1, 70}, {80, 33, 2, 1, 5}};
 
-/// Around every boundary of a stage, and once around the ring and past it.
+/// Lengths around every boundary of a stage, and once around the ring and past it.
 std::vector<std::int32_t> bulk_lengths(const PagedAttentionEntry& e) {
   const int unit = e.spec.unit(), tile = tile_of(e), around = e.policy.prefetch.stages * tile;
   return {0, 1, unit + 1, tile - 1, tile + 1, 2 * tile, around + 3, around + 2 * tile};
@@ -238,22 +238,24 @@ TEST_CASE("bulk: policies that the kernel cannot do are refused") {
   const auto fits = [&](PagedAttentionSpec spec, PagedAttentionPolicy policy) { return why_not(spec, policy).empty(); };
   const PagedAttentionSpec spec = wide(DType::bf16, 64);
   CHECK(fits(spec, ring(8, 512, 1)));
-  for (const int tokens : {32, 96, 192, 1024}) CHECK_FALSE(fits(spec, ring(8, tokens, 1)));  // segments of any page
-  for (const int rows : {-16, 0, 24, 48, 128}) CHECK_FALSE(fits(spec, ring(rows, 64, 4)));   // columns of group_mma
+  for (const int tokens : {32, 96, 192, 1024})
+    CHECK_FALSE(fits(spec, ring(8, tokens, 1)));  // stages must be cut into segments for any page
+  for (const int rows : {-16, 0, 24, 48, 128})
+    CHECK_FALSE(fits(spec, ring(rows, 64, 4)));  // group_mma has no such numbers of columns
   for (const int head_size : {80, 96, 112, 192}) CHECK_FALSE(fits(wide(DType::bf16, head_size), ring(8, 64, 2)));
   for (const int stages : {-1, 0}) CHECK_FALSE(fits(spec, ring(8, 64, stages)));
-  // Two groups take stages in turn, each its own slots, and merge a tile each at the end of an item.
+  // Two wave groups take stages by turns, each its own slots. At the end of an item each merges one tile.
   for (const int stages : {1, 3}) CHECK_FALSE(fits(spec, ring(8, 64, stages, 2)));
   for (const int groups : {0, 3, 4}) CHECK_FALSE(fits(spec, ring(8, 64, 12, groups)));
   CHECK_FALSE(fits(wide(DType::bf16, 256), ring(8, 64, 2, 2)));
   CHECK_FALSE(fits(spec, detail::balanced(ring(8, 64, 4, 2))));
-  // Somebody fetches, with waves that the policy leaves room for.
+  // At least one wave fetches, and waves_per_simd leaves room for those waves.
   PagedAttentionPolicy fetched = ring(8, 64, 4);
   for (const int waves : {1, 4, 0, 5}) {
     fetched.prefetch.waves = waves;
     CHECK(fits(spec, fetched) == (waves == 1 || waves == 4));
   }
-  // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
+  // What the blocks of a cluster send each other, 48 KiB for 64 rows, must fit into the ring.
   CHECK_FALSE(fits(spec, ring(64, 64, 2)));
   CHECK_FALSE(fits(narrow(Scaling::per_tensor, 64), ring(64, 64, 5)));
   CHECK(why_not(spec, ring(8, 64, 0)) ==
@@ -268,7 +270,7 @@ TEST_CASE("bulk: policies that the kernel cannot do are refused") {
 TEST_CASE("bulk: of each context the pieces of pages with a token to attend are copied, once, and no other") {
   int turn = 0;
   each_bulk([&](const PagedAttentionEntry& e) {
-    if (e.policy.balanced()) return;  // the counters are the last launch's
+    if (e.policy.balanced()) return;  // the counters are those of the last launch, which is combine
     const int tile = tile_of(e);
     for (const int window : {0, 5, tile + 9}) {
       const std::vector<std::int32_t> lengths = bulk_lengths(e);
@@ -280,7 +282,7 @@ TEST_CASE("bulk: of each context the pieces of pages with a token to attend are 
       const int segment = std::gcd(shape.block_size, tile);
       const std::int64_t scale_bytes = e.spec.quant == Scaling::per_token ? sizeof(float) : 0;
       const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
-      // A page of K is one piece where it is a segment; else it ends with the last unit, as V and scales do.
+      // A page of K is one copy if it is a segment. Else it ends with the last unit, as V and scales do.
       const std::int64_t behind_bytes =
           token_bytes - (segment == shape.block_size ? e.spec.head_size * size_of(e.spec.kv) : 0);
       std::int64_t bytes = 0;
@@ -296,10 +298,11 @@ TEST_CASE("bulk: of each context the pieces of pages with a token to attend are 
   });
 }
 
-/// Short rings, so that places are used again and freed for what other blocks send while these still read.
+/// Short rings, so that slots are used again, and are freed for what other blocks send while these still read.
 bool is_tight(const PagedAttentionEntry& e) { return e.policy.prefetch.stages <= 3 && e.policy.block_rows() <= 16; }
 
-/// Of one_wave_behind, those that keep back the first wave, and each that fetches in the first and the last block.
+/// The schedules of one_wave_behind that keep back the first wave, and each wave that fetches in the first and the last
+/// block.
 std::vector<std::uint64_t> seeds_of(host::Schedule schedule, const PagedAttentionPolicy& policy, int cluster) {
   if (schedule == host::Schedule::random) return {1, 2, 3};
   std::vector<std::uint64_t> seeds{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Properties of the modelled times by which plans are chosen, whatever the constants in them.
+// Properties that the modelled times of plans must have, whatever their constants are.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -75,7 +75,7 @@ TEST_CASE("modelled times are positive and finite, from an empty batch to the la
           }
         }
       }
-      // 2^22 stages or more for each of 2^30 sequences, on 132 SMs: days.
+      // 2^22 stages or more for each of 2^30 sequences take 132 SMs days.
       CHECK(plan.cost(problem_of(spec, 1 << 30, 8, 1, 1 << 30)) > 1e9);
     }
   });
@@ -107,8 +107,8 @@ TEST_CASE("modelled times: more sequences, heads, rows or tokens never cost a pl
 }
 
 TEST_CASE("modelled times: the best plan has no cliff between neighbouring batches and contexts") {
-  // Where another round would take more, a balanced launch evens it out: for its second launch, and its blocks' changes
-  // from item to item, some 10 us.
+  // If another round would take longer, a balanced launch evens it out. Its second launch and the changes from item to
+  // item cost some 10 us.
   const auto is_cliff = [](double before, double after, double more) {
     return after * least_dip < before || after > before * more * 1.1 + 10.0;
   };
@@ -124,7 +124,7 @@ TEST_CASE("modelled times: the best plan has no cliff between neighbouring batch
         }
       }
       for (const int batch : sequences) {
-        // Whole stages: copies leave out what is beyond the end, but the model counts stages.
+        // The model counts whole stages, though copies leave out what is beyond the end.
         double before = least_cost(plans, problem_of(spec, batch, 8, kv_heads, 256));
         for (std::int32_t context = 256, more = 256; context < 131072; context += more) {
           more = max_of(256, align_down(context / 16, 256));

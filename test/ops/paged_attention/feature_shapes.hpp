@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shapes that feature specs are tested with.
+// The shapes that feature specs are tested with.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a caller compiles in by naming a spec that no list has: plans, balanced ones too, and why they are as they are.
+// What a caller gets by naming a spec that no list has: plans, balanced ones too, and explanations of them.
 #include ROOM_HEADER
 
 #include "test/ops/paged_attention/call.hpp"
@@ -43,7 +43,8 @@ struct CheckPlans {
     CHECK(text.ends_with("not compiled in: no_matching_entry: " +
                          std::string(paged_attention_has_bulk(B::facts.id, named).reason) + "\n"));
 
-    // A problem of another spec, which would fail another check first: here its strides are not those of bf16 dim_major.
+    // A problem of another spec is refused for that first, though its strides are not those of a bf16 dim_major one
+    // either.
     PagedAttentionProblem other = p;
     other.spec = {};
     const Status status = paged_attention_plan<B, named>(other, plan);

@@ -8,7 +8,7 @@
 namespace tilewave::test {
 namespace {
 
-/// A valid problem of a spec; selection does not look into the tensors.
+/// A valid problem of a spec. Selection does not look into the tensors.
 PagedAttentionProblem problem_of(const PagedAttentionSpec& spec, int batch, int group, int mtp, std::int64_t context) {
   const auto somewhere = [](std::uintptr_t i) {
     return reinterpret_cast<float*>(i << 48);
@@ -124,7 +124,7 @@ TEST_CASE("a candidate of the spec alone is not enough: what is missing, or too 
     CHECK(refused.code == StatusCode::bad_extent);
     CHECK(refused.code == e.launch(many, 1, {}).code);  // before anything is queued
     CHECK(plan.entry == nullptr);
-    // As many blocks as one launch has lanes for, and one more sequence.
+    // One launch has lanes for so many blocks, and not for one more sequence.
     const int lanes = e.policy.block_waves() * facts_of(e.arch).wave_lanes, most = static_cast<int>(0xffffffff / lanes);
     CHECK(paged_attention_select(problem_of(e.spec, most, 1, 1, 16), only, facts_of(e.arch), plan).ok());
     CHECK_FALSE(paged_attention_select(problem_of(e.spec, most + 1, 1, 1, 16), only, facts_of(e.arch), plan).ok());
