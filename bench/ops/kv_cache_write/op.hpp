@@ -22,7 +22,7 @@ struct KvCacheWriteCase {
   std::int32_t rows = 0;         // tokens; launched
   std::int32_t config_rows = 0;  // of the config, see launched_rows
   std::int32_t columns = 0;      // of qkv
-  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which turn; else 0
+  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which are rotated; else 0
   std::uint64_t seed = 123;
 
   static constexpr std::int32_t table_rows = 8192;
@@ -242,11 +242,11 @@ struct KvCacheWriteOp {
     const std::int64_t written = q * size_of(s.q_out) + cached * size_of(s.kv) + scales * size_of(c.scale_type());
     const std::int64_t read = c.columns * size_of(s.x) + 8 + (s.fused ? 4 + c.rotary() * size_of(s.table) : 0);
     const std::int64_t heads = s.fused ? q + std::int64_t{c.kv_heads} * c.head_size : 0;
-    const std::int64_t turned = heads / c.head_size * c.rotary();
+    const std::int64_t rotated = heads / c.head_size * c.rotary();
     const std::int64_t codes = is_fp8(s.kv) ? cached + (s.group > 0 ? q : 0) : 0;
     return {.bytes = c.rows * (read + written),
             .written = c.rows * written,
-            .flops = c.rows * (3 * turned + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
+            .flops = c.rows * (3 * rotated + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
   }
 
   /// Half a step of the type, plus the error of the f32 arithmetic.

@@ -120,12 +120,12 @@ class KvPool {
   }
   // The index of element (page, head, slot, d = 0), the distance between 16-byte units of d in K or between d in V, and
   // the unit.
-  struct Place {
+  struct SlotPosition {
     std::int64_t base, step;
     int unit;
     std::int64_t element(int d) const { return base + d / unit * step + d % unit; }
   };
-  Place place(int side, std::int64_t page, int head, int slot) const {
+  SlotPosition position(int side, std::int64_t page, int head, int slot) const {
     const PagedAttentionSpec spec{.kv = key_.kv, .head_size = key_.head_size};
     const int x = spec.unit();
     if (side == 0) {
@@ -138,7 +138,7 @@ class KvPool {
     return {base + slot / x * s.unit + slot % x, s.dim, 1};
   }
   template <class Code>
-  void write(Side& side, const Place& at, const Code& code) const {
+  void write(Side& side, const SlotPosition& at, const Code& code) const {
     for (int d = 0; d < key_.head_size; ++d) {
       if (is_fp8(key_.kv)) {
         reinterpret_cast<std::uint8_t*>(side.cache.host())[at.element(d)] = static_cast<std::uint8_t>(code(d));
@@ -165,7 +165,7 @@ class KvPool {
         if (key_.kv != DType::f16) values[d] = bf16_to_f32(f32_to_bf16(values[d]));
         amax = std::max(amax, std::abs(values[d]));
       }
-      const Place at = place(which, page, head, slot);
+      const SlotPosition at = position(which, page, head, slot);
       if (key_.quant == Scaling::none) {
         write(side, at, [&](int d) { return key_.kv == DType::f16 ? f32_to_f16(values[d]) : f32_to_bf16(values[d]); });
         continue;
@@ -182,7 +182,7 @@ class KvPool {
   void poison(Side& side, std::int64_t page, int head, int first, int end) {
     const int byte = poison_byte(key_.kv);
     for (int slot = first; slot < end; ++slot) {
-      write(side, place(side_index(side), page, head, slot), [&](int) { return byte * 0x101; });
+      write(side, position(side_index(side), page, head, slot), [&](int) { return byte * 0x101; });
       if (key_.quant == Scaling::per_token) {
         scales(side)[scale_index(page, head, slot)] = std::bit_cast<float>(0xffffffffu);
       }

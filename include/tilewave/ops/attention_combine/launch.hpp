@@ -63,7 +63,7 @@ inline Status attention_combine_check(const AttentionCombineProblem& p, const Ar
   return detail::check_combine_regions(p);
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// Returns whether the kernels with 16-byte accesses can take the problem.
 inline bool attention_combine_aligned(const AttentionCombineProblem& p) {
   const auto whole = [](const void* data, DType type, std::initializer_list<std::int64_t> strides) {
     const int unit = 16 / size_of(type);

@@ -131,7 +131,7 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// Whether all tensors are given and aligned. Rows of x's type start on multiples of 16 bytes.
+/// Returns whether all tensors are given and aligned. Rows of x's type start on multiples of 16 bytes.
 inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   const KvCacheWriteSpec& s = p.spec;
   if (p.k == nullptr || p.k_cache == nullptr) return {StatusCode::null_pointer, "k or k_cache is null"};

@@ -7,7 +7,8 @@
 
 namespace tilewave {
 
-/// Whether the kernels with 16-byte accesses can take the problem. They always can, since the check refuses others.
+/// Returns whether the kernels with 16-byte accesses can take the problem. They always can, since the check refuses
+/// others.
 inline bool kv_cache_write_aligned(const KvCacheWriteProblem&) { return true; }
 
 /// The arguments of the kernels.

@@ -29,7 +29,7 @@ class MqaGroupProduct {
   /// The number in its tile of this lane's key i, and which 16 bytes of the key are the lane's chunk c.
   TILEWAVE_DEVICE static int key(int i) { return B::block_lane_id() % lanes / 32 * 16 + B::lane_id() / 4 + 8 * i; }
   TILEWAVE_DEVICE static int unit(int c) { return 4 * c + B::lane_id() % 4; }
-  /// Whether this lane writes the logits of its keys.
+  /// Returns whether this lane writes the logits of its keys.
   TILEWAVE_DEVICE static bool writes() { return B::lane_id() % 4 == 0; }
 
   TILEWAVE_DEVICE MqaGroupProduct(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item, Shared& shared)
@@ -44,7 +44,7 @@ class MqaGroupProduct {
       for (int c = 0; c < chunks / all_lanes; ++c) {
         const int chunk = c * all_lanes + B::block_lane_id(), head = chunk / head_chunks, unit = chunk % head_chunks;
         const Chunk bytes = B::load(reinterpret_cast<const Chunk*>(q + head * a.q_head_stride) + unit);
-        // Word w of this unit is what lane unit % 4 of a row has in step 2 (unit / 4) + w / 2, in half w % 2 of it.
+        // Lane unit % 4 of a row takes word w of this unit in step 2 (unit / 4) + w / 2, as half w % 2.
         TILEWAVE_UNROLL
         for (int w = 0; w < 4; ++w) shared.q[i][unit / 4 * 4 + w][head][unit % 4] = bytes[w];
       }

@@ -121,7 +121,7 @@ inline Status mqa_logits_check(const MqaLogitsProblem& p, const ArchFacts& facts
   return detail::check_mqa_regions(p);
 }
 
-/// Whether an entry with this policy takes a problem that has passed mqa_logits_check.
+/// Returns whether an entry with this policy takes a problem that has passed mqa_logits_check.
 inline Status mqa_logits_takes(const MqaLogitsPolicy& policy, const MqaLogitsProblem& p) {
   if (!policy.bulk || p.sequences == 0 || p.queries == 0 || p.columns == 0) return {};
   const bool paged = p.spec.keys == MqaKeys::paged;

@@ -23,7 +23,8 @@ class MqaWaveProduct {
  public:
   static constexpr int lanes = B::facts.wave_lanes, keys = side;  // of a team
   static constexpr int lane_keys = 1, units = row_units / Map::units;
-  /// Whether keys are loaded line by line instead of in the order of products. A lane then has parts of several keys.
+  /// Says whether keys are loaded line by line instead of in the order of products. A lane then has parts of several
+  /// keys.
   static constexpr bool arranged = P.arranged;
   struct Tiles {
     Chunk of[P.teams][side * row_units];
@@ -40,7 +41,7 @@ class MqaWaveProduct {
   /// The same for the 16 bytes that this lane loads if keys are arranged.
   TILEWAVE_DEVICE static int loaded_key(int c) { return lanes / row_units * c + B::lane_id() / row_units; }
   TILEWAVE_DEVICE static int loaded_unit() { return B::lane_id() % row_units; }
-  /// Whether this lane writes the logit of its key.
+  /// Returns whether this lane writes the logit of its key.
   TILEWAVE_DEVICE static bool writes() { return B::lane_id() < side; }
 
   TILEWAVE_DEVICE MqaWaveProduct(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item, Shared& shared)

@@ -143,7 +143,7 @@ struct PagedAttentionRegions {
     }
   }
 
-  /// Whether a tensor that is written overlaps no tensor that is read.
+  /// Returns whether a tensor that is written overlaps no tensor that is read.
   bool clear_of_inputs(const Region& written) const {
     for (const Region* read :
          {&q, &k, &v, &k_scale, &v_scale, &table, &lengths, &sinks, &alibi_slopes, &stage_starts}) {
@@ -153,7 +153,7 @@ struct PagedAttentionRegions {
   }
 };
 
-/// Whether the workspace, of which a launch uses `needed` bytes, overlaps a tensor.
+/// Returns whether the workspace, of which a launch uses `needed` bytes, overlaps a tensor.
 inline Status check_workspace_region(const PagedAttentionProblem& p, std::size_t needed) {
   const PagedAttentionRegions r(p);
   const Region workspace(p.workspace, 1, static_cast<std::int64_t>(needed), {});
@@ -162,7 +162,7 @@ inline Status check_workspace_region(const PagedAttentionProblem& p, std::size_t
   return {};
 }
 
-/// Whether strides give tensors that can lie in memory, and whether outputs overlap nothing.
+/// Returns whether strides give tensors that can lie in memory, and whether outputs overlap nothing.
 inline Status check_regions(const PagedAttentionProblem& p) {
   const PagedAttentionRegions r(p);
   if (!r.q.addressable()) return {StatusCode::bad_stride, "q by its strides is larger than any memory"};

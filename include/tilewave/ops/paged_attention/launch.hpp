@@ -57,8 +57,8 @@ inline PagedAttentionLaunches paged_attention_launches(const PagedAttentionProbl
   return launches;
 }
 
-/// Whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what only
-/// this policy refuses. bad_value for a num_splits that is not 1 to max_splits; not 1, 2, 4 or 8 in bulk; not 1 if
+/// Returns whether an entry with this policy takes the problem, cut into num_splits. Errors: no_matching_entry for what
+/// only this policy refuses. bad_value for a num_splits that is not 1 to max_splits; not 1, 2, 4 or 8 in bulk; not 1 if
 /// balanced; or not paged_attention_fixed_splits for a batch-invariant call. bad_extent for more blocks than a launch
 /// has.
 inline Status paged_attention_takes(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,

@@ -47,7 +47,7 @@ struct PagedAttentionPolicy {
 
   friend constexpr bool operator==(const PagedAttentionPolicy&, const PagedAttentionPolicy&) = default;
 
-  /// Whether K and V go through shared memory by bulk copies, as against straight to registers.
+  /// Returns whether K and V go through shared memory by bulk copies, as against straight to registers.
   TILEWAVE_HOST_DEVICE constexpr bool bulk() const { return prefetch.stage_tokens > 0; }
   TILEWAVE_HOST_DEVICE constexpr bool balanced() const { return schedule == PagedAttentionSchedule::balanced; }
   /// Wave groups of a bulk entry, of four waves each, which take stages by turns (bulk/decode.hpp).
@@ -142,9 +142,9 @@ constexpr Status register_policy_status(ArchId arch, const PagedAttentionSpec& s
 
 }  // namespace detail
 
-/// Whether an architecture can have a kernel for a policy of a spec. If not, the status says which law the policy
-/// breaks. Kernels assert it, tests hold all lists against it, and tuners ask it. A bulk kernel asserts besides that
-/// shared memory holds as many blocks as waves_per_simd claims.
+/// Returns whether an architecture can have a kernel for a policy of a spec. If not, the status says which law the
+/// policy breaks. Kernels assert it, tests hold all lists against it, and tuners ask it. A bulk kernel asserts besides
+/// that shared memory holds as many blocks as waves_per_simd claims.
 constexpr Status paged_attention_policy_status(ArchId arch, const PagedAttentionSpec& s,
                                                const PagedAttentionPolicy& p) {
   if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};

@@ -45,7 +45,7 @@ struct PagedAttentionSpec {
   TILEWAVE_HOST_DEVICE constexpr DType value_type() const { return is_fp8(kv) ? DType::bf16 : kv; }
 };
 
-/// Whether a spec has native products, on an architecture that has any. If not, the status says why.
+/// Returns whether a spec has native products, on an architecture that has any. If not, the status says why.
 constexpr Status paged_attention_check_native(const PagedAttentionSpec& s) {
   if (!is_fp8(s.kv) || (s.quant != Scaling::per_tensor && s.quant != Scaling::per_head)) {
     return {StatusCode::unsupported_scaling, "native products take fp8 KV with scales per_tensor or per_head"};

@@ -17,9 +17,9 @@ struct PagedAttentionWorkItem {
   bool beyond_table;                          // the sequence is longer than its block table; its output is NaN
   std::int32_t slot;                          // of the partial result; -1 if the result is whole
 
-  /// Whether some row attends the token.
+  /// Returns whether some row attends the token.
   TILEWAVE_DEVICE bool attends(std::int32_t token) const { return token >= first && token < end; }
-  /// Whether a tile of `count` tokens from `token` on needs a mask, as not every row attends all of them.
+  /// Returns whether a tile of `count` tokens from `token` on needs a mask, as not every row attends all of them.
   TILEWAVE_DEVICE bool is_edge(std::int32_t token, std::int32_t count) const {
     return token < full_first || token + count > full_end;
   }

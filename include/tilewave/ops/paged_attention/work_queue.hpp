@@ -32,7 +32,7 @@ class PagedAttentionWorkQueue {
   static constexpr std::int32_t stage_tokens = policy.block_tokens(L::spec);
 
  public:
-  /// Of even work the row block is known at once, and the length is on its way. start() needs the length.
+  /// With the even schedule the row block is known at once, and the length is on its way. start() waits for the length.
   TILEWAVE_DEVICE explicit PagedAttentionWorkQueue(const PagedAttentionArgs& args) : a(args) {
     sequence_row_blocks = a.kv_heads.divisor * a.row_blocks.divisor;
     if constexpr (!policy.balanced()) locate_even();
@@ -74,7 +74,7 @@ class PagedAttentionWorkQueue {
     if (line < a.table_columns) B::prefetch(table() + line);
   }
 
-  /// Whether stage i of this item is the block's last.
+  /// Returns whether stage i of this item is the block's last.
   TILEWAVE_DEVICE bool ends_with(std::int32_t i) const { return i + 1 >= left; }
 
   /// How many stages the block's round of the launch fetches for each one of this block's; see AttentionPace. A launch

@@ -107,7 +107,7 @@ struct PagedAttentionBulkLayout : AttentionArithmetic<B, S.quant, S.out, S.nativ
   }
   TILEWAVE_DEVICE static int wave() { return wave_group_lane() / lanes; }
 
-  /// Whether several blocks merge their parts of a context.
+  /// Returns whether several blocks merge their parts of a context.
   TILEWAVE_DEVICE static bool clustered(const PagedAttentionArgs& a) { return !P.balanced() && a.cluster > 1; }
 
   /// The token of a lane's half, of its wave's 16. A widened unit is dealt out in pairs: element 4 c + 2 half + e of it

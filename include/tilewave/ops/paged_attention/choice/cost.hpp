@@ -74,8 +74,8 @@ inline int paged_attention_splits(const PagedAttentionProblem& p, const PagedAtt
 ///   the part that does not shrink with them.
 ///
 /// The constants were fitted to 115200 measurements of 5650 problems on 2026-11-22, a third of them of sequences
-/// shorter than their capacity. The plan of least cost takes 1.5 % more time than the fastest on average, 2.2 % for
-/// shorter sequences, and 15 % more in one problem of a hundred (docs/notebook/2026-11-22-decode-kernel.md).
+/// shorter than their capacity (docs/notebook/2026-11-22-decode-kernel.md). The plan of least cost takes 1.5 % more
+/// time than the fastest on average, and 2.2 % for shorter sequences. In one problem of a hundred it takes 15 % more.
 inline double paged_attention_bulk_cost(const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
                                         const ArchFacts& facts, int splits) {
   constexpr double ends = 3.1, octet_end = 0.45, group_end = 0.35, cluster_end = 1.0;  // us

@@ -121,7 +121,7 @@ constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const P
   return {.row_tiles = 1, .waves = {1, 4}, .prefetch = prefetch, .q_shared = sm90};
 }
 
-/// Whether a spec has bulk entries: ok, or no_matching_entry with the reason.
+/// Returns whether a spec has bulk entries: ok, or no_matching_entry with the reason.
 constexpr Status paged_attention_has_bulk(ArchId arch, const PagedAttentionSpec& s) {
   constexpr StatusCode none = StatusCode::no_matching_entry;
   if (!facts_of(arch).wave_groups || !facts_of(arch).tensor_copies)

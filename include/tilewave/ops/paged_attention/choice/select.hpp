@@ -16,8 +16,8 @@
 
 namespace tilewave {
 
-/// Whether paged_attention_select considers an entry for a problem that has passed paged_attention_check. If not, the
-/// status says why.
+/// Returns whether paged_attention_select considers an entry for a problem that has passed paged_attention_check. If
+/// not, the status says why.
 inline Status paged_attention_considers(const PagedAttentionProblem& p, const PagedAttentionEntry& e,
                                         const ArchFacts& facts) {
   constexpr StatusCode none = StatusCode::no_matching_entry;

@@ -79,8 +79,8 @@ struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
 
   using WorkItem = PagedAttentionWorkItem;
 
-  /// B::lane_id(). A balanced block hides it from the compiler, which would otherwise compute everything that depends
-  /// on it alone once, and keep that in registers through the steady loop of every work item.
+  /// B::lane_id(). A balanced block hides it from the compiler. Otherwise everything that depends on it alone would be
+  /// computed once, and kept in registers through the steady loop of every work item.
   TILEWAVE_DEVICE static int lane_id() {
     if constexpr (P.balanced()) return B::opaque(B::lane_id());
     return B::lane_id();

@@ -4,7 +4,7 @@
 // A wave tile is four units of tokens, one for each lane group. With x elements in 16 bytes, unit u holds tokens u*x to
 // u*x + x - 1. Of V a lane reads the unit of its own lane group. Of K, the row that a lane supplies to score tile j is
 // token x*g + C*j + c, where its position in the lane group is C*g + c. The scores that a lane ends up with are then
-// those of the tokens of its own V unit, so the first product's result is the second one's operand (arch/atom.hpp,
+// those of the tokens of its own V unit. So the first product's result is the second one's operand (arch/atom.hpp,
 // "chained").
 //
 // Pages of a multiple of 16 tokens hold whole units: a lane looks up one page for K and one for V. With any_block_size
@@ -152,8 +152,8 @@ struct PagedKv {
     return c;
   }
 
-  /// Whether the lane's unit 4 * u + lane_group of dimensions lies behind the head's last one. The lane then reads unit
-  /// u - 1 again, and multiplies it by a Q of zero.
+  /// Returns whether the lane's unit 4 * u + lane_group of dimensions lies behind the head's last one. The lane then
+  /// reads unit u - 1 again, and multiplies it by a Q of zero.
   TILEWAVE_DEVICE static bool past_end(int u) {
     return AtomFacts::groups * (u + 1) > head_units &&
            AtomFacts::groups * u + LaneMap<B>::group(B::lane_id()) >= head_units;

@@ -14,7 +14,8 @@ struct TunedPagedAttention {
   PagedAttentionPolicy policy;
   int num_splits;
 
-  /// Whether the row decides for a problem. Calls that ask for a schedule, or to be batch-invariant, are not looked up.
+  /// Returns whether the row decides for a problem. Calls that ask for a schedule, or to be batch-invariant, are not
+  /// looked up.
   constexpr bool serves(const PagedAttentionProblem& p) const {
     const std::int64_t tokens = p.capacity();
     return !p.balanced && p.split_tokens == 0 && p.sliding_window == 0 && spec == p.spec &&
@@ -23,7 +24,7 @@ struct TunedPagedAttention {
   }
 };
 
-/// Whether a tuner may try a policy. It may try legal ones straight to registers.
+/// Returns whether a tuner may try a policy. It may try legal ones straight to registers.
 constexpr Status paged_attention_tuner_status(ArchId arch, const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
   if (p.bulk()) return {StatusCode::bad_value, "tuners try policies straight to registers"};
   if (p.waves_per_simd > 4)
