@@ -15,7 +15,7 @@
 #include "bench/harness/element.hpp"
 #include "bench/harness/measurement.hpp"
 #include "bench/harness/random.hpp"
-#include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/parallel.hpp"
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_output.hpp"
 
@@ -32,7 +32,8 @@ inline std::int32_t launched_rows(std::int32_t rows, std::int64_t columns) {
   return static_cast<std::int32_t>(
       std::min<std::int64_t>(rows, std::max<std::int64_t>(3, emulated_elements / columns)));
 }
-/// An extent that follows from others, at most what fits: a config with more is refused, but after its columns were read.
+/// An extent that follows from others, at most what fits: a config with more is refused, but after its columns were
+/// read.
 inline std::int32_t saturated(std::int64_t extent) {
   return static_cast<std::int32_t>(std::min<std::int64_t>(extent, std::numeric_limits<std::int32_t>::max()));
 }
@@ -172,8 +173,8 @@ struct RowErrors {
   double relative() const { return difference == 0 ? 0 : std::sqrt(difference / norm); }
 };
 
-/// The mx scale of a row's column and, at the first column of its group, whether it is that of the values, each of which
-/// may be off by `slack` of itself. Scales lie in rows.
+/// The mx scale of a row's column and, at the first column of its group, whether it is that of the values, each of
+/// which may be off by `slack` of itself. Scales lie in rows.
 template <class Problem>
 double mx_unit(const Problem& p, std::int32_t row, std::int32_t column, const std::vector<double>& values, double slack,
                RowErrors& errors) {
