@@ -24,7 +24,7 @@ using namespace tilewave::bench;
 struct Options : ToolOptions {
   std::vector<std::string> sweeps{"default"};
   int splits = 0;
-  MeasureOptions measure;
+  GemmOptions measure;
   ShapeOptions shapes;
 };
 
@@ -40,6 +40,14 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--splits", o.splits,
                  "blocks that share K, where the policy lets as many, instead of the library's choice")
       ->check(CLI::Range(1, 64));
+  app.add_option_function<std::string>(
+         "--peer", [&o](const std::string& peer) { o.measure.vendor = peer == "vendor"; },
+         "vendor: beside each row cuBLASLt or hipBLASLt, in turns by sample on the same tensors; none (default)")
+      ->check(CLI::IsMember({"none", "vendor"}));
+  app.add_option_function<std::int64_t>(
+         "--rotate", [&o](std::int64_t mib) { o.measure.rotated = mib << 20; },
+         "MiB of copies of the weights that calls take in turns (default: 4 times the last cache up to M 128, else 0)")
+      ->check(CLI::Range(0, 65536));
   declare(app, o, o.measure);
 }
 
@@ -141,6 +149,7 @@ int run(int argc, char** argv) {
     return fail("--sweep names a sweep twice");
   }
   const GoogleOptions google = initialize_google(app.remaining());
+  if (o.measure.vendor && vendor_name().empty()) return fail("--peer=vendor: this build has no library of the vendor");
   const ArchId arch = choose_arch(o.arch, every_entry(), google);
   const std::vector<GemmRow> rows = chosen_rows(arch, o, google.filter);
   if (rows.empty()) return fail("--benchmark_filter=" + google.filter + ": matches no row");
