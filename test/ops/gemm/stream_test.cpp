@@ -62,7 +62,7 @@ TEST_CASE("every stage of tiles that fill no round is one block's, sums have pla
         if (s.tail == 0) continue;
         CHECK(std::count(stages.begin(), stages.end(), k_steps) == s.tail);
         CHECK((most - fewest <= 1 && most <= k_steps));
-        CHECK((s.blocks() == s.tail || fewest >= GemmStream::least_share));
+        CHECK((s.blocks() == s.tail || fewest >= GemmStream::min_stages));
       }
     }
   }
@@ -122,7 +122,7 @@ TEST_CASE("a streamed product is the same bits again") {
 
 TEST_CASE("a streamed product needs a workspace where tiles are left, and is never batch-invariant") {
   each_streamed([](const GemmEntry& e) {
-    GemmCall call(e.spec, column(e, 1, 2 * GemmStream::least_share));
+    GemmCall call(e.spec, column(e, 1, 2 * GemmStream::min_stages));
     GemmProblem p = call.on_device();
     const GemmPlan plan{&e, 1};
     const std::size_t bytes = plan.workspace_bytes(p);
