@@ -47,7 +47,7 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool saves_tile = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
-  small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Place of each wave
+  small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }
 

@@ -11,6 +11,7 @@
 #include "tilewave/ops/gemm/choice/cost_int4.hpp"
 #include "tilewave/ops/gemm/choice/cost_sm90.hpp"
 #include "tilewave/ops/gemm/choice/policies_cdna.hpp"
+#include "tilewave/ops/gemm/choice/policies_sm90.hpp"
 #include "tilewave/ops/gemm/launch.hpp"
 #include "tilewave/ops/gemm/tuned/tables.hpp"
 #include "tilewave/tile/plan.hpp"
@@ -38,140 +39,13 @@ constexpr std::array<GemmSpec, 6> gemm_specs(ArchId arch) {
            {.a = DType::i8, .b = DType::i8, .scale = Scaling::per_row}}};
 }
 
-namespace detail {
-
-/// As many as shared memory holds beside boxes of output, scales and barriers, but of narrow tiles that stream weights
-/// no more than serve: 16 in place of 10 took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
-constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * p.rows * 128
-                            : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
-  const bool block = s.scale == Scaling::per_block;
-  const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
-  const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
-  const int most = p.swapped && p.waves() == 1 && !s.int4() ? 10 : 16;
-  return min_of(most, (sm90_facts.lds_bytes - out - (s.scale == Scaling::per_row || s.int4() ? 2048 : 0)) / stage);
-}
-constexpr GemmPolicy tensor_policy(const GemmSpec& s, GemmPolicy p) {
-  p.stages = gemm_stages(s, p);
-  return p;
-}
-
-}  // namespace detail
-
 /// The policies that entries of a spec are built for.
 constexpr GemmPolicies gemm_policies(ArchId arch, const GemmSpec& s) {
-  GemmPolicies all;
-  if (s.int4() && facts_of(arch).matrix == Matrix::mfma) return gemm_int4_cdna_policies(s);
-  if (s.int4()) {  // codes as the tall side, in steps of 128 k
-    const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    const auto codes = [&](int rows, int columns, int wave_groups, int most_splits) {
-      GemmPolicy p{.rows = rows, .columns = columns, .depth_bytes = 128 * size_of(s.a), .waves_rows = wave_groups};
-      p.swapped = true, p.splits = most_splits;
-      p.waves_per_simd = wave_groups == 1 ? 2 : 1;  // blocks an SM
-      p.stages = min_of(16, detail::gemm_stages(s, p) / p.waves_per_simd);
-      all.add(p);
-    };
-    if (s.gated) {
-      codes(16, 256, 2, splits);
-      codes(64, 256, 2, splits);
-      return all;
-    }
-    codes(16, 64, 1, splits);
-    codes(64, 128, 2, splits);
-    if (s.groups != GemmGroups::one) return all;
-    codes(16, 256, 4, 4);
-    codes(32, 128, 2, splits);
-    codes(64, 192, 3, splits);
-    codes(128, 128, 2, splits);
-    if (s.scale_k != 128) return all;
-    const auto few_rows = [&](int rows, int strips, int waves) {
-      all.add({.rows = rows,
-               .columns = 16 * strips,
-               .depth_bytes = 128 * size_of(s.a),
-               .stages = 2,
-               .waves_rows = 1,
-               .path = GemmPath::weights_in_registers,
-               .waves_k = waves});
-    };
-    few_rows(8, 2, 16);
-    few_rows(8, 4, 16);
-    few_rows(16, 4, 12);
-    return all;
-  }
-  if (s.mx()) return facts_of(arch).mx ? gemm_scaled_policies(facts_of(arch), s) : all;
-  if (facts_of(arch).matrix == Matrix::mfma) return gemm_cdna_policies(arch, s);
-  const auto add = [&](GemmPolicy p) { all.add(detail::tensor_policy(s, p)); };
-  const bool block = s.scale == Scaling::per_block, shuffled = s.weights == GemmWeights::preshuffled;
-  if (s.layout != GemmLayout::nt) {  // in boxes of 64 rows or columns
-    if (s.out_scale == Scaling::per_group) {
-      add({.rows = 128, .columns = 128});
-      return all;
-    }
-    add({.rows = 128, .columns = 256});
-    add({.rows = 64, .columns = 128, .swapped = true, .splits = s.groups == GemmGroups::one ? 8 : 1});
-    return all;
-  }
-  if (s.out_scale == Scaling::per_group) {  // 128 columns of C in a lane's quarter
-    const int columns = s.gated ? 256 : 128, splits = s.groups == GemmGroups::one ? 8 : 1;
-    if (shuffled && s.gated) return all;
-    if (!s.gated && s.a != DType::i8) add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = columns});
-    add({.rows = 64, .columns = columns, .waves_rows = 1, .splits = splits});
-    return all;
-  }
-  if (s.gated) {  // a group has the gates and the ups of its columns
-    const int splits = s.groups == GemmGroups::one ? 8 : 1;
-    if (!shuffled) {
-      add({.rows = 128, .columns = 256});
-      add({.rows = 128, .columns = 128, .splits = min_of(splits, 4)});
-    }
-    for (const int rows : {16, 64}) {
-      add({.rows = rows, .columns = 128, .waves_rows = 1, .swapped = true, .splits = splits});
-    }
-    return all;
-  }
-  if (s.groups != GemmGroups::one) {
-    add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = 128});
-    add({.rows = 64, .columns = 128, .swapped = true});
-    if (s.a != DType::i8) add({.rows = 32, .columns = 128, .swapped = true});
-    return all;
-  }
-  // Two blocks an SM, so that one streams while the other begins or ends a tile.
-  const auto add_pairs = [&] {
-    GemmPolicy p{.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true};
-    p.stages = 8, p.waves_per_simd = 2;
-    all.add(p);
-  };
-  if (s.a == DType::i8 || shuffled) {  // of i8 widths that sm90 multiplies; straight boxes are not shared by clusters
-    add({.rows = 128, .columns = 256});
-    add({.rows = 128, .columns = 128, .splits = 4});
-    add({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
-    add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-    if (shuffled && s.a != DType::i8) add_pairs();
-    return all;
-  }
-  add({.rows = 128, .columns = 256});
-  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  if (!block && s.a != DType::f16) add({.rows = 128, .columns = 256, .cluster = 2});
-  if (!block && !promoted && s.a != DType::f16) {  // halves of which are no widths of a product
-    add({.rows = 128, .columns = 240});
-    add({.rows = 128, .columns = 176});
-  }
-  if (block || promoted) add({.rows = 192, .columns = 128, .waves_rows = 3});
-  add({.rows = 128, .columns = 128, .splits = 4});
-  for (const int rows : {16, 32, 64}) {
-    add({.rows = rows, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8});
-  }
-  add({.rows = 64, .columns = 128, .swapped = true, .splits = 8});
-  if (!block) add({.rows = 128, .columns = 128, .swapped = true, .splits = 8});
-  if (s.a == DType::bf16 || s.scale == Scaling::per_row) {
-    add({.rows = 128, .columns = 256, .stream = true});
-    add({.rows = 128, .columns = 128, .stream = true});
-    add({.rows = 16, .columns = 256, .swapped = true});
-    add_pairs();
-  }
-  return all;
+  const ArchFacts& facts = facts_of(arch);
+  if (facts.matrix != Matrix::mfma) return s.mx() ? GemmPolicies{} : gemm_sm90_policies(s);
+  if (s.int4()) return gemm_int4_cdna_policies(s);
+  if (s.mx()) return facts.mx ? gemm_scaled_policies(facts, s) : GemmPolicies{};
+  return gemm_cdna_policies(arch, s);
 }
 
 /// Returns the entries of a spec for the policies that policies_of(arch, spec) lists.

@@ -2,19 +2,10 @@
 // The policies for which CDNA's entries are built.
 #pragma once
 
-#include <array>
-
 #include "tilewave/core/math.hpp"
-#include "tilewave/ops/gemm/policy.hpp"
+#include "tilewave/ops/gemm/choice/policies.hpp"
 
 namespace tilewave {
-
-/// A list of policies, in the order in which entries have them.
-struct GemmPolicies {
-  std::array<GemmPolicy, 16> list{};
-  int count = 0;
-  constexpr void add(const GemmPolicy& p) { list[count++] = p; }
-};
 
 /// Returns the policies for int4 weights. They are for few rows, for some rows, and for many, with tiles as large as
 /// registers allow. For few rows there are many waves on few columns, or many columns, which read A less often from L2.
