@@ -251,7 +251,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
                                {"mfma", nullptr},
                                {"gemm",
                                 {{"mfma", gemm_mfma<arch>(spec, spec.int4() ? 16 : Kernel::W::side)},
-                                 {"writes_lds", policy.path == GemmPath::bulk},
+                                 {"writes_lds", policy.path == GemmPath::staged},
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
 }
