@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GPU time of a launch, by device events: cold (caches displaced before each sample) and hot (back to back).
+// GPU time of a launch by device events: cold (caches are displaced before each sample) and hot (back to back).
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@
 namespace tilewave::bench {
 
 struct Timing {
-  SampleStats cold, hot;  // microseconds
-  ModelledTime modelled;  // with --model-time, in place of these
+  SampleStats cold, hot;  // in microseconds
+  ModelledTime modelled;  // with --model-time, in place of cold and hot
 };
 
 class Sampler {
@@ -30,11 +30,11 @@ class Sampler {
         stream_(stream),
         flush_bytes_(std::max(2 * facts.last_level_cache_bytes, std::int64_t{512} << 20)) {}
 
-  /// Time `launch`, a function that queues work on the stream and returns a Status; a bad Status ends the measurement.
-  /// Takes the rule's max_seconds for the cold samples and a third of it for the hot ones, and at least min_samples.
+  /// Times `launch`, a function that queues work on the stream and returns a Status; a bad Status ends the measurement.
+  /// Cold samples take the rule's max_seconds, hot ones a third of it, and both take at least min_samples.
   template <class Launch>
   Status measure(const Launch& launch, Timing& timing) {
-    if (!emulated_device && !flush_ && rule_.max_seconds > 0) {  // with 0 nobody wants the times
+    if (!emulated_device && !flush_ && rule_.max_seconds > 0) {  // 0 means that nobody wants the times
       flush_ = std::make_unique<CacheFlush>(facts_.id, flush_bytes_, stream_);
     }
     std::vector<double> cold, hot;
@@ -50,8 +50,8 @@ class Sampler {
   }
 
  private:
-  // Rounds of: displace the caches, `warm` calls untimed, `batch` calls timed one by one. The host queues the whole
-  // round while the flush runs, so that no sample holds a gap in which the device waits for the host.
+  // Runs rounds: displace the caches, make `warm` calls untimed, and time `batch` calls one by one. The host queues the
+  // whole round while the flush runs, so no sample holds a gap in which the device waits for the host.
   template <class Launch>
   Status sample(const StopRule& rule, int batch, int warm, const Launch& launch, std::vector<double>& samples) {
     using Clock = std::chrono::steady_clock;
@@ -80,7 +80,7 @@ class Sampler {
   StopRule rule_;
   hipStream_t stream_;
   std::int64_t flush_bytes_;
-  std::unique_ptr<CacheFlush> flush_;  // none on the emulated device, nor where nothing is to be timed
+  std::unique_ptr<CacheFlush> flush_;  // null on the emulated device, and where nothing is timed
 };
 
 }  // namespace tilewave::bench
