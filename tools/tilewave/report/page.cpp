@@ -225,7 +225,6 @@ std::string summary_html(const Csv& csv, const std::vector<std::string>& by, con
   out += common + table(head, rows);
   if (roof != nullptr && timed > 0) {
     std::size_t untimed = 0;
-    expect_chip(csv, *roof, metric);
     out += picture(roofline_svg(*roof, points_of(csv, by, untimed, metric)));
   }
   return out;

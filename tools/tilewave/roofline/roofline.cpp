@@ -323,14 +323,4 @@ std::vector<Point> points_of(const Csv& csv, const std::vector<std::string>& by,
   return points;
 }
 
-void expect_chip(const Csv& csv, const Roof& roof, const std::string& metric) {
-  const auto chip = csv.find("model_chip");
-  for (std::size_t r = 0; is_modelled(metric) && chip && r < csv.rows.size(); ++r) {
-    const std::string& name = csv.rows[r][*chip];
-    if (name != "none" && name != roof.chip)
-      refuse(fmt::format("{}: modelled on {}, the roof is that of {}; --arch {} has its own", csv.where(r),
-                         printable(name), roof.chip, printable(name)));
-  }
-}
-
 }  // namespace tilewave::tool

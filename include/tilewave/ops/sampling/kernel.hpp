@@ -155,7 +155,6 @@ struct Sampling {
   }
 
  private:
-  static constexpr float minus_infinity = -__builtin_inff();
   static constexpr int drawing_waves = 4;
 
   TILEWAVE_DEVICE static int waves_of_row(const Args& a) { return Exchange::waves << a.part_bits; }

@@ -41,7 +41,6 @@ struct TopkGating {
   using Shared = typename Groups::Shared;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit, keep = P.keep;
-  static constexpr float minus_infinity = -__builtin_inff();
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const auto at = Tile::lane_row(a.extent, shared);
