@@ -210,7 +210,7 @@ constexpr Op op_table[] = {
     {"attention_combine", "rows,columns,partials[,x,out]", attention_combine},
     {"vec_add", "elements[,x]", vec_add}};
 
-/// Whether a picture has a place for it: an axis has a line for each power of ten, and a ratio has to be a number.
+/// True if a picture can show the value: an axis has a line for each power of ten, and a ratio has to be a number.
 bool has_place(double value) { return value >= 1e-30 && value <= 1e60; }
 
 std::string where(const Chip& chip, const Spec& spec) { return fmt::format("{}:{}", chip.file, spec.line); }
@@ -256,7 +256,7 @@ Roof roof_of(const Chip& chip, std::string_view peak) {
 
 namespace {
 
-/// Whether a chip's name stands in a text as a word: H20 does not stand in "NVIDIA H200".
+/// True if a chip's name is a word of a text: H20 is not one of "NVIDIA H200".
 bool names_chip(const std::string& text, const std::string& name) {
   const std::string all = lower(text), word = lower(name);
   const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };

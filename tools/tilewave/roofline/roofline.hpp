@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a chip allows an op, and how far measured rows are from it.
+// The time that a chip allows an op, and how far measured rows are from it.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ struct Work {
   std::string how;  // the sum that bytes are, in words
 };
 
-/// Of one call, from "batch=64,context=8192,...": flops and bytes as the op's benchmark counts them. Refuses an unknown op, key or
-/// type, and a shape that is missing one.
+/// Returns the work of one call from "batch=64,context=8192,...": flops and bytes as the op's benchmark counts them.
+/// Refuses an unknown op, key or type, and a shape that lacks one.
 Work work_of(std::string_view op, std::string_view shape);
 /// Their names; or a line for each, with the keys of its shape.
 std::string known_ops(bool shapes);
