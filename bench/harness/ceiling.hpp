@@ -84,6 +84,31 @@ class CacheFlush {
   DeviceBuffer data_, verdict_;
 };
 
+/// A read of `bytes` of random bits, rounded up to whole tiles, by each policy of the kernel that reads: the time below which no
+/// kernel that reads as much can get under the same launch.
+class ReadFloor {
+ public:
+  ReadFloor(ArchId arch, std::int64_t bytes, hipStream_t stream)
+      : data_(static_cast<std::size_t>(align_up(bytes, most_tile_bytes))), verdict_(sizeof(TrafficVerdict)) {
+    for (const TrafficEntry* e : all_traffic_entries())
+      if (e->arch == arch && e->spec.kind == TrafficKind::read) entries_.push_back(e);
+    fill_random(arch, data_.data(), static_cast<std::int64_t>(data_.bytes()), 0, stream);
+  }
+  std::size_t policies() const { return entries_.size(); }
+  Status launch(std::size_t policy, hipStream_t stream) const {
+    return entries_[policy]->launch({.from = data_.data(),
+                                     .verdict = static_cast<TrafficVerdict*>(verdict_.data()),
+                                     .bytes = static_cast<std::int64_t>(data_.bytes())},
+                                    stream);
+  }
+
+ private:
+  static constexpr std::int64_t most_tile_bytes = TrafficPolicy{.chunks = 8}.tile_bytes();
+
+  DeviceBuffer data_, verdict_;
+  std::vector<const TrafficEntry*> entries_;
+};
+
 /// Measures the fastest policy of each kind over 4 GiB: the median of nine passes after a first one. It does not run on
 /// the emulated device.
 inline Ceilings measured_ceilings(ArchId arch, hipStream_t stream) {

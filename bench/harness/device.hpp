@@ -113,10 +113,11 @@ class DeviceEvent {
     if (event_ != nullptr) (void)hipEventDestroy(event_);
   }
   void record(hipStream_t stream) const { check_hip(hipEventRecord(event_, stream), "recording an event"); }
+  void wait() const { check_hip(hipEventSynchronize(event_), "waiting for an event"); }
   /// Returns the microseconds from `start` to this event, after waiting for this event.
   double microseconds_since(const DeviceEvent& start) const {
     float milliseconds = 0;
-    check_hip(hipEventSynchronize(event_), "waiting for an event");
+    wait();
     check_hip(hipEventElapsedTime(&milliseconds, start.event_, event_), "reading an event");
     return 1e3 * milliseconds;
   }

@@ -62,9 +62,22 @@ void declare(CLI::App& app, ToolOptions& o, MeasureOptions& measure) {
                  "what reading, copying and writing may reach, instead of measuring it")
       ->check(is_a_number)
       ->check(CLI::Range(1.0, 1e9));
+  std::vector<std::string> states;
+  for (const StateChoice state : all_state_choices) states.emplace_back(name_of(state));
+  auto* state =
+      app.add_option_function<std::string>(
+             "--state",
+             [&measure](const std::string& word) {
+               for (const StateChoice each : all_state_choices)
+                 if (word == name_of(each)) measure.state = each;
+             },
+             "of the chip: as_is (default), rested: 0.3 s idle before a row, sustained: a second of calls before "
+             "it, or both, in columns of their own")
+          ->check(CLI::IsMember(states));
   auto* model =
       app.add_flag("--model-time", model_time.on,
                    "model what gfx942 or gfx950 would take, on the host, in columns of their own; run nothing");
+  state->excludes(model);
   app.add_option("--model-chip", model_time.chip,
                  "MI300X, MI300A, MI308X, MI325X, MI350X or MI355X (default: MI300X, MI355X)")
       ->needs(model);
@@ -228,7 +241,7 @@ int run_rows(std::size_t count, const std::function<RowFacts(std::size_t)>& row_
     const Measurement measured = run(i);
     all_ok = all_ok && !measured.failed();
     report.row = columns_of(row, measured);
-    for (auto _ : state) state.SetIterationTime(measured.timing.cold.median * 1e-6);
+    for (auto _ : state) state.SetIterationTime(measured.timing.main.own.cold.median * 1e-6);
     for (const auto& [name, value] : measured.console()) state.counters[name] = value;
     state.SetLabel(row.entry_name);
     progress.end();

@@ -38,8 +38,7 @@ constexpr auto paged_attention_entries_of() {
   return []<std::size_t... i>(std::index_sequence<i...>) {
     return std::array<PagedAttentionEntry, sizeof...(i)>{
         paged_attention_entry<B, S, policies_of(B::facts.id, S)[i]>...};
-  }
-  (std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
+  }(std::make_index_sequence<policies_of(B::facts.id, S).size()>{});
 }
 
 /// All entries of one spec on one backend.

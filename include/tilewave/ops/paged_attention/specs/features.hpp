@@ -84,7 +84,6 @@ inline constexpr auto paged_attention_wide_entries = []<std::size_t... i>(std::i
       paged_attention_entry<B, detail::paged_attention_wide_spec(B::facts.id, head_size, i),
                             paged_attention_other_policy(
                                 B::facts.id, detail::paged_attention_wide_spec(B::facts.id, head_size, i))>...};
-}
-(std::make_index_sequence<18>{});
+}(std::make_index_sequence<18>{});
 
 }  // namespace tilewave
