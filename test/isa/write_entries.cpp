@@ -198,18 +198,18 @@ constexpr double gemm_valu() {
     // Tiles this small take so many turns a round that the places of copies in LDS, two words each, wait in vector registers.
     constexpr int a = Kernel::a_slots, b = Kernel::b_slots, turns = a == b ? a : a * b;
     constexpr int places = a * Kernel::RowsA::copies + b * Kernel::RowsB::copies;
-    return 2.0 * places / (turns * Kernel::pieces * W::tiles_m * W::tiles_n);
+    return 2.0 * places / (turns * Kernel::k_slices * W::tiles_m * W::tiles_n);
   }
   if constexpr (spec.int4()) {
     // Of a step: words of codes are widened, fp8 rows too, scales become f32 and multiply sums in pairs; and a few more.
     constexpr int codes = 4 * W::tiles_n * (spec.a == DType::bf16 ? 15 : 12);
     constexpr int rows = is_fp8(spec.a) ? 4 * W::tiles_m * (W::Backend::facts.id == ArchId::gfx950 ? 4 : 8) : 0;
-    constexpr int sums = Kernel::groups * W::tiles_n * (4 + 2 * W::tiles_m);
+    constexpr int sums = Kernel::step_scales * W::tiles_n * (4 + 2 * W::tiles_m);
     return (codes + rows + sums + 8.0) / (4 * W::tiles_m * W::tiles_n * (8 / Kernel::k_per_lane));
   } else if constexpr (spec.mx()) {
     // Addresses of scales; in registers codes are brought to the low byte, too.
-    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces,
-                  words = (W::tiles_m + W::tiles_n) * Kernel::pieces;
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::k_slices,
+                  words = (W::tiles_m + W::tiles_n) * Kernel::k_slices;
     if constexpr (policy.path == GemmPath::direct) {
       constexpr int copies = Kernel::RowsA::copies + Kernel::RowsB::copies + 2;  // whose places wait as above
       // Slots of fp6, and of strips, end beyond what an instruction reaches from one address; fp6's two products read from
@@ -217,7 +217,7 @@ constexpr double gemm_valu() {
       constexpr int far = is_fp6(spec.a) + is_fp6(spec.b) + (spec.weights == GemmWeights::preshuffled);
       return (4.0 + far + (policy.rows < 256 ? 2.0 * copies : 0)) / products;
     } else {
-      return (2.0 * words + 4.0 * Kernel::pieces) / products;
+      return (2.0 * words + 4.0 * Kernel::k_slices) / products;
     }
   } else if constexpr (spec.scale == Scaling::per_block) {
     // Sums of a step are scaled in f32, in pairs; gates and ups have scales of their own.
@@ -225,7 +225,7 @@ constexpr double gemm_valu() {
   } else if constexpr (spec.layout != GemmLayout::nt && policy.path == GemmPath::direct) {
     return policy.rows < 256 ? 0.1 : 0;  // addresses of reads: a place in LDS for each product of a wave
   } else if constexpr (spec.layout != GemmLayout::nt) {  // 16 words of an operand are turned
-    constexpr int products = W::tiles_m * W::tiles_n * Kernel::pieces * 2;
+    constexpr int products = W::tiles_m * W::tiles_n * Kernel::k_slices * 2;
     return 16.0 * (transposed_a(spec.layout) + transposed_b(spec.layout)) / products;
   }
   return 0;

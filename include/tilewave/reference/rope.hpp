@@ -39,8 +39,8 @@ inline RopeAngles rope_llama3_angles(int rotary, double base, double factor, dou
                                      double length) {
   RopeAngles a = rope_angles(rotary, base);
   for (double& f : a.frequency) {
-    const double turns = length * f / (2 * std::numbers::pi);
-    const double kept = std::clamp((turns - low_factor) / (high_factor - low_factor), 0.0, 1.0);
+    const double rotations = length * f / (2 * std::numbers::pi);
+    const double kept = std::clamp((rotations - low_factor) / (high_factor - low_factor), 0.0, 1.0);
     f = kept * f + (1 - kept) * f / factor;
   }
   return a;
@@ -51,8 +51,8 @@ inline RopeAngles rope_llama3_angles(int rotary, double base, double factor, dou
 inline RopeAngles rope_yarn_angles(int rotary, double base, double factor, double length, double fast = 32,
                                    double slow = 1) {
   RopeAngles a = rope_angles(rotary, base);
-  const auto dimension = [&](double turns) {
-    return rotary * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+  const auto dimension = [&](double rotations) {
+    return rotary * std::log(length / (rotations * 2 * std::numbers::pi)) / (2 * std::log(base));
   };
   const double low = std::max(std::floor(dimension(fast)), 0.0);
   const double high = std::min(std::ceil(dimension(slow)), rotary - 1.0);

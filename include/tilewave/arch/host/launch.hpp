@@ -54,52 +54,53 @@ inline int thread_count(const LaunchRequest& request) {
 /// Runs a valid request. If several clusters fail, the first in running order is reported, however many threads there
 /// are: a thread that fails ends, and the others go on only with the clusters before that one.
 inline Status execute(const LaunchRequest& request) {
-  struct Share {
+  struct Thread {
     std::unique_ptr<Worker> worker = WorkerPool::instance().take();
     std::int64_t failed_at = std::numeric_limits<std::int64_t>::max();
   };
-  std::vector<Share> shares(thread_count(request));
+  std::vector<Thread> threads_of_launch(thread_count(request));
   // Accesses are relaxed, because clusters must not look ordered to TSan. The ends of the threads order what comes
   // after the launch.
   std::atomic<std::int64_t> next{0}, stop{request.clusters};
 
-  const auto work = [&](Share& share) {
+  const auto work = [&](Thread& thread) {
     for (;;) {
       const std::int64_t i = next.fetch_add(1, std::memory_order_relaxed);
       if (i >= stop.load(std::memory_order_relaxed)) break;
-      if (share.worker->run(request, request.cluster_at(i))) continue;
-      share.failed_at = i;
+      if (thread.worker->run(request, request.cluster_at(i))) continue;
+      thread.failed_at = i;
       std::int64_t before = stop.load(std::memory_order_relaxed);
       while (i < before && !stop.compare_exchange_weak(before, i, std::memory_order_relaxed)) {
       }
       break;
     }
-    share.worker->finish();
+    thread.worker->finish();
   };
 
   bool prepared = true;
-  for (Share& share : shares) prepared = prepared && share.worker->prepare(request);
+  for (Thread& thread : threads_of_launch) prepared = prepared && thread.worker->prepare(request);
   if (prepared) {
     std::vector<std::thread> threads;
     try {
-      for (std::size_t t = 1; t < shares.size(); ++t) threads.emplace_back(work, std::ref(shares[t]));
+      for (std::size_t t = 1; t < threads_of_launch.size(); ++t)
+        threads.emplace_back(work, std::ref(threads_of_launch[t]));
     } catch (const std::system_error&) {  // no more threads are available; those that started do the work
     }
-    work(shares[0]);
+    work(threads_of_launch[0]);
     for (std::thread& thread : threads) thread.join();
   }
 
-  const Share* failed = nullptr;
+  const Thread* failed = nullptr;
   last_counters = {};
-  for (const Share& share : shares) {
-    if (prepared) last_counters.add(share.worker->counters());
-    if (share.failed_at < (failed != nullptr ? failed->failed_at : request.clusters)) failed = &share;
+  for (const Thread& thread : threads_of_launch) {
+    if (prepared) last_counters.add(thread.worker->counters());
+    if (thread.failed_at < (failed != nullptr ? failed->failed_at : request.clusters)) failed = &thread;
   }
   if (failed != nullptr) {
     std::memcpy(launch_error, failed->worker->error(), sizeof(launch_error));
     std::fprintf(stderr, "tilewave host room: %s\n", launch_error);
   }
-  for (Share& share : shares) WorkerPool::instance().give_back(std::move(share.worker));
+  for (Thread& thread : threads_of_launch) WorkerPool::instance().give_back(std::move(thread.worker));
   if (!prepared) return {StatusCode::launch_failed, "the host room has no memory left for stacks or shared memory"};
   if (failed != nullptr) return {StatusCode::launch_failed, launch_error};
   return {};

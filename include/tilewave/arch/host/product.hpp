@@ -106,27 +106,27 @@ TILEWAVE_HOST_UNTRACKED constexpr GroupElement group_element(int lane, int i) {
   return {16 * (lane / 32) + lane % 32 / 4 + 4 * (i & 2), 8 * (i / 4) + 2 * (lane % 4)};
 }
 
-/// Moves the lane's accumulator aside.
-TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, std::byte* registers) {
-  aside.registers[lane] = registers;
-  for (int i = 0; i < aside.columns / 2; i += 2) {
+/// Moves the lane's accumulator saved.
+TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& saved, int lane, std::byte* registers) {
+  saved.registers[lane] = registers;
+  for (int i = 0; i < saved.columns / 2; i += 2) {
     const GroupElement e = group_element(lane, i);
-    std::memcpy(aside.tile + e.row * aside.columns + e.column, registers + i * sizeof(float), sizeof(Group::poison));
+    std::memcpy(saved.tile + e.row * saved.columns + e.column, registers + i * sizeof(float), sizeof(Group::poison));
     std::memcpy(registers + i * sizeof(float), &Group::poison, sizeof(Group::poison));
   }
 }
 
-TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside,
+TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& saved,
                                                      const GroupCall& call) {
   for (int lane = 0; lane < group_lanes; ++lane) {
-    std::byte* const registers = aside.registers[lane];
-    for (int i = 0; i < aside.columns / 2; i += 2) {
+    std::byte* const registers = saved.registers[lane];
+    for (int i = 0; i < saved.columns / 2; i += 2) {
       if (std::memcmp(registers + i * sizeof(float), &Group::poison, sizeof(Group::poison)) != 0) {
         fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane,
              call.name(), call.where.base_name(), call.where.line);
       }
       const GroupElement e = group_element(lane, i);
-      std::memcpy(registers + i * sizeof(float), aside.tile + e.row * aside.columns + e.column, sizeof(Group::poison));
+      std::memcpy(registers + i * sizeof(float), saved.tile + e.row * saved.columns + e.column, sizeof(Group::poison));
     }
   }
 }

@@ -97,8 +97,8 @@ struct MoeSortTile {
   Vec<float, lane_choices> weights;
 
   /// Returns choice `i` of this lane in the tile that starts at `first`.
-  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int turn) {
-    return first + (wave * lane_choices + turn) * Choices::wave_lanes + B::lane_id();
+  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int i) {
+    return first + (wave * lane_choices + i) * Choices::wave_lanes + B::lane_id();
   }
   /// It also reads weights: at the end they would be one more wait for memory.
   TILEWAVE_DEVICE void read(const MoeSortArgs& a, std::int32_t first, std::int32_t end) {

@@ -54,9 +54,9 @@ struct Select {
       for (int i = 0; i < keys.size; ++i) missed = max_of(missed, ~keys[i]);
     });
     std::uint32_t low = ~B::highest(missed), high = highest;
-    constexpr int most_turns = 16;  // all bits of a 16-bit type; half of those of a 32-bit type are near enough
+    constexpr int most_bits = 16;  // all bits of a 16-bit type; half of those of a 32-bit type are near enough
     TILEWAVE_ROLL
-    for (int turn = 0; turn < most_turns && low < high; ++turn) {
+    for (int bit = 0; bit < most_bits && low < high; ++bit) {
       const std::uint32_t middle = high - (high - low) / 2;
       std::uint32_t above = 0;
       each([&](const auto& keys) {
