@@ -32,12 +32,12 @@ struct Sync {
     }
     cluster_arrive();
   }
-  static void collect(Mailbox& box, int posts, int turn, Where where = {}) {
+  static void collect(Mailbox& box, int posts, int phase, Where where = {}) {
     cluster_arrive();
     cluster_wait(where);
     const std::uint64_t found = __atomic_load_n(&box.state, __ATOMIC_RELAXED);
-    if (found != static_cast<std::uint64_t>(posts) * (static_cast<std::uint64_t>(turn) + 1)) {
-      fail(*current_lane, "collect of %d posts at turn %d at %s:%d: %llu came in all", posts, turn, where.base_name(),
+    if (found != static_cast<std::uint64_t>(posts) * (static_cast<std::uint64_t>(phase) + 1)) {
+      fail(*current_lane, "collect of %d posts in phase %d at %s:%d: %llu came in all", posts, phase, where.base_name(),
            where.line, static_cast<unsigned long long>(found));
     }
   }

@@ -97,8 +97,8 @@ struct Sampling {
       store(a, row, drawn.token, B::subtract(counted.weigher.exponent(drawn.logit), log_sum) * ln_2);
     };
     Drawn drawn{};
-    // Attempt -1 only counts the sum for log probabilities, where attempt 0 does not. The weight above a drawn token decides
-    // whether it is rejected, and the next token is drawn from it.
+    // Attempt -1 only counts the sum for log probabilities, where attempt 0 does not. The weight above a drawn token
+    // decides whether it is rejected, and the next token is drawn from it.
     int attempt = apart ? -1 : 0;
     if constexpr (draws) {
       // One wave of each SIMD does attempt 0: all would do the same work, and slow each other down.
