@@ -143,7 +143,8 @@ TEST_CASE("files of numbers that break the rules are refused") {
 }
 
 TEST_CASE("work of an op by its definition") {
-  // One sequence of 1000 tokens, 8 heads on 1, head_size 128: 4 * 128 * 8 * 1000 operations, 2 * 1000 * 128 * 2 bytes of KV.
+  // One sequence of 1000 tokens, 8 heads on 1, head_size 128: 4 * 128 * 8 * 1000 operations, 2 * 1000 * 128 * 2 bytes
+  // of KV.
   const Work a = work_of("paged_attention", "batch=1,context=1000,q_heads=8,kv_heads=1,block_size=100");
   CHECK(a.flops == 4.0 * 128 * 8 * 1000);
   CHECK(a.bytes == 2.0 * 1000 * 128 * 2 + 2.0 * 8 * 128 * 2 + 8 * 4 + 10 * 4 + 4);
@@ -163,7 +164,7 @@ TEST_CASE("work of an op by its definition") {
     CHECK(w.flops == flops);
     CHECK(w.bytes == bytes);
   };
-  // As rows of the benchmarks' CSVs have it.
+  // The shapes are those of rows in the benchmarks' CSVs.
   is("activation", "rows=16,columns=14336", 2064384, 1376256);
   is("attention_combine", "rows=64,columns=64,partials=16", 131072, 274688);
   is("rope", "rows=16,q_heads=32,kv_heads=8,table=f32", 245760, 335936);
