@@ -16,7 +16,7 @@ namespace tilewave::bench {
 /// The request of this process.
 struct BundleRequest {
   std::string directory;                // "": no bundle is requested
-  std::string config, policy, problem;  // of the row: its name, its entry, and its identity as JSON
+  std::string config, policy, problem;  // the row's name, its entry, and its identity as JSON
 
   bool on() const { return !directory.empty(); }
 };

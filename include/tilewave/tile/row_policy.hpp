@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a row is held in registers: by part of a wave, a wave, a block or a cluster of blocks. All row operations share
-// it.
+// A row policy says how a row is held in registers: by part of a wave, a wave, a block or a cluster of blocks. All row
+// operations share it.
 #pragma once
 
 #include <array>

@@ -110,7 +110,7 @@ struct GuardedPages {
 
 /// A context to switch to. The context of the thread itself has no stack of its own here.
 struct Fiber {
-  void* context = nullptr;            // where it continues, valid while it does not run
+  void* context = nullptr;            // the point at which it continues, valid while it does not run
   const void* stack_begin = nullptr;  // lowest address
   std::size_t stack_bytes = 0;
   [[maybe_unused]] void* tsan = nullptr;

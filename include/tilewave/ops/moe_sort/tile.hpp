@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the blocks of a sort read, count and rank the choices of tokens.
+// The blocks of a sort read, count and rank the choices of tokens with these types.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"

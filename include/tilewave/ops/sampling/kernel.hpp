@@ -177,7 +177,7 @@ struct Sampling {
   }
 
   struct Range {
-    float largest;          // of the row; -inf where no number is above it
+    float largest;          // largest of the row; -inf where no number is above it
     std::uint32_t reached;  // see Select
   };
   TILEWAVE_DEVICE static Range range_of(Segment& x, Exchange& exchange, std::int32_t top_k) {
