@@ -49,7 +49,10 @@ class Ops(unittest.TestCase):
 
     def check(self, op, *arguments, **options):
         """The operator's results, once its schema and meta function are found to say what it does."""
-        torch.library.opcheck(op.default, arguments, options, test_utils=("test_schema", "test_faketensor"))
+        tests = ["test_faketensor"]
+        if not any(isinstance(argument, torch.Tensor) and argument.dtype == FP8 for argument in arguments):
+            tests.append("test_schema")  # compares inputs before and after, which PyTorch has no way to do for fp8
+        torch.library.opcheck(op.default, arguments, options, test_utils=tests)
         return op(*arguments, **options)
 
     def test_vec_add(self):
@@ -261,7 +264,7 @@ class Ops(unittest.TestCase):
                 (lambda: tw.gemm(x.T, w.T), ValueError, "a has gaps"),
                 (lambda: tw.gemm(x.half(), w.half()), ValueError, "tilewave::gemm: .*spec"),
                 (lambda: tw.gemm(x.long(), w), TypeError, "a is .*"),
-                (lambda: tw.gemm(x[:, :1001], w[:, :1001]), ValueError, "tilewave::gemm: "),
+                (lambda: tw.gemm(rand(64, 1001), rand(512, 1001)), ValueError, "tilewave::gemm: "),
                 (lambda: tw.rms_norm(x, w), ValueError, "weight has 2 dimensions"),
                 (lambda: tw.quant(x, "per_row"), ValueError, "mode is none of"),
                 (lambda: tw.topk_gating(x, 99), ValueError, "tilewave::topk_gating: .*topk"),
