@@ -79,7 +79,7 @@ std::string refusal_of(const GemmProblem& p) {
   if (s.weights != GemmWeights::row_major) return "preshuffled weights";
   if (s.b != s.a || (!floats && !is_fp8(s.a))) return "these types of operands";
   if (s.gated || s.activation != ActivationKind::none) return "activations";
-  if (s.out_scale != ScaleMode::none) return "a quantised out";
+  if (s.out_scale != Scaling::none) return "a quantised out";
   if (p.residual != nullptr) return "a residual";
   if (s.scale != Scaling::none && !is_fp8(s.a)) return "scales of 16-bit operands";
   if (p.bias != nullptr && p.batch > 1) return "batches with a bias";
