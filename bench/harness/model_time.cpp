@@ -25,14 +25,14 @@ namespace fs = std::filesystem;
 
 /// Source lines into the code.json of a thread trace, from the code object's line table.
 void add_source_lines(const fs::path& folder, const fs::path& object) {
-  const fs::path file = folder / "code.json", places = folder / "addresses";
+  const fs::path file = folder / "code.json", address_list = folder / "addresses";
   nlohmann::json trace = nlohmann::json::parse(std::ifstream(file));
-  std::ofstream addresses(places);
+  std::ofstream addresses(address_list);
   for (const auto& row : trace["code"]) addresses << tilewave::sim::hex(row[5].get<std::uint64_t>()) << "\n";
   addresses.close();
   const std::string lines = folder / "lines";
   const std::string command = std::string(TILEWAVE_MODEL_ADDR2LINE) + " -e '" + object.string() + "' < '" +
-                              places.string() + "' > '" + lines + "' 2> /dev/null";
+                              address_list.string() + "' > '" + lines + "' 2> /dev/null";
   if (std::system(command.c_str()) != 0) throw std::runtime_error("no source lines: " + command);
   std::ifstream in(lines);
   const std::string root = TILEWAVE_MODEL_SOURCES "/";
@@ -42,7 +42,7 @@ void add_source_lines(const fs::path& folder, const fs::path& object) {
     if (line.starts_with(root)) row[3] = line.substr(root.size(), line.find(' ') - root.size());
   }
   std::ofstream(file) << trace.dump();
-  fs::remove(places);
+  fs::remove(address_list);
   fs::remove(lines);
 }
 
@@ -51,7 +51,7 @@ using Bytes = std::span<std::uint8_t>;
 /// All tensors, those that arguments point to first and in their order, then by size: where they lie differs from run to run,
 /// and modelled caches see them in this order.
 std::vector<Bytes> in_order(const host::detail::Allocations& all, const std::vector<std::uint8_t>& arguments) {
-  using Key = std::pair<std::size_t, std::size_t>;  // place of the argument, bytes
+  using Key = std::pair<std::size_t, std::size_t>;  // index of the argument, bytes
   std::vector<std::pair<Key, Bytes>> keyed;
   for (const auto& [pointer, pages] : all.pages) {
     auto* const first = static_cast<std::uint8_t*>(pointer);

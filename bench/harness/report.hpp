@@ -120,9 +120,9 @@ class ConsoleReporter : public benchmark::ConsoleReporter {
  public:
   /// What Google Benchmark tells of a machine, on stderr, but for how it was itself built: its clock times nothing here.
   static void print_context() {
-    std::stringstream told;
-    PrintBasicContext(&told, Context());
-    for (std::string line; std::getline(told, line);)
+    std::stringstream context;
+    PrintBasicContext(&context, Context());
+    for (std::string line; std::getline(context, line);)
       if (line.find("Library was built as DEBUG") == line.npos) std::cerr << line << "\n";
   }
 

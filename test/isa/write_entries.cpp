@@ -41,7 +41,7 @@ ordered_json atom_names(const PagedAttentionSpec& spec, bool fp8_keys) {
 /// Bytes of the loads that bring K and V.
 template <ArchId arch>
 ordered_json kv_widths(const PagedAttentionSpec& spec) {
-  const int piece = value_tiles(atom_of(arch), spec).width * size_of(spec.kv);
+  const int piece = value_tiles(atom_of(arch), spec.value_shape()).width * size_of(spec.kv);
   ordered_json widths = ordered_json::array({16});
   if (spec.values == ValueLayout::token_major && piece != 16) widths.push_back(piece);
   return widths;

@@ -33,8 +33,8 @@ std::vector<RowOpPlan<Op>> plans_of(ArchId arch, const ToolOptions& o, const Sha
   }
   for (typename Op::Case c : cases) {
     // The library chooses for the whole config. It looks at shapes and at where tensors are, far apart, not at them.
-    std::uintptr_t place = 0;
-    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++place); });
+    std::uintptr_t tensors = 0;
+    const auto problem = Op::problem_of(c, {}, [&](const TwinBuffer&) -> void* { return somewhere(++tensors); });
     c.rows = launched_rows(c.config_rows, row_elements(c));
     struct Choice {
       const Entry* entry = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A row of bench_gemm, and running it: fill, time, verify what the timed buffer then holds.
+// A row of bench_gemm, and how it is run: fill the tensors, time the launch, verify what the timed buffer then holds.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 
 namespace tilewave::bench {
 
-/// Columns of a plan; of none, all are 0.
+/// Visits the columns of a plan. Without an entry, all of them are 0.
 template <class Visit>
 void each_column(const GemmPlan& plan, Visit& visit) {
   const bool has = plan.entry != nullptr;
@@ -42,9 +42,10 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("stream", p.stream);
 }
 
+/// A config with the plan that is timed.
 struct GemmRow {
   GemmCase config;
-  GemmPlan plan;  // entry null: no entry serves the config
+  GemmPlan plan;  // Its entry is null if no entry serves the config.
   int config_id;
   std::string name;
   std::string refusal;  // why the library has no plan for the config; empty if it has
@@ -93,11 +94,12 @@ class RotatedWeights {
   std::vector<const void*> pointers_;
 };
 
+/// Runs rows one after the other, and keeps the tensors of a config for all of its plans.
 class GemmRunner {
  public:
   GemmRunner(const GemmOptions& options, Meter::Log log) : options_(options), meter_(options, std::move(log)) {}
 
-  /// Never throws: a row that could not be run or is wrong comes back with ok false, and why is logged.
+  /// Runs a row, and never throws. If it could not be run or is wrong, ok is false and the reason is logged.
   Measurement run(const GemmRow& row) {
     return meter_.fill(row.config.arch, [&](Measurement& measured) {
       measured.work = work_of(row.config);
@@ -110,7 +112,7 @@ class GemmRunner {
   }
 
  private:
-  /// The tensors of a config, which its policies share, and what they should make of them.
+  /// The tensors of a config, which all of its plans share, and the output that is expected.
   struct Prepared {
     std::string config;
     GemmTensors tensors;
@@ -119,7 +121,7 @@ class GemmRunner {
 
   const Prepared& prepared(const GemmCase& c) {
     if (prepared_ && prepared_->config == name_of(c)) return *prepared_;
-    prepared_.reset();  // before the next are made: they may fill the device
+    prepared_.reset();  // The old tensors go first, since the new ones may fill the device.
     prepared_.emplace(Prepared{name_of(c), fill(c, options_.threads), {}});
     return *prepared_;
   }
@@ -195,11 +197,11 @@ class GemmRunner {
     measured.timing.main.peer = measured.timing.sustained.peer = {};
   }
 
-  /// The bit below the sign of an element that is verified: the top of its exponent.
+  /// Flips the top bit of the exponent of an element that is verified.
   void damage(const GemmCase& c, const GemmProblem& host) const {
     if (prepared_->wanted.empty()) return;
-    const GemmWanted& of = prepared_->wanted.front();
-    const std::int64_t at = of.a_layer * host.out_batch_stride + of.rows.front() * host.out_stride;
+    const GemmWanted& wanted = prepared_->wanted.front();
+    const std::int64_t at = wanted.a_layer * host.out_batch_stride + wanted.rows.front() * host.out_stride;
     static_cast<std::byte*>(host.out)[(at + 1) * size_of(c.spec.out) - 1] ^= std::byte{0x40};
   }
 

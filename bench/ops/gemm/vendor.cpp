@@ -204,8 +204,8 @@ class LtGemm : public VendorGemm {
   std::vector<const void*> weights_;
   std::size_t turn_ = 0;
   DeviceBuffer workspace_;
-  LT(MatmulDesc_t) desc_ {};
-  LT(MatrixLayout_t) a_{}, b_{}, out_ {};
+  LT(MatmulDesc_t) desc_{};
+  LT(MatrixLayout_t) a_{}, b_{}, out_{};
   std::vector<Proposal> proposals_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the library says no: a named code and a sentence, never an exception, never a wrong answer.
+// How the library refuses a call: by a named code and a sentence, never by an exception, and never with a wrong answer.
 #pragma once
 
 #include <string_view>
@@ -51,7 +51,7 @@ constexpr std::string_view name_of(StatusCode code) {
   return "unknown";
 }
 
-/// The answer of every entry point. `reason` is a static string; empty exactly when the code is ok.
+/// The answer of every entry point. `reason` is a static string that is empty exactly when the code is ok.
 struct [[nodiscard]] Status {
   StatusCode code = StatusCode::ok;
   const char* reason = "";

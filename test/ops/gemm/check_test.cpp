@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What gemm_check refuses, that nothing is written then, and the plan of a spec that the caller compiles in.
+// Tests of what gemm_check refuses, that a refused launch writes nothing, and the plan of a spec that is compiled in.
 #include <vector>
 
 #include "entries/gemm.hpp"
@@ -12,7 +12,7 @@ namespace {
 
 using P = GemmProblem;
 using C = StatusCode;
-constexpr std::int64_t beyond = std::int64_t{1} << 60;  // a multiple of 16 bytes whose multiples nothing addresses
+constexpr std::int64_t beyond = std::int64_t{1} << 60;  // A multiple of 16 bytes, too large for any address.
 
 void* writable(const void* p) { return const_cast<void*>(p); }
 const float* floats(const void* p) { return static_cast<const float*>(p); }
@@ -249,7 +249,7 @@ const Wrong<P> of_swigluoai[] = {
     {"swiglu_limit 0", C::bad_value, [](P& p) { p.swiglu_limit = 0; }},
 };
 
-/// Refused by the check with its status and a reason, by the launch, and by the selection.
+/// Checks that a problem is refused by the check, with its status and a reason, by the launch and by the selection.
 void check_refused(const GemmEntry& e, const P& good, std::span<const Wrong<P>> wrongs) {
   const ArchFacts& facts = facts_of(e.arch);
   REQUIRE(gemm_check(good, facts).reason == std::string());
@@ -277,7 +277,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     constexpr std::int32_t m = 3, layers = 2, workspace_bytes = 64;
     const std::int32_t k = spec.int4() ? 256 : 288;
     const std::int32_t n = spec.gated && block ? 256 : 160, columns = spec.gated ? n / 2 : n;
-    constexpr std::int32_t a_row = 32;  // as long as one of [K, M] may be
+    constexpr std::int32_t a_row = 32;  // the length of a row of [K, M]
     Tensor a(spec.a, layers * a_row * k), b(spec.b, layers * n * k), group_scale(DType::bf16, layers * n * 8),
         out(spec.out, layers * m * n);
     Tensor residual(spec.extra(), layers * m * (n + 8)), bias(spec.extra(), layers * n), table(DType::f32, layers + 1);
@@ -351,7 +351,7 @@ TEST_CASE("bad GEMM problems get a named status and a reason, and nothing is wri
     CHECK(e->launch(nothing, 1, {}).ok());
     CHECK_FALSE(e->launch(good, 0, {}).ok());
     CHECK_FALSE(e->launch(good, e->policy.splits + 1, {}).ok());
-    P in_place = good;  // residual may be out itself
+    P in_place = good;  // Residual may be out itself.
     in_place.residual = in_place.out;
     CHECK(gemm_check(in_place, facts_of(e->arch)).ok() == (spec.extra() == spec.out));
     P other = good;

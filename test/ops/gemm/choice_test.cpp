@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which policy the cost model takes on an H200; pages of docs/notebook have what others were measured to take.
+// Tests of which policy the cost model takes on an H200. Pages of docs/notebook have the measured times of others.
 #include <array>
 
 #include "test/catch_compat.hpp"

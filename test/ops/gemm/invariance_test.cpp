@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What batch-invariant calls get, whatever is beside a row.
+// Tests that a row of a batch-invariant call is the same, whatever rows are beside it.
 #include <vector>
 
 #include "entries/gemm.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of operands with mx scales: from bf16 through quantisation and back, and what is refused by name.
+// Tests of products with MX scales: from bf16 through quantisation to the product, and what is refused by name.
 #include "entries/gemm.hpp"
 #include "entries/quant.hpp"
 #include "test/ops/rows.hpp"
@@ -13,7 +13,7 @@ using C = StatusCode;
 
 std::int64_t scale_bytes(std::int32_t rows, std::int32_t k) { return align_up(rows, 32) * align_up(k / mx_group, 8); }
 
-/// Values of a matrix, and what quantisation makes of them, on the device and on the host.
+/// The values of a matrix, and their codes and scales after quantisation, on the device and on the host.
 class Quantised {
  public:
   Quantised(char name, DType type, std::int32_t rows, std::int32_t k)
@@ -93,7 +93,7 @@ TEST_CASE("what was quantised to mx multiplies to what it was, but for its round
     }
     const bool fp4 = spec.b == DType::fp4_e2m1;
     CHECK(std::sqrt(error / norm) < (fp4 ? 0.2 : 0.1));
-    CHECK(std::sqrt(error / norm) > (fp4 ? 0.02 : 0.005));  // rounding was seen
+    CHECK(std::sqrt(error / norm) > (fp4 ? 0.02 : 0.005));  // Rounding shows.
   }
 }
 
@@ -141,7 +141,7 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
   for (const GemmEntry* const e : all_gemm_mx_entries()) {
     const GemmSpec& spec = e->spec;
     INFO(name_of(spec) << " " << name_of(e->policy));
-    constexpr std::int32_t most = k + 64;  // values of a row of whole units
+    constexpr std::int32_t most = k + 64;  // values of a row, in whole units
     Tensor a(spec.a, layers * m * most), b(spec.b, layers * n * most), out(spec.out, layers * m * n);
     Tensor scales(DType::i8, static_cast<std::int32_t>(layers * scale_bytes(n, k))), table(DType::f32, layers);
     P good;
@@ -176,7 +176,7 @@ TEST_CASE("what is no product with mx scales is refused by name, and by other ar
     }
     for (const ArchId other : {ArchId::gfx942, ArchId::sm90})
       CHECK(name_of(gemm_check(good, facts_of(other)).code) == name_of(C::unsupported_scaling));
-    GemmProblem plain = good;  // of operands without such scales
+    GemmProblem plain = good;  // Its operands have no MX scales.
     plain.spec = {};
     plain.k = 64;
     CHECK(name_of(gemm_check(plain, facts).code) == name_of(C::bad_value));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The laws of GEMM policies: what the lists have is legal on its chip, and what is not says why.
+// Tests of the laws of GEMM policies: all lists are legal on their chip, and an illegal policy gets its reason.
 #include <string_view>
 
 #include "entries/gemm.hpp"

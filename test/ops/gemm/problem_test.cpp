@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// GemmProblem::packed: what it fills in is what gemm_check takes, for every spec of every list, and where the last element
-// of each tensor then lies.
+// Tests of GemmProblem::packed: gemm_check takes its strides for every spec of every list, and the last element of each
+// tensor lies where it should.
 #include "entries/gemm.hpp"
 #include "test/catch_compat.hpp"
 #include "test/ops/gemm/lists.hpp"
@@ -8,7 +8,7 @@
 namespace tilewave::test {
 namespace {
 
-/// An address that nothing is read from: tensors of this file are 1 GiB apart.
+/// Returns an address from which nothing is read. The tensors of this file are 1 GiB apart.
 void* address(std::uintptr_t i) { return reinterpret_cast<void*>((i + 1) << 30); }
 
 GemmProblem packed(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int32_t k) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Streamed products: who has which stages, sums that are right and the same again wherever tiles are cut, and what is refused.
+// Tests of stream-K: which block has which stages, sums that are right and reproducible wherever tiles are cut, and
+// what is refused.
 #include <set>
 
 #include "entries/gemm.hpp"
@@ -67,14 +68,14 @@ TEST_CASE("every stage of tiles that fill no round is one block's, sums have pla
   }
 }
 
-/// A row of ones of A picks one k of a row of B: a stage that is left out or counted twice shows.
+/// A row of A has a single 1, which picks one k of a row of B. So a stage that is left out or counted twice shows.
 float picking(char tensor, std::int64_t r, std::int64_t c) {
   if (tensor == 'a') return float(c == 37 * r % 1213);
   if (tensor == 'b') return float((3 * r + 5 * c) % 16 - 8);
   return 1.0f;
 }
 
-/// Tiles of a product as wide as one, so many below each other, with ragged edges.
+/// Returns a product of so many tiles below each other, one tile wide, with ragged edges.
 GemmShape column(const GemmEntry& e, std::int32_t tiles, std::int32_t k_steps) {
   const std::int32_t step = e.policy.depth_bytes / size_of(e.spec.a);
   return {.m = tiles * e.policy.rows - 3, .n = e.policy.columns - 5, .k = k_steps * step - 9, .gap = 3};
@@ -85,9 +86,9 @@ TEST_CASE("tiles are right wherever they are cut") {
     const std::int32_t step = e.policy.depth_bytes / size_of(e.spec.a);
     std::vector<GemmShape> shapes{column(e, 1, 1), column(e, 1, 9), column(e, 2, 10)};
     if (e.policy.columns == 128 && e.spec == GemmSpec{}) {
-      shapes.push_back(column(e, 5, 18));  // blocks end one tile and begin the next
+      shapes.push_back(column(e, 5, 18));  // Blocks end one tile and begin the next.
       shapes.push_back({.m = 33 * e.policy.rows - 1, .n = 4 * e.policy.columns, .k = step});      // whole rounds
-      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});  // and one more
+      shapes.push_back({.m = 19 * e.policy.rows - 1, .n = 7 * e.policy.columns, .k = 8 * step});  // and one tile
       shapes.push_back(
           {.m = 1, .n = 2 * e.policy.columns + 4, .k = 6 * step, .batch = 3, .bias = true, .residual = true});
     }
@@ -125,7 +126,7 @@ TEST_CASE("a streamed product needs a workspace where tiles are left, and is nev
     GemmProblem p = call.on_device();
     const GemmPlan plan{&e, 1};
     const std::size_t bytes = plan.workspace_bytes(p);
-    CHECK(static_cast<std::int64_t>(bytes) == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);  // of two blocks
+    CHECK(static_cast<std::int64_t>(bytes) == std::int64_t{2} * e.policy.rows * e.policy.columns * 4);
     CHECK(e.launch(p, 1, {}).code == StatusCode::null_pointer);
     const bench::DeviceBuffer workspace(static_cast<std::size_t>(bytes) + 16);
     p.workspace = workspace.data(), p.workspace_bytes = bytes - 1;

@@ -139,7 +139,9 @@ const Wrong<P> fused_wrongs[] = {
     {"k_out is v", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.v); }},
     {"k_out is q_out", C::bad_value, [](P& p) { p.k_out = p.q_out; }},
     {"k_out is k with other strides", C::bad_value,
-     [](P& p) { p.k_out = const_cast<void*>(p.k), p.k_out_strides = {p.k_strides.token + 8, p.k_strides.head}; }},
+     [](P& p) {
+       p.k_out = const_cast<void*>(p.k), p.k_out_strides = {p.k_strides.token + 8, p.k_strides.head};
+     }},
     {"k_out is k_cache", C::bad_value, [](P& p) { p.k_out = p.k_cache; }},
     {"k_out is v_cache", C::bad_value, [](P& p) { p.k_out = p.v_cache; }},
     {"k_out is positions", C::bad_value, [](P& p) { p.k_out = const_cast<void*>(p.positions); }},

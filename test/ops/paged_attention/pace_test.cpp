@@ -19,10 +19,10 @@ struct Clock {
 /// When stages of a block are fetched that needs `each` ns for one.
 std::vector<std::uint64_t> fetched_at(int stages, float stage_ns, float share, std::uint64_t each) {
   Clock::now = 1000;
-  PagedAttentionPace<Clock, 4> pace(stage_ns);
+  AttentionPace<Clock, 4> pace(stage_ns);
   std::vector<std::uint64_t> times;
   for (int i = 0; i < stages; ++i) {
-    pace.look();
+    pace.read_clock();
     times.push_back(Clock::now - 1000);
     Clock::now += each;
     if (i + 1 < stages) pace.wait([&] { return share; });

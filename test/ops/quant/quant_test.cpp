@@ -105,7 +105,7 @@ class Call {
   double scale(int row, int column) const {
     const int group = column / scale_group;
     return per_group()                         ? by_groups() ? scale_.at(group, row) : scale_.at(row, group)
-           : spec_.scale == Scaling::per_token ? scale_.at(0, row)
+                                   : spec_.scale == Scaling::per_token ? scale_.at(0, row)
                                                : scale_.at(0, 0);
   }
 

@@ -60,7 +60,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
         pass = run_pass(context, chip, how);
         again = work && !work->differ() && pass.blocks_done < pass.blocks_all && pass.blocks_done > 0 &&
                 pass.most > pass.least + pass.least / 4;
-        if (again) work->tell_apart(context, xcds);
+        if (again) work->distinguish(context, xcds);
       }
     } catch (const BlocksWait&) {
       work.reset();
@@ -107,7 +107,7 @@ ClockReport time_launch(const CodeObject& object, const Launch& launch, Memory& 
   if (!report.complete && how.blocks_differ) {
     Pass lone;
     if (fits.blocks > 1 && !knows_lone_blocks(pass)) {
-      how.from = pass.unfinished.empty() ? 0 : pass.unfinished.front().place;
+      how.from = pass.unfinished.empty() ? 0 : pass.unfinished.front().index;
       how.resident = 1, how.budget = short_budget, how.trace = nullptr;
       lone = run_pass(context, chip, how);
     }

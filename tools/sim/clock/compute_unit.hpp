@@ -34,7 +34,7 @@ struct TimedWave {
   TracedWave* traced = nullptr;
   std::uint64_t age = 0;
   double ready = 0;       // the last instruction lets the next one go
-  std::size_t place = 0;  // in the order of its CU
+  std::size_t index = 0;  // in the order of its CU
   double scc_ready = 0;
   bool after_valu = false;
   int waiting = 0;           // scalar instructions since it did anything else

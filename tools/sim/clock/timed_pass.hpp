@@ -32,7 +32,7 @@ struct PassOptions {
 /// A block that had not ended when a pass did.
 struct Unfinished {
   std::size_t unit;
-  std::uint64_t place, instructions;  // among its XCD's blocks; done so far
+  std::uint64_t index, instructions;  // among its XCD's blocks; done so far
 };
 
 /// What CUs did while they had so many blocks.

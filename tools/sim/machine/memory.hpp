@@ -17,7 +17,7 @@ struct Region {
   std::uint8_t* data = nullptr;
   bool writable = false;
   std::string name;
-  std::uint64_t place =
+  std::uint64_t cache_base =
       0;  // where caches see it: the base, or what it would be if it were not where this machine put it
 
   bool holds(std::uint64_t address, std::uint64_t bytes) const {
@@ -52,7 +52,7 @@ class Memory {
   }
   /// Forget every region from index `count` on.
   void truncate(std::size_t count) {
-    if (count < regions_.size()) next_ = regions_[count].place;
+    if (count < regions_.size()) next_ = regions_[count].cache_base;
     regions_.resize(count);
   }
   std::size_t count() const { return regions_.size(); }

@@ -174,11 +174,11 @@ void Campaign::take_patch() {
 
 void Campaign::abandon(const std::string& status, const std::string& reason) {
   if (state_.stage == Stage::idle) conflict("no round to abandon");
-  settle(status, reason);
+  finish(status, reason);
 }
 
 /// Writes the end of the round down, then brings it about.
-std::string Campaign::settle(const std::string& status, const std::string& reason) {
+std::string Campaign::finish(const std::string& status, const std::string& reason) {
   state_.current.status = status;
   state_.current.reason = reason;
   if (state_.best_round == 0) conflict("no baseline yet");

@@ -69,7 +69,7 @@ class Campaign {
   bool command(const std::string& what, const std::string& shell, bool on_gpu, std::string& failure, int round = 0);
   bool measured(std::string& failure);  // build, test, quick, benchmark of the worktree into the round's folder
   std::string decide();
-  std::string settle(const std::string& status, const std::string& reason);
+  std::string finish(const std::string& status, const std::string& reason);
   void take_patch();
   Git worktree() const { return Git(manifest_.worktree, manifest_.repository, branch_of(manifest_)); }
   bool propose(const std::string& command, int repair);

@@ -57,7 +57,7 @@ std::vector<std::string> identity_columns(const Csv& base, const Csv& cand, cons
       not_comparable(
           fmt::format("{} has no column '{}'; --map ignore={} leaves it out", base.source, printable(c), printable(c)));
   }
-  if (columns.empty()) not_comparable(base.source + " has no column that tells configs apart");
+  if (columns.empty()) not_comparable(base.source + " has no column that distinguishes configs");
   return columns;
 }
 
@@ -77,8 +77,9 @@ std::string entry_of(const Csv& csv, std::size_t row) {
 
 /// Why a row is wrong, or nothing.
 std::string wrong(const Csv& csv, std::size_t row, const ColumnMap& map) {
-  const auto told = csv.find("error_occurred");
-  if (told && (csv.rows[row][*told] == "true" || csv.rows[row][*told] == "True")) return "error_occurred";
+  const auto error_column = csv.find("error_occurred");
+  if (error_column && (csv.rows[row][*error_column] == "true" || csv.rows[row][*error_column] == "True"))
+    return "error_occurred";
   if (map.err.empty() || (map.err_may_lack && !csv.find(map.err))) return "";
   const double err = csv.need_number(row, csv.need(map.err));
   if (std::isfinite(err) && err >= 0 && err <= map.max_err) return "";

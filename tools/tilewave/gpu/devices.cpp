@@ -64,9 +64,9 @@ std::vector<std::string> allowed_gpus(const GpuList& list) {
   const auto visible = visible_to_hip(list);
   std::vector<std::string> allowed;
   for (const std::string& word : words.value_or(std::vector<std::string>{})) {
-    const auto place = integer(word);
-    if (place && *place >= 0 && *place < static_cast<std::int64_t>(visible.size())) {
-      allowed.push_back(visible[static_cast<std::size_t>(*place)]);
+    const auto index = integer(word);
+    if (index && *index >= 0 && *index < static_cast<std::int64_t>(visible.size())) {
+      allowed.push_back(visible[static_cast<std::size_t>(*index)]);
     } else if (const auto gpu = std::find_if(list.gpus.begin(), list.gpus.end(),
                                              [&](const Gpu& g) { return !g.uuid.empty() && g.uuid == word; });
                gpu != list.gpus.end() && contains(visible, std::to_string(gpu->index))) {

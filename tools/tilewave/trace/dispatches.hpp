@@ -22,7 +22,7 @@ struct Dispatch {
 /// same counter.
 struct CounterRow {
   std::string kernel, counter;
-  std::string pass, place;        // pmc_1, pass_2, ... or empty; the rest of the folder
+  std::string pass, folder;       // pmc_1, pass_2, ... or empty; the rest of the folder
   std::string process, dispatch;  // dispatches are numbered in each process
   double value = 0;
 };

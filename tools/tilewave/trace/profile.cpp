@@ -39,7 +39,7 @@ Counters means_of(const std::vector<CounterRow>& rows) {
   std::map<std::string, std::map<std::string, std::map<Key, std::pair<double, int>>>> counted;
   std::map<std::string, std::map<std::string, std::set<Key>>> dispatches;  // by kernel and pass
   for (const CounterRow& row : rows) {
-    const Key key{row.place, row.process, row.dispatch};
+    const Key key{row.folder, row.process, row.dispatch};
     auto& [sum, times] = counted[row.kernel][row.counter][key];
     sum += row.value, ++times;
     dispatches[row.kernel][row.pass].insert(key);
@@ -196,10 +196,10 @@ class RunReader {
     return recording;
   }
   void add_counters(std::vector<CounterRow> rows, const fs::path& path) {
-    fs::path place = fs::relative(path.parent_path(), root_);
-    const std::string pass = take_pass(place);
+    fs::path folder = fs::relative(path.parent_path(), root_);
+    const std::string pass = take_pass(folder);
     for (CounterRow& row : rows) {
-      row.pass = pass, row.place = place.string();
+      row.pass = pass, row.folder = folder.string();
       rows_.push_back(std::move(row));
     }
   }

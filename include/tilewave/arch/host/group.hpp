@@ -68,10 +68,10 @@ TILEWAVE_HOST_UNTRACKED inline void say(Lane& self, Group& group, const GroupCal
   ++said.lanes;
 }
 
-/// The accumulator under way of which this lane has `place`, -1 for none.
-TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const std::byte* place) {
+/// The accumulator under way of which this lane has `registers`, -1 for none.
+TILEWAVE_HOST_UNTRACKED inline int find_accumulator(const Group& group, int lane, const std::byte* registers) {
   for (int i = 0; i < group.accumulators; ++i) {
-    if (group.accumulator[i].products != 0 && group.accumulator[i].place[lane] == place) return i;
+    if (group.accumulator[i].products != 0 && group.accumulator[i].registers[lane] == registers) return i;
   }
   return -1;
 }
@@ -82,7 +82,7 @@ TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, con
     if (acc.products != 0) continue;
     group.accumulators = std::max(group.accumulators, i + 1);
     acc.columns = call.columns;
-    for (std::byte*& place : acc.place) place = nullptr;
+    for (std::byte*& registers : acc.registers) registers = nullptr;
     return i;
   }
   fail(self, "more than %d accumulators that nobody has waited for at %s:%d", Group::max_accumulators,
@@ -90,7 +90,7 @@ TILEWAVE_HOST_UNTRACKED inline int new_accumulator(Lane& self, Group& group, con
 }
 
 TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, void* accumulator) {
-  auto* const place = static_cast<std::byte*>(accumulator);
+  auto* const registers = static_cast<std::byte*>(accumulator);
   Lane& self = *current_lane;
   Group& group = group_of(self, call.name(), call.where);
   if (!self.group.open) {
@@ -100,20 +100,20 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, voi
   const int lane = index_in_group(self);
   const std::int64_t number = self.group.calls;
   const bool first = number == group.calls;
-  const int found = find_accumulator(group, lane, place);
+  const int found = find_accumulator(group, lane, registers);
   if (first) {
     if (!call.registers) check_operand(self, call.a, call.name(), "a", group_rows, call.where);
     check_operand(self, call.b, call.name(), "b", call.columns, call.where);
     if (!call.registers) {
       check_seen(self, call.name(), "operand a", call.where,
-                 [&call](const std::byte* row) { return call.a.has_piece(group_rows, row); });
+                 [&call](const std::byte* row) { return call.a.has_unit(group_rows, row); });
     }
     check_seen(self, call.name(), "operand b", call.where,
-               [&call](const std::byte* row) { return call.b.has_piece(call.columns, row); });
+               [&call](const std::byte* row) { return call.b.has_unit(call.columns, row); });
     call.accumulator = found >= 0 ? found : new_accumulator(self, group, call);
   } else {
     const int theirs = group.call_at(number).call.accumulator;
-    call.accumulator = found >= 0 || group.accumulator[theirs].place[lane] != nullptr ? found : theirs;
+    call.accumulator = found >= 0 || group.accumulator[theirs].registers[lane] != nullptr ? found : theirs;
   }
   say(self, group, call);
   Group::Accumulator& acc = group.accumulator[call.accumulator];
@@ -122,10 +122,10 @@ TILEWAVE_HOST_UNTRACKED inline void call_mma(GroupCall call, const Chunk* a, voi
          call.where.line, call.columns, acc.columns);
   }
   if (first) ++acc.products;
-  if (found < 0) take_accumulator(acc, lane, place);
+  if (found < 0) take_accumulator(acc, lane, registers);
   if (call.registers) {
     Group::Operand& operand = group.operand[number % Group::max_calls];
-    operand.place[lane] = a;
+    operand.registers[lane] = a;
     operand.held[lane] = *a;
   }
 }

@@ -49,7 +49,7 @@ TILEWAVE_HOST_UNTRACKED inline bool in_shared(const Lane& self, const void* p, s
   return offset <= self.cluster->shared_bytes && bytes <= self.cluster->shared_bytes - offset;
 }
 /// Byte of its block's shared memory: what reports call a barrier.
-TILEWAVE_HOST_UNTRACKED inline int place_of(const Block& block, const Mbarrier* barrier) {
+TILEWAVE_HOST_UNTRACKED inline int shared_offset(const Block& block, const Mbarrier* barrier) {
   return static_cast<int>(reinterpret_cast<const std::byte*>(barrier) - block.shared);
 }
 
@@ -65,7 +65,7 @@ TILEWAVE_HOST_UNTRACKED inline void end_phase(Lane& self, Block& block, Mbarrier
   }
   if (surplus != 0) {
     fail(self, "%s at %s:%d ends a phase of the mbarrier at byte %d with %lld bytes more than expected", what,
-         where.base_name(), where.line, place_of(block, &barrier), static_cast<long long>(surplus));
+         where.base_name(), where.line, shared_offset(block, &barrier), static_cast<long long>(surplus));
   }
   barrier.parity ^= 1;
   barrier.pending = barrier.waves;
@@ -101,7 +101,7 @@ TILEWAVE_HOST_UNTRACKED inline void land(Lane& self, Block& block, BulkCopy& cop
 #endif
   if (barrier.mark != Mbarrier::initialised) {
     fail(self, "%s at %s:%d: the mbarrier at byte %d was overwritten, maybe by the copy", copy.name(),
-         copy.where.base_name(), copy.where.line, place_of(block, &barrier));
+         copy.where.base_name(), copy.where.line, shared_offset(block, &barrier));
   }
   barrier.bytes -= static_cast<std::int32_t>(copy.bytes);
   end_phase(self, block, barrier, copy.name(), copy.where);
@@ -147,7 +147,7 @@ TILEWAVE_HOST_UNTRACKED inline void report_awaited(Lane& self) {
          "nobody can go on: block %lld wave %d waits at %s:%d for parity %d of the mbarrier at byte %d, which lacks %d "
          "of %d arrivals and %d bytes",
          static_cast<long long>(wave.block->id), wave.index, wave.awaited.where.base_name(), wave.awaited.where.line,
-         wave.awaited.parity, place_of(*wave.block, &barrier), int{barrier.pending}, int{barrier.waves},
+         wave.awaited.parity, shared_offset(*wave.block, &barrier), int{barrier.pending}, int{barrier.waves},
          int{barrier.bytes});
   }
 }

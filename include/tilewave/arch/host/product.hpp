@@ -54,11 +54,11 @@ struct Group {
   struct Accumulator {
     int products;  // yet to be added; 0: free
     int columns;
-    std::byte* place[group_lanes];  // the registers; null until the lane has made its first call
+    std::byte* registers[group_lanes];  // the registers; null until the lane has made its first call
     alignas(64) float tile[group_rows * max_group_columns];  // or ints, of i8
   };
   struct Operand {
-    const Chunk* place[group_lanes];
+    const Chunk* registers[group_lanes];
     Chunk held[group_lanes];  // as of the call
   };
 
@@ -106,26 +106,26 @@ TILEWAVE_HOST_UNTRACKED constexpr GroupElement group_element(int lane, int i) {
 }
 
 /// The lane's accumulator goes aside.
-TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, std::byte* place) {
-  aside.place[lane] = place;
+TILEWAVE_HOST_UNTRACKED inline void take_accumulator(Group::Accumulator& aside, int lane, std::byte* registers) {
+  aside.registers[lane] = registers;
   for (int i = 0; i < aside.columns / 2; i += 2) {
     const GroupElement e = group_element(lane, i);
-    std::memcpy(aside.tile + e.row * aside.columns + e.column, place + i * sizeof(float), sizeof(Group::poison));
-    std::memcpy(place + i * sizeof(float), &Group::poison, sizeof(Group::poison));
+    std::memcpy(aside.tile + e.row * aside.columns + e.column, registers + i * sizeof(float), sizeof(Group::poison));
+    std::memcpy(registers + i * sizeof(float), &Group::poison, sizeof(Group::poison));
   }
 }
 
 TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Accumulator& aside,
                                                      const GroupCall& call) {
   for (int lane = 0; lane < group_lanes; ++lane) {
-    std::byte* const place = aside.place[lane];
+    std::byte* const registers = aside.registers[lane];
     for (int i = 0; i < aside.columns / 2; i += 2) {
-      if (std::memcmp(place + i * sizeof(float), &Group::poison, sizeof(Group::poison)) != 0) {
+      if (std::memcmp(registers + i * sizeof(float), &Group::poison, sizeof(Group::poison)) != 0) {
         fail(self, "lane %d of the group wrote to the accumulator of the %s at %s:%d before waiting for it", lane,
              call.name(), call.where.base_name(), call.where.line);
       }
       const GroupElement e = group_element(lane, i);
-      std::memcpy(place + i * sizeof(float), aside.tile + e.row * aside.columns + e.column, sizeof(Group::poison));
+      std::memcpy(registers + i * sizeof(float), aside.tile + e.row * aside.columns + e.column, sizeof(Group::poison));
     }
   }
 }
@@ -134,7 +134,7 @@ TILEWAVE_HOST_UNTRACKED inline void give_accumulator(Lane& self, const Group::Ac
 TILEWAVE_HOST_UNTRACKED inline void spread_registers(Lane& self, Group& group, const GroupCall& call,
                                                      const Group::Operand& operand) {
   for (int lane = 0; lane < group_lanes; ++lane) {
-    if (std::memcmp(operand.place[lane], &operand.held[lane], sizeof(Chunk)) != 0) {
+    if (std::memcmp(operand.registers[lane], &operand.held[lane], sizeof(Chunk)) != 0) {
       fail(self,
            "lane %d of the group changed the registers of operand a of the group_mma at %s:%d before waiting for it",
            lane, call.where.base_name(), call.where.line);
@@ -167,15 +167,15 @@ TILEWAVE_HOST_UNTRACKED inline void multiply_panels(const GroupCall& call, const
   }
 }
 
-/// Elements of an operand in shared memory: that of a row and a k goes to place(row, k).
-template <class T, class Place>
+/// Elements of an operand in shared memory: that of a row and a k goes to element_at(row, k).
+template <class T, class ElementAt>
 TILEWAVE_HOST_UNTRACKED inline void spread_operand(DType type, const SharedOperand& operand, int rows,
-                                                   const Place& place) {
+                                                   const ElementAt& element_at) {
   for (int i = 0; i < 2 * rows; ++i) {
     T wide[16];
     const int count = widen(type, operand.unit_at(i), wide);
     for (int e = 0; e < count; ++e) {
-      *(operand.transposed() ? place(8 * (i / 16) + e, i % 16) : place(i / 2, i % 2 * count + e)) = wide[e];
+      *(operand.transposed() ? element_at(8 * (i / 16) + e, i % 16) : element_at(i / 2, i % 2 * count + e)) = wide[e];
     }
   }
 }

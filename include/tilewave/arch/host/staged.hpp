@@ -19,7 +19,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-TILEWAVE_HOST_UNTRACKED inline void check_place(const Mbarrier* barrier, const char* what, Where where) {
+TILEWAVE_HOST_UNTRACKED inline void check_address(const Mbarrier* barrier, const char* what, Where where) {
   Lane& self = *current_lane;
   if (reinterpret_cast<std::uintptr_t>(barrier) % alignof(Mbarrier) != 0 ||
       !in_shared(self, barrier, sizeof(Mbarrier))) {
@@ -33,7 +33,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_mark(const Mbarrier* barrier, std::uin
   if (mark == Mbarrier::initialised) return;
   Lane& self = *current_lane;
   fail(self, "%s at %s:%d: the mbarrier at byte %d was never initialised, or was overwritten", what, where.base_name(),
-       where.line, place_of(*self.wave->block, barrier));
+       where.line, shared_offset(*self.wave->block, barrier));
 }
 
 TILEWAVE_HOST_UNTRACKED inline void check_init(const Mbarrier* barrier, int waves, Where where) {
@@ -44,7 +44,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_init(const Mbarrier* barrier, int wave
   }
   if (barrier->mark == Mbarrier::initialised) {
     fail(self, "mbarrier_init at %s:%d: the mbarrier at byte %d is initialised already", where.base_name(), where.line,
-         place_of(*self.wave->block, barrier));
+         shared_offset(*self.wave->block, barrier));
   }
 }
 
@@ -62,7 +62,7 @@ TILEWAVE_HOST_UNTRACKED inline Block& block_at(Lane& self, int rank, const char*
 }
 /// Where a barrier of this block is in that one.
 TILEWAVE_HOST_UNTRACKED inline Mbarrier* barrier_in(const Block& block, const Mbarrier* barrier) {
-  return reinterpret_cast<Mbarrier*>(block.shared + place_of(*current_lane->wave->block, barrier));
+  return reinterpret_cast<Mbarrier*>(block.shared + shared_offset(*current_lane->wave->block, barrier));
 }
 
 /// The wave arrives at a barrier of `block` and expects `bytes` more.
@@ -70,7 +70,7 @@ TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, C
                                               Where where) {
   Lane& self = *current_lane;
   Wave& wave = *self.wave;
-  agree(self, {name_of(kind), place_of(*self.cluster->block, &barrier), where});
+  agree(self, {name_of(kind), shared_offset(*self.cluster->block, &barrier), where});
   const bool expects = kind == CollectiveKind::mbarrier_expect;
   if (expects && self.index == 0) order_release(barrier.ordered(barrier.parity));  // on the chip only lane 0 arrives
   if (!meet(self, {kind, static_cast<int>(bytes), where})) return;
@@ -80,11 +80,11 @@ TILEWAVE_HOST_UNTRACKED inline void arrive_at(Block& block, Mbarrier& barrier, C
   }
   if (barrier.pending == 0) {
     fail(self, "%s at %s:%d: more than the %d arrivals of a phase at the mbarrier at byte %d", name_of(kind),
-         where.base_name(), where.line, int{barrier.waves}, place_of(block, &barrier));
+         where.base_name(), where.line, int{barrier.waves}, shared_offset(block, &barrier));
   }
   if (std::int64_t{barrier.bytes} + bytes > Mbarrier::max_bytes) {
     fail(self, "%s at %s:%d: the mbarrier at byte %d cannot expect 2^20 bytes", name_of(kind), where.base_name(),
-         where.line, place_of(block, &barrier));
+         where.line, shared_offset(block, &barrier));
   }
   --barrier.pending;
   barrier.bytes += static_cast<std::int32_t>(bytes);
@@ -98,7 +98,7 @@ TILEWAVE_HOST_UNTRACKED inline void wait_at(Mbarrier& barrier, int parity, Where
   if (parity != 0 && parity != 1) {
     fail(self, "mbarrier_wait at %s:%d for parity %d, neither 0 nor 1", where.base_name(), where.line, parity);
   }
-  agree(self, {name_of(CollectiveKind::mbarrier_wait), place_of(*wave.block, &barrier), where});
+  agree(self, {name_of(CollectiveKind::mbarrier_wait), shared_offset(*wave.block, &barrier), where});
   if (meet(self, {CollectiveKind::mbarrier_wait, parity, where})) {
     while (static_cast<int>(barrier.parity) == parity) {
       wave.awaited = {&self, &barrier, parity, where};
@@ -185,7 +185,7 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
   using Mbarrier = host::Mbarrier;
 
   static void mbarrier_init(Mbarrier* barrier, int waves, Where where = {}) {
-    detail::check_place(barrier, "mbarrier_init", where);
+    detail::check_address(barrier, "mbarrier_init", where);
     detail::check_init(barrier, waves, where);
     const auto count = static_cast<std::uint8_t>(waves);
     *barrier = {Mbarrier::initialised, count, count, 0, 0};
@@ -197,7 +197,7 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
     detail::arrive_at(*current_lane->wave->block, *barrier, CollectiveKind::mbarrier_arrive, 0, where);
   }
   static void mbarrier_arrive(Mbarrier* barrier, int rank, Where where = {}) {
-    detail::check_place(barrier, "mbarrier_arrive", where);
+    detail::check_address(barrier, "mbarrier_arrive", where);
     Block& block = detail::block_at(*current_lane, rank, "mbarrier_arrive", where);
     Mbarrier* const there = detail::barrier_in(block, barrier);
     detail::check_mark(barrier, there->mark, "mbarrier_arrive", where);
@@ -269,7 +269,7 @@ requires(facts_of(Id).tensor_copies) struct Staged<Id> {
  private:
   /// Reads the mark where ThreadSanitizer sees it: an initialisation that no barrier orders before this is a race.
   static void check(const Mbarrier* barrier, const char* what, Where where) {
-    detail::check_place(barrier, what, where);
+    detail::check_address(barrier, what, where);
     detail::check_mark(barrier, barrier->mark, what, where);
   }
 };

@@ -157,7 +157,7 @@ requires(facts_of(Id).tensor_copies) struct Tensors<Id> {
   static void copy_tensor(void* shared, const TensorMap& map, int column, int row, int layer, Mbarrier* barrier,
                           std::uint32_t blocks, Where where = {}) {
     const TensorBox box{&map, column, row, layer};
-    detail::check_place(barrier, "copy_tensor", where);
+    detail::check_address(barrier, "copy_tensor", where);
     detail::begin_copy(box, shared, blocks, where);
     for (; blocks != 0; blocks &= blocks - 1) {
       Block& block = detail::block_at(*current_lane, std::countr_zero(blocks), "copy_tensor", where);

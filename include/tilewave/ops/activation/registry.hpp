@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/activation/launch.hpp"
@@ -8,9 +9,9 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: of models as they are (Llama, Qwen, DeepSeek and Mixtral silu, Gemma gelu_tanh,
-/// GPT-OSS swigluoai, Nemotron relu2), and one of each function, type and output between them; to MX formats, where
-/// there are, silu and GPT-OSS's.
+/// Returns the specs that every architecture serves: those of current models (silu for Llama, Qwen, DeepSeek and
+/// Mixtral, gelu_tanh for Gemma, swigluoai for GPT-OSS, relu2 for Nemotron), and one for each other function, type and
+/// output. Where there are MX formats, silu and GPT-OSS's function write them.
 constexpr SpecList<ActivationSpec> activation_specs(ArchId arch) {
   using enum ActivationKind;
   using enum Gating;
@@ -62,7 +63,8 @@ struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, acti
 using ActivationEntry = OpEntry<ActivationRegistry>;
 using ActivationPlan = OpPlan<ActivationRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, ActivationSpec S>
 inline constexpr auto& activation_entries = op_entries<ActivationRegistry, B, S>;
 inline constexpr auto activation_select = select_entry<ActivationRegistry>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which specs an architecture serves: known when compiling.
+// The rules that a GEMM spec must satisfy on an architecture. They are applied when compiling.
 #pragma once
 
 #include "tilewave/arch/facts.hpp"
@@ -15,7 +15,7 @@ constexpr bool in_range(Enum value, Enum last) {
   return static_cast<int>(value) >= 0 && static_cast<int>(value) <= static_cast<int>(last);
 }
 
-/// Operands with mx scales.
+/// Checks operands with MX scales.
 constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (!facts.mx) return {StatusCode::unsupported_scaling, "this architecture multiplies nothing with mx scales"};
   if (s.a != facts.fp8 && !is_fp6(s.a) && s.a != DType::fp4_e2m1)
@@ -32,6 +32,7 @@ constexpr Status check_mx_spec(const GemmSpec& s, const ArchFacts& facts) {
   return {};
 }
 
+/// Checks types, scales and weights of the operands.
 constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) {
   if (!in_range(s.a, DType::i4) || !in_range(s.b, DType::i4) || !in_range(s.out, DType::i4) || !is_scaling(s.scale) ||
       !in_range(s.layout, GemmLayout::tt) || !in_range(s.weights, GemmWeights::preshuffled) ||
@@ -60,7 +61,7 @@ constexpr Status check_gemm_operands(const GemmSpec& s, const ArchFacts& facts) 
   return {};
 }
 
-/// Outputs, layouts and epilogues.
+/// Checks the output, the layout and the epilogue.
 constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
   if (!is_scaling(s.out_scale)) return {StatusCode::bad_value, "an enum of the spec is out of its range"};
   if (!is_output_scaling(s.out_scale))
@@ -89,7 +90,8 @@ constexpr Status check_gemm_form(const GemmSpec& s, const ArchFacts& facts) {
 
 }  // namespace detail
 
-/// Whether an architecture computes a spec at all: types, scales, layouts and epilogue. gemm_check begins with it.
+/// Checks whether an architecture computes a spec: types, scales, layout and epilogue. gemm_check begins with it.
+/// Errors: unsupported_dtype, unsupported_scaling, unsupported_layout or bad_value, with a reason.
 constexpr Status gemm_check_spec(const GemmSpec& s, const ArchFacts& facts) {
   if (const Status status = detail::check_gemm_operands(s, facts); !status.ok()) return status;
   return detail::check_gemm_form(s, facts);

@@ -23,7 +23,7 @@ struct KvCacheWrite {
   static constexpr bool grouped = S.group > 0;
   static constexpr bool quantised = is_fp8(S.kv), found = S.quant == Scaling::per_token && !grouped;
   static constexpr int group = grouped ? S.group : P.lanes * 2 * unit, group_lanes = group / (2 * unit);
-  using Turn = Rotation<B, S.rope(), unit>;
+  using Angles = Rotation<B, S.rope(), unit>;
   // What does not turn is held in neighbouring pieces where they become 16 bytes of codes, else as halves.
   static constexpr RopePairs plain_pairs = quantised ? RopePairs::neighbours : RopePairs::halves;
   using Plain = Rotation<B, RopeSpec{S.x, S.x, plain_pairs}, unit>;
@@ -47,7 +47,7 @@ struct KvCacheWrite {
  private:
   /// A head, or what a lane holds of it.
   struct Head {
-    RotationPlace at;
+    RotationSlot at;
     Values low, high;
   };
 
@@ -65,9 +65,9 @@ struct KvCacheWrite {
     Head h;
     Piece low, high, low_weight, high_weight;
     if constexpr (S.fused) {
-      h.at = Turn::place(lane, a.rotary, a.rotary_first);
+      h.at = Angles::slot(lane, a.rotary, a.rotary_first);
     } else {
-      h.at = Plain::place(lane, a.head_size);
+      h.at = Plain::slot(lane, a.head_size);
     }
     load(a, of(a.q, a.k), token * strides.token + head * strides.head, h.at, low, high);
     const void* weight = of(a.q_norm, a.k_norm);
@@ -75,12 +75,12 @@ struct KvCacheWrite {
     const float given = given_scale(a, a.k_scale, is_k ? head : 0);
     B::sched_fence();  // nothing is waited for before all of it is on its way
     [[maybe_unused]] bool known = true;
-    [[maybe_unused]] Turn turn;
+    [[maybe_unused]] Angles rotation;
     if constexpr (S.fused) {
       known = a.positions.below(position, a.table_rows);
       const std::int64_t angles = (known ? position[0] : 0) * a.table_stride;
-      turn.load(static_cast<const Storage<S.table>*>(a.cos) + angles,
-                static_cast<const Storage<S.table>*>(a.sin) + angles, h.at.turns ? h.at.column : 0);
+      rotation.load(static_cast<const Storage<S.table>*>(a.cos) + angles,
+                    static_cast<const Storage<S.table>*>(a.sin) + angles, h.at.rotates ? h.at.column : 0);
       B::sched_fence();
     }
     widen_held(a, low, high, h);
@@ -94,11 +94,11 @@ struct KvCacheWrite {
     if constexpr (grouped) bound = bound_of(h);
     if constexpr (S.fused) {
       Values first = h.low, second = h.high;
-      turn.turn(known, first, second);
+      rotation.rotate(known, first, second);
       TILEWAVE_UNROLL
       for (int e = 0; e < unit; ++e) {
-        h.low[e] = h.at.turns ? first[e] : h.low[e];
-        h.high[e] = h.at.turns ? second[e] : h.high[e];
+        h.low[e] = h.at.rotates ? first[e] : h.low[e];
+        h.high[e] = h.at.rotates ? second[e] : h.high[e];
       }
     }
     Scale scale = scale_of(h, given);
@@ -120,7 +120,7 @@ struct KvCacheWrite {
       Code* keys = static_cast<Code*>(a.k_cache) + to.page * a.k_cache_strides.page + head * a.k_cache_strides.head +
                    to.token * a.k_cache_strides.token;
       const auto piece = [&](int dim) { return keys + dim / S.unit() * a.k_cache_strides.unit + dim % S.unit(); };
-      store_pieces<S.kv, (S.fused ? Turn::neighbours : Plain::neighbours)>(a, h, scale.inverse, piece);
+      store_pieces<S.kv, (S.fused ? Angles::neighbours : Plain::neighbours)>(a, h, scale.inverse, piece);
     }
   }
 
@@ -130,7 +130,7 @@ struct KvCacheWrite {
     const std::int32_t token = a.dim_major ? inner : outer, head = a.dim_major ? outer : inner;
     const Vec<std::uint32_t, 2> slot = a.slots.template load<B>(token);
     Head h;
-    h.at = Plain::place(lane, a.head_size);
+    h.at = Plain::slot(lane, a.head_size);
     Piece low, high;
     load(a, a.v, token * a.v_strides.token + head * a.v_strides.head, h.at, low, high);
     const float given = given_scale(a, a.v_scale, head);
@@ -153,7 +153,7 @@ struct KvCacheWrite {
 
   /// Both pieces of a head that starts at an element of `data`; lanes behind its end read the last one again. What is
   /// null reads something else, and is not used.
-  TILEWAVE_DEVICE static void load(const Args& a, const void* data, std::int64_t first, const RotationPlace& at,
+  TILEWAVE_DEVICE static void load(const Args& a, const void* data, std::int64_t first, const RotationSlot& at,
                                    Piece& low, Piece& high) {
     const int last = a.head_size - unit;
     const Window head{B::opaque(static_cast<const Storage<S.x>*>(data) + first),
@@ -256,11 +256,11 @@ struct KvCacheWrite {
     } else if constexpr (is_fp8(S.q_out)) {
       inverse = 1.0f / B::load(static_cast<const float*>(a.q_scale));
     }
-    store_pieces<S.q_out, Turn::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
+    store_pieces<S.q_out, Angles::neighbours>(a, h, inverse, [&](int dim) { return out + dim; });
   }
   TILEWAVE_DEVICE static void write_key(const Args& a, const Head& h, std::int32_t token, std::int32_t head) {
     auto* out = static_cast<Storage<S.x>*>(a.k_out) + token * a.k_out_strides.token + head * a.k_out_strides.head;
-    store_pieces<S.x, Turn::neighbours>(a, h, 1.0f, [&](int dim) { return out + dim; });
+    store_pieces<S.x, Angles::neighbours>(a, h, 1.0f, [&](int dim) { return out + dim; });
   }
   /// As elements of T, codes where it is narrower; `at(dim)` is where one lies. Neighbouring pieces of codes are one
   /// store.

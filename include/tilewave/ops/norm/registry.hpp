@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/norm/launch.hpp"
@@ -8,9 +9,9 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: all outputs for bf16 rows, the plain and the per-token fp8 one for the others,
-/// with every type, weight, output and kind; rmsnorm of bf16 to MX formats, where there are any. Benchmarks time 16.
-/// wide_specs.hpp has other combinations of these.
+/// Returns the specs that every architecture serves: all outputs for bf16 rows, and the plain and per-token fp8 outputs
+/// for the other rows, with every type, weight, output and kind. Where there are MX formats, rmsnorm of bf16 writes
+/// them. Benchmarks time 16 of these. wide_specs.hpp has other combinations of them.
 constexpr SpecList<NormSpec> norm_specs(ArchId arch) {
   SpecList<NormSpec> specs;
   const DType fp8 = facts_of(arch).fp8;
@@ -53,7 +54,8 @@ struct NormRegistry : RowRegistry<NormSpec, NormProblem, norm_aligned> {
 using NormEntry = OpEntry<NormRegistry>;
 using NormPlan = OpPlan<NormRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, NormSpec S>
 inline constexpr auto& norm_entries = op_entries<NormRegistry, B, S>;
 inline constexpr auto norm_select = select_entry<NormRegistry>;

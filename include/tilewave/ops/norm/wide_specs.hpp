@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs that only combine what those of norm_specs() have: tests labelled full and the ISA gate compile them; an engine
-// names the spec it wants, see norm_plan.
+// Specs that only combine properties of those in norm_specs(). Tests labelled full and the ISA gate compile them; an
+// engine names the spec that it wants, see norm_plan.
 #pragma once
 
 #include "tilewave/ops/norm/registry.hpp"
@@ -27,7 +27,7 @@ constexpr std::array<NormSpec, 8> norm_wide_specs(ArchId arch) {
   return specs;
 }
 
-/// The entries of a spec under the name that the list of wide ones is found by.
+/// The entries of a wide spec, under the name by which its list is found.
 template <class B, NormSpec S>
 inline constexpr auto& norm_wide_entries = norm_entries<B, S>;
 

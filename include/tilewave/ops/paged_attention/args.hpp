@@ -39,9 +39,9 @@ struct PagedAttentionArgs {
   const std::int32_t* block_table;
   std::int64_t table_row_stride;
   std::int32_t table_columns;
-  std::int32_t capacity;  // tokens the block table can hold
-  std::int32_t window;    // sliding window, or int32 max for none
-  std::int32_t mtp;
+  std::int32_t capacity;      // tokens the block table can hold
+  std::int32_t window;        // sliding window, or int32 max for none
+  std::int32_t query_tokens;  // of a sequence, mtp
   FastDiv block_size;
   std::int32_t segment;        // of a staged launch: tokens that lie together in a page and in a stage
   std::int32_t segment_shift;  // log2
@@ -215,7 +215,7 @@ constexpr AttentionLimits paged_attention_limits(const PagedAttentionProblem& p)
 
 namespace detail {
 
-/// Which blocks of a staged launch are paced (PagedAttentionPace): those of at most two rounds, each of most of the
+/// Which blocks of a staged launch are paced (AttentionPace): those of at most two rounds, each of most of the
 /// chip, at 94 % of the memory's peak: an H200 reads at 4.5 of 4.8 TB/s; fp8, which computes as long as it reads,
 /// ends sooner with 4.4. More rounds even out by themselves; few blocks are bound by latency.
 inline void set_pace(PagedAttentionArgs& a, const PagedAttentionProblem& p, const PagedAttentionPolicy& policy,
@@ -241,7 +241,7 @@ inline PagedAttentionArgs paged_attention_args(const PagedAttentionProblem& p, c
                                                const ArchFacts& facts, int num_splits) {
   const AttentionLimits limits = paged_attention_limits(p);
   PagedAttentionArgs a{};
-  a.mtp = limits.mtp, a.capacity = limits.capacity, a.window = limits.window;
+  a.query_tokens = limits.query_tokens, a.capacity = limits.capacity, a.window = limits.window;
   a.q = p.q;
   a.k = p.k;
   a.v = p.v;

@@ -13,7 +13,8 @@ struct PagedAttentionKernel {
   using type = PagedAttentionDecode<B, S, P>;
 };
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-requires(P.staged()) struct PagedAttentionKernel<B, S, P> {
+  requires(P.staged())
+struct PagedAttentionKernel<B, S, P> {
   using type = PagedAttentionStagedDecode<B, S, P>;
 };
 

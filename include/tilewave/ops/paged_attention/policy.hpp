@@ -126,7 +126,7 @@ constexpr Status register_policy_status(ArchId arch, const PagedAttentionSpec& s
   // 16-byte loads of K of a lane for a tile
   const int k_chunks = ceil_div(s.head_size, AtomFacts::groups * s.unit()) * (s.unit() / atom.kv_per_lane);
   if (k_chunks % p.prefetch.slices != 0) return {bad, "prefetch.slices does not divide a lane's loads of K for a tile"};
-  const ValueTiles values = value_tiles(atom, s);
+  const ValueTiles values = value_tiles(atom, s.value_shape());
   if (values.count / values.width % p.prefetch.slices != 0)
     return {bad, "prefetch.slices does not divide the tiles of V, see value_tiles"};
   if (p.prefetch.stages < 1) return {bad, "prefetch.stages must be positive"};

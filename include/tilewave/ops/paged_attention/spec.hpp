@@ -36,6 +36,7 @@ struct PagedAttentionSpec {
 
   /// Elements in the 16-byte unit both KV layouts are built from ("x" in the cache layouts).
   TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / size_of(kv); }
+  TILEWAVE_HOST_DEVICE constexpr ValueShape value_shape() const { return {size_of(kv), head_size, values}; }
   /// The type of V and of the probabilities in their product: f16 could not hold a probability times a token's scale.
   TILEWAVE_HOST_DEVICE constexpr DType value_type() const { return is_fp8(kv) ? DType::bf16 : kv; }
 };

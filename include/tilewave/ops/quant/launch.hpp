@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to queued kernels: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernels for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/ops/quant/kernel.hpp"
@@ -7,7 +7,8 @@
 
 namespace tilewave {
 
-/// Bytes of workspace a problem needs, whatever its extents: none, but where the scale of the tensor is to be found.
+/// Returns the bytes of workspace that a problem needs, whatever its extents: 0 unless the scale of the tensor has to
+/// be found.
 constexpr std::size_t quant_workspace_size(const QuantProblem& p) {
   return p.find_scale ? quant_partials * sizeof(float) : 0;
 }
@@ -51,13 +52,13 @@ inline Status check_quant_regions(const QuantProblem& p) {
 
 }  // namespace detail
 
-/// Whether the kernels with 16-byte accesses can take the problem.
+/// True if the kernels with 16-byte accesses can take the problem.
 inline bool quant_aligned(const QuantProblem& p) {
   return rows_aligned(p.x, p.x_strides, p.inner_rows, p.spec.x) &&
          rows_aligned(p.out, p.out_strides, p.inner_rows, p.spec.out) && rows_aligned(p.smooth, {}, 1, p.spec.x);
 }
 
-/// Every rule a problem must satisfy on an architecture.
+/// Checks every rule that a problem must satisfy on an architecture.
 inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
   const QuantSpec& s = p.spec;
   const bool quantises = s.kind() == QuantKind::quantise;
@@ -85,7 +86,7 @@ inline Status quant_check(const QuantProblem& p, const ArchFacts& facts) {
 
 namespace detail {
 
-/// Two launches that leave the scale of the tensor in output.scale.
+/// Queues the two launches that leave the scale of the tensor in output.scale.
 template <class B, QuantSpec S, QuantPolicy P>
 Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
   using Amax = QuantAmax<B, S, P>;
@@ -103,7 +104,7 @@ Status find_scale(const QuantArgs& args, void* workspace, hipStream_t stream) {
 
 }  // namespace detail
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline QuantArgs quant_args(const QuantProblem& p) {
   return {.x = p.x,
           .smooth = p.smooth,
@@ -112,7 +113,7 @@ inline QuantArgs quant_args(const QuantProblem& p) {
           .output = row_output_args(p)};
 }
 
-/// Queue the kernel on the stream, after the two that find the scale of the tensor if it is to be found. Nothing is
+/// Queues the kernel on the stream, after the two that find the scale of the tensor if it has to be found. Nothing is
 /// allocated, synchronised or read from the device. Errors: those of quant_check; no_matching_entry if the entry is of
 /// another spec or its policy does not take the rows; launch_failed with the runtime's reason.
 template <class B, QuantSpec S, QuantPolicy P>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+// Each architecture has one list of specs and policies, which feeds dispatch, tests, benchmarks, the tuner and the ISA
+// gate.
 #pragma once
 
 #include "tilewave/ops/quant/launch.hpp"
@@ -8,8 +9,9 @@
 
 namespace tilewave {
 
-/// The specs every architecture serves: bf16 and f16 to fp8 and i8 with every scale, f32 with one a row; back to bf16
-/// with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 to all with mx scales.
+/// Returns the specs that every architecture serves. bf16 and f16 go to fp8 and i8 with every scale, f32 with one a
+/// row. Codes go back to bf16 with every scale, to f16 and f32 with one a row. Where there are MX formats, bf16 goes to
+/// all of them with mx scales.
 constexpr SpecList<QuantSpec> quant_specs(ArchId arch) {
   SpecList<QuantSpec> specs;
   for (const DType codes : {facts_of(arch).fp8, DType::i8}) {
@@ -48,7 +50,8 @@ struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
 using QuantEntry = OpEntry<QuantRegistry>;
 using QuantPlan = OpPlan<QuantRegistry>;
 
-/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+/// These are all entries of one spec on one backend, the choice among entries, and the plan of one spec
+/// (tile/registry.hpp).
 template <class B, QuantSpec S>
 inline constexpr auto& quant_entries = op_entries<QuantRegistry, B, S>;
 inline constexpr auto quant_select = select_entry<QuantRegistry>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From a Problem to a queued kernel: every rule a problem must satisfy, checked before any work is done.
+// Launches the kernel for a Problem. Every rule that a problem must satisfy is checked before any work is done.
 #pragma once
 
 #include "tilewave/ops/rope/kernel.hpp"
@@ -56,7 +56,7 @@ inline Status check_rope_regions(const RopeProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy. Positions live on the device and are not read: see RopeProblem.
+/// Checks every rule that a problem must satisfy. Positions live on the device and are not read: see RopeProblem.
 inline Status rope_check(const RopeProblem& p, const ArchFacts&) {
   const RopeSpec& s = p.spec;
   if (!is_row_type(s.x)) return {StatusCode::unsupported_dtype, "q and k must be f32, f16 or bf16"};
@@ -98,7 +98,7 @@ inline bool heads_aligned(const void* data, DType type, std::int32_t heads, cons
   return heads == 0 || (rows_aligned(data, {s.token, s.head}, heads, type));
 }
 
-/// Whether the kernels with 16-byte accesses can take the problem: pairs of them fill what is rotated and what is not.
+/// True if the kernels with 16-byte accesses can take the problem: pairs of them fill what is rotated and what is not.
 inline bool rope_aligned(const RopeProblem& p) {
   const RopeSpec& s = p.spec;
   const int pair = 2 * 16 / size_of(s.x);
@@ -108,7 +108,7 @@ inline bool rope_aligned(const RopeProblem& p) {
          rows_aligned(p.cos, {p.table_stride, 0}, 1, s.table) && rows_aligned(p.sin, {p.table_stride, 0}, 1, s.table);
 }
 
-/// What the kernels take.
+/// Returns the arguments of the kernels.
 inline RopeArgs rope_args(const RopeProblem& p) {
   return {.q = {p.q, p.q_out, p.q_strides, p.q_out_strides},
           .k = {p.k, p.k_out, p.k_strides, p.k_out_strides},
@@ -124,7 +124,7 @@ inline RopeArgs rope_args(const RopeProblem& p) {
           .table_stride = p.table_stride};
 }
 
-/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
+/// Queues the kernel on the stream. Nothing is allocated, synchronised or read from the device. Errors: those of
 /// rope_check; no_matching_entry if the entry is of another spec or its policy does not take the heads; launch_failed
 /// with the runtime's reason.
 template <class B, RopeSpec S, RopePolicy P>

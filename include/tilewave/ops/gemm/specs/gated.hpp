@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Specs of the first half of a feed-forward layer, silu(gate) * up, as its own list: dense, of experts, and quantised
-// for the second half.
+// The list of specs for the first half of a feed-forward layer, silu(gate) * up. Some are dense, some are for experts,
+// and some quantise their output for the second half.
 #pragma once
 
 #include "tilewave/ops/gemm/specs/features.hpp"
@@ -45,7 +45,7 @@ constexpr std::array<GemmSpec, 7> gemm_gated_specs(ArchId arch) {
 
 constexpr GemmPolicies gemm_gated_policies(ArchId arch, const GemmSpec& s) { return gemm_feature_policies(arch, s); }
 
-/// The entries of a spec under the name that the list of gated ones is found by.
+/// The entries of a spec, under the name in which the generated list of gated specs finds them.
 template <class B, GemmSpec S>
 inline constexpr auto gemm_gated_entries = gemm_entries_of<B, S, gemm_gated_policies>();
 

@@ -9,6 +9,7 @@
 // Bound: KV bytes over memory bandwidth.
 #pragma once
 
+#include "tilewave/attention/unattended.hpp"
 #include "tilewave/ops/paged_attention/bulk/epilogue.hpp"
 #include "tilewave/ops/paged_attention/bulk/inputs.hpp"
 #include "tilewave/ops/paged_attention/bulk/online_softmax.hpp"
@@ -109,7 +110,7 @@ struct PagedAttentionStagedDecode {
       Stage& stage = stages.stage[ring.place()];
       // A wave may be at the next tile's probabilities while another's products still read this one's.
       auto& p = own.operand.p[i / L::groups % 2];
-      const bool edge = token < at.full_first || token + L::stage_tokens > at.full_end;
+      const bool edge = at.is_edge(token, L::stage_tokens);
       Products scores[L::tiles] = {};
       WideKeys k;  // until the products are done
       begin_multiply_k(a, stage, own, k, scores);
@@ -261,7 +262,7 @@ struct PagedAttentionStagedDecode {
       const std::int32_t in_stage = border - token, unit = in_stage / L::unit;
       if (in_stage <= 0 || in_stage >= L::stage_tokens || in_stage % L::unit == 0) continue;
       for (int d = L::group_lane(); d < S.head_size; d += L::group_lanes)
-        zero_outside<S>(stage.v[unit][d], token + unit * L::unit, at.first, at.end);
+        zero_outside<size_of(S.kv)>(stage.v[unit][d], token + unit * L::unit, at.first, at.end);
     }
   }
 };

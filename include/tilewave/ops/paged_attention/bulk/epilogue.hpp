@@ -209,7 +209,7 @@ struct PagedAttentionStagedEpilogue {
       if (a.sinks != nullptr && at.slot < 0) {
         const std::int32_t row = min_of(at.first_row + L::query_of(B::lane_id(), j, e), a.rows - 1);
         const JoinedSink joined = join_sink<B>(rows.lse[e], B::load(a.sinks + query_row(a, at, row).head));
-        rows.scale[e] *= joined.share;
+        rows.scale[e] *= joined.out_scale;
         rows.lse[e] = joined.lse;
       }
     }

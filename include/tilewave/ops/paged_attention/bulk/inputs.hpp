@@ -59,7 +59,7 @@ class PagedAttentionStagedInputs {
     L::each_row([&](int j, int e) {
       const int row = L::query_of(B::lane_id(), j, e);
       const QueryRow query = query_row(a, at, min_of(at.first_row + row, a.rows - 1));
-      s.causal_end[j][e] = at.end - a.mtp + 1 + query.token;
+      s.causal_end[j][e] = at.end - a.query_tokens + 1 + query.token;
       s.row_max[j][e] = L::minus_infinity;
       s.row_sum[j][e] = 0.0f;
       s.factor[j][e] = a.scale_log2 * k_scale * (L::scales_q ? own.q_scale[row] : 1.0f);

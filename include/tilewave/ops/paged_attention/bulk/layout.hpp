@@ -2,8 +2,8 @@
 // The constants, registers and shared memory of a staged decode kernel: what a lane of its wave group holds.
 #pragma once
 
+#include "tilewave/attention/arithmetic.hpp"
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/paged_attention/arithmetic.hpp"
 #include "tilewave/ops/paged_attention/bulk/stages.hpp"
 
 namespace tilewave {
@@ -13,7 +13,7 @@ namespace tilewave {
 /// so that a wave has 16 of every 64 tokens, then of every 64 dimensions, and a lane the same query rows in both. Of
 /// every eight query rows j it holds two, e; of its wave's 16 tokens or dimensions two, h.
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
+struct PagedAttentionStagedLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
   static_assert(P.staged(), "this layout is of policies with stages in shared memory");
   static_assert(paged_attention_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: paged_attention_policy_status(arch, spec, policy).reason says which");
@@ -41,7 +41,8 @@ struct PagedAttentionStagedLayout : PagedAttentionArithmetic<B, S> {
   static constexpr int piece = 16 / size_of(k_type), step = 2 * piece;  // elements of k of an operand, and of a product
   static constexpr int steps = head_size / step;
   static constexpr bool scales_q = k_type != S.q;
-  static constexpr float probability_scale = PagedAttentionArithmetic<B, S>::probability_scale_of(v_type);
+  static constexpr float probability_scale =
+      AttentionArithmetic<B, S.quant, S.out, S.native>::probability_scale_of(v_type);
 
   using Products = Vec<float, rows / 2>;
   /// Tiles of outputs that a group finishes, the first of its registers: all, or of two tiles each group one.

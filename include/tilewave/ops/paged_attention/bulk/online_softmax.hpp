@@ -28,7 +28,7 @@ struct PagedAttentionStagedSoftmax {
     bool exceeds = false;
     each_token([&](int tile, int h, std::int32_t in_stage) {
       const std::int32_t here = token + in_stage;
-      const float k_scale = L::per_token && attended(at, here) ? B::load(&stage.k_scale[in_stage]) : 0.0f;
+      const float k_scale = L::per_token && at.attends(here) ? B::load(&stage.k_scale[in_stage]) : 0.0f;
       L::each_row([&](int j, int e) {
         float& score = L::value(scores[tile], j, h, e);
         score *= L::per_token ? s.factor[j][e] * k_scale : s.factor[j][e];
@@ -52,7 +52,7 @@ struct PagedAttentionStagedSoftmax {
     }
     std::uint32_t words[L::tiles][L::eights][2];
     each_token([&](int tile, int h, std::int32_t in_stage) {
-      const float v_scale = L::per_token && attended(at, token + in_stage) ? B::load(&stage.v_scale[in_stage]) : 0.0f;
+      const float v_scale = L::per_token && at.attends(token + in_stage) ? B::load(&stage.v_scale[in_stage]) : 0.0f;
       TILEWAVE_UNROLL
       for (int j = 0; j < L::eights; ++j) {
         float x[2];
@@ -115,11 +115,6 @@ struct PagedAttentionStagedSoftmax {
 
  private:
   TILEWAVE_DEVICE static int lane() { return B::lane_id(); }
-
-  /// Scales of cache slots outside the attended tokens may be anything, and 0 * NaN is NaN.
-  TILEWAVE_DEVICE static bool attended(const Place& at, std::int32_t token) {
-    return token >= at.first && token < at.end;
-  }
 
   /// Sums are of what is stored: else a token with nearly all the weight would be off by its rounding.
   TILEWAVE_DEVICE static void exponentiate_to_fp8(const State& s, const Products (&scores)[L::tiles], Probabilities& p,

@@ -16,7 +16,7 @@ struct PagedAttentionStages {
 
   static constexpr PagedAttentionSpec spec = L::spec;
   static constexpr int stages = L::policy.prefetch.stages, stage_tokens = L::policy.prefetch.stage_tokens;
-  using Pace = PagedAttentionPace<B, stages>;
+  using Pace = AttentionPace<B, stages>;
 
   struct Stage {
     Chunk k[stage_tokens * spec.head_size / L::unit];  // [segments][D / x][segment], a segment lying together in a page
@@ -80,7 +80,7 @@ struct PagedAttentionStages {
       const std::int32_t absent = max_of(token + to * a.segment - align_up(work.end(), L::unit), 0);
       auto* here = reinterpret_cast<char*>(&stage[at.place()]);
       typename B::Mbarrier* full = &barriers.full[at.slot];
-      pace.look();
+      pace.read_clock();
       barriers.wait_free(at);
       // All of them arrive, also one without a share of this stage: else it might miss the phase.
       if (L::fetching == 1 || wave == 0) {

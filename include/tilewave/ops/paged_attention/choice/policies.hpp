@@ -106,7 +106,7 @@ constexpr PagedAttentionPolicy balanced(PagedAttentionPolicy policy) {
 /// flight, or as much of it as leaves registers for the outputs of wide heads.
 constexpr PagedAttentionPolicy paged_attention_other_policy(ArchId arch, const PagedAttentionSpec& s) {
   const bool sm90 = facts_of(arch).matrix == Matrix::mma;
-  const int tiles = value_tiles(atom_of(arch), s).count;
+  const int tiles = value_tiles(atom_of(arch), s.value_shape()).count;
   const bool wide = tiles > (sm90 ? 16 : 12);
   PagedAttentionPrefetch prefetch{.slices = !wide ? 1 : sm90 ? tiles / 8 : 2, .stages = 2};
   if (sm90 && is_fp8(s.kv) && s.head_size > 64) {

@@ -21,12 +21,12 @@ struct BalancedParts {
   std::int64_t head_size, first_block;
   std::int32_t rows, row, offset, step, count;
 
-  static constexpr int most = workers;
-  TILEWAVE_DEVICE std::int64_t lse_at(std::int32_t p) const {
+  static constexpr int max_count = workers;
+  TILEWAVE_DEVICE std::int64_t lse_offset(std::int32_t p) const {
     const std::int32_t part = offset + p * step;
     return (2 * (first_block + part) + (part == 0 ? 1 : 0)) * rows + row;
   }
-  TILEWAVE_DEVICE std::int64_t x_at(std::int32_t p) const { return lse_at(p) * head_size; }
+  TILEWAVE_DEVICE std::int64_t x_offset(std::int32_t p) const { return lse_offset(p) * head_size; }
 };
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
@@ -52,7 +52,7 @@ struct PagedAttentionBalancedCombine {
     Parts parts = parts_of(a, out_row, head);
     parts.offset = id - a.combine_waves.quotient(id) * row_waves;
     parts.step = row_waves;
-    const bool beyond_table = B::uniform(B::load(a.context_lengths + out_row / a.mtp)) > a.capacity;
+    const bool beyond_table = B::uniform(B::load(a.context_lengths + out_row / a.query_tokens)) > a.capacity;
 
     B::wait_for_previous();
     if (parts.count == 1 || id >= a.output_rows * row_waves) return;  // its block wrote it
@@ -70,7 +70,7 @@ struct PagedAttentionBalancedCombine {
     }
     if (a.sinks != nullptr) {
       const JoinedSink joined = join_sink<B>(total.lse, B::load(a.sinks + head));
-      total.scale(joined.share);
+      total.scale(joined.out_scale);
       total.lse = joined.lse;
     }
     auto* to = static_cast<std::uint16_t*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;
@@ -81,7 +81,7 @@ struct PagedAttentionBalancedCombine {
  private:
   /// Where the parts of a row are: none of an empty sequence, one if a block had it to itself.
   TILEWAVE_DEVICE static Parts parts_of(const Args& a, std::int32_t out_row, std::int32_t head) {
-    const std::int32_t sequence = out_row / a.mtp, token = out_row - sequence * a.mtp;
+    const std::int32_t sequence = out_row / a.query_tokens, token = out_row - sequence * a.query_tokens;
     const std::int32_t kv_head = a.group.quotient(head);
     const std::int32_t group_row = token * a.group.divisor + head - kv_head * a.group.divisor;
     const std::int32_t row_group = group_row / P.block_rows(), items = a.kv_heads.divisor * a.row_groups.divisor;

@@ -37,7 +37,7 @@ struct PagedAttentionCombine {
     const std::int32_t out_row = row / a.num_q_heads, head = row - out_row * a.num_q_heads;
     if (a.sinks != nullptr) {
       const JoinedSink joined = join_sink<B>(total.lse, B::load(a.sinks + head));
-      total.scale(joined.share);
+      total.scale(joined.out_scale);
       total.lse = joined.lse;
     }
     auto* to = static_cast<Storage<out_type>*>(a.out) + out_row * a.out_row_stride + head * a.out_head_stride;

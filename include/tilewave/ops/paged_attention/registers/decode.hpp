@@ -7,6 +7,8 @@
 // then the merge. Bound: KV bytes over memory bandwidth.
 #pragma once
 
+#include "tilewave/attention/operands.hpp"
+#include "tilewave/attention/unattended.hpp"
 #include "tilewave/ops/paged_attention/registers/epilogue.hpp"
 #include "tilewave/ops/paged_attention/registers/layout.hpp"
 #include "tilewave/ops/paged_attention/registers/online_softmax.hpp"
@@ -174,7 +176,7 @@ struct PagedAttentionDecode {
     const std::int32_t token = tile_token(at, tile);
     s.cursors[L::tiles_ahead] = kv.cursor(s.pages);
     s.pages = kv.pages(tile_token(at, tile + L::tiles_ahead + 1));
-    const bool edge = token < at.full_first || token + L::wave_tokens > at.full_end;
+    const bool edge = at.is_edge(token, L::wave_tokens);
 
     Scores scores[L::row_tiles][L::score_tiles] = {};
     static_for<L::slices>([&](auto i) {
@@ -206,7 +208,7 @@ struct PagedAttentionDecode {
     if constexpr (L::fp8_keys)
       return Vec<std::uint32_t, 1>{};
     else
-      return widen<B, S, S.q>(keys);
+      return widen_unit<B, S.kv, S.q>(keys);
   }
 
   /// scores[row][token] += Q[row][d] K[token][d] over the head dimensions of one slice.
@@ -247,19 +249,19 @@ struct PagedAttentionDecode {
       TILEWAVE_UNROLL
       for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) {
         if constexpr (Kv::token_major) {
-          Kv::Square::zero_outside(ring + i, unit_token, at.first, at.end);
+          Kv::Transpose::zero_outside(ring + i, unit_token, at.first, at.end);
         } else {
-          zero_outside<S>(ring[i], unit_token, at.first, at.end);
+          zero_outside<size_of(S.kv)>(ring[i], unit_token, at.first, at.end);
         }
       }
     }
     if constexpr (Kv::token_major) {
       TILEWAVE_UNROLL
-      for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) Kv::Square::transpose(ring + i);
+      for (int i = 0; i < L::v_slice_chunks; i += L::Values::width) Kv::Transpose::transpose(ring + i);
     }
     TILEWAVE_UNROLL
     for (int i = 0; i < L::v_slice_chunks; ++i) {
-      const auto words = widen<B, S, S.value_type()>(ring[i]);
+      const auto words = widen_unit<B, S.kv, S.value_type()>(ring[i]);
       TILEWAVE_UNROLL
       for (int step = 0; step < L::steps; ++step) {
         TILEWAVE_UNROLL

@@ -97,7 +97,7 @@ struct PagedAttentionEpilogue {
         float share = 1.0f;
         if (a.sinks != nullptr) {  // as combine does it, to the bit
           const JoinedSink joined = join_sink<B>(lse, B::load(a.sinks + query.head));
-          share = joined.share;
+          share = joined.out_scale;
           lse = joined.lse;
         }
         auto* to =

@@ -5,15 +5,15 @@
 
 #include <type_traits>
 
+#include "tilewave/attention/arithmetic.hpp"
 #include "tilewave/core/static_for.hpp"
-#include "tilewave/ops/paged_attention/arithmetic.hpp"
 #include "tilewave/ops/paged_attention/place.hpp"
 #include "tilewave/ops/paged_attention/registers/paged_kv.hpp"
 
 namespace tilewave {
 
 template <class B, PagedAttentionSpec S, PagedAttentionPolicy P>
-struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
+struct PagedAttentionLayout : AttentionArithmetic<B, S.quant, S.out, S.native> {
   static_assert(!P.staged(), "this layout is of policies straight to registers");
   static_assert(paged_attention_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: paged_attention_policy_status(arch, spec, policy).reason says which");
@@ -48,7 +48,8 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   static constexpr int q_operands = k_units * steps;  // per row tile
   // Where the room multiplies fp8, K goes into its product as stored, and a row of Q in two fp8 terms (SplitQuery).
   static constexpr bool fp8_keys = Fp8AtomBackend<B> && is_fp8(S.kv) && S.q == DType::bf16;
-  static constexpr float probability_scale = PagedAttentionArithmetic<B, S>::probability_scale_of(S.value_type());
+  static constexpr float probability_scale =
+      AttentionArithmetic<B, S.quant, S.out, S.native>::probability_scale_of(S.value_type());
 
   // The merge passes outputs through LDS in pieces of at most 8 KiB a wave, so that it never limits occupancy.
   static constexpr int merge_tiles = largest_divisor(row_tiles * out_tiles, 8192 / (lanes * int{sizeof(Scores)}));
@@ -89,7 +90,7 @@ struct PagedAttentionLayout : PagedAttentionArithmetic<B, S> {
   TILEWAVE_DEVICE static void begin_row(const PagedAttentionArgs& a, const Place& at, State& s, int t, int r,
                                         std::int32_t row) {
     const QueryRow query = query_row(a, at, min_of(row, a.rows - 1));
-    s.causal_end[t][r] = at.end - a.mtp + 1 + query.token;
+    s.causal_end[t][r] = at.end - a.query_tokens + 1 + query.token;
     s.row_max[t][r] = PagedAttentionLayout::minus_infinity;
     s.row_sum[t][r] = 0.0f;
     if constexpr (S.alibi) s.slope[t][r] = B::load(a.alibi_slopes + query.head) * log2_e;

@@ -19,8 +19,8 @@ namespace tilewave {
 
 template <class B, PagedAttentionSpec S>
 struct PagedKv {
-  using Values = ValueMap<B, S>;
-  using Square = ValueSquare<B, S>;
+  using Values = ValueMap<B, S.value_shape()>;
+  using Transpose = ValueTranspose<B, S.value_shape()>;
   static constexpr AtomFacts atom = B::atom;
   static constexpr int unit = S.unit();                 // x
   static constexpr int kv_per_lane = atom.kv_per_lane;  // C
@@ -182,7 +182,7 @@ struct PagedKv {
         for (int i = 0; i < count; i += width) {
           const int block = (first + i) / width;
           const int past = Values::padded && block == last_block ? v_last - v_first : block * Values::block_dims;
-          Square::put(to + i, e, load<typename Square::Piece, stream>(token + element * past));
+          Transpose::set_token(to + i, e, load<typename Transpose::TokenDims, stream>(token + element * past));
         }
       });
     }
@@ -212,61 +212,5 @@ struct PagedKv {
     }
   }
 };
-
-/// The mma operands inside one 16-byte unit: its elements as pairs of `to`, `unit / 2` words.
-template <class B, PagedAttentionSpec S, DType to>
-TILEWAVE_DEVICE Vec<std::uint32_t, S.unit() / 2> widen(const Chunk& chunk) {
-  Vec<std::uint32_t, S.unit() / 2> words;
-  if constexpr (is_fp8(S.kv)) {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      Vec<std::uint32_t, 2> pair;
-      if constexpr (to == DType::f16) {
-        pair = B::widen_fp8_to_f16(chunk[i]);
-      } else {
-        pair = B::widen_fp8(chunk[i]);
-      }
-      words[2 * i] = pair[0];
-      words[2 * i + 1] = pair[1];
-    }
-  } else {
-    TILEWAVE_UNROLL
-    for (int i = 0; i < 4; ++i) words[i] = chunk[i];
-  }
-  return words;
-}
-
-/// Ones where the elements of a word, from `token` on, are of tokens in [first, end).
-template <PagedAttentionSpec S>
-TILEWAVE_DEVICE std::uint32_t attended_mask(std::int32_t token, std::int32_t first, std::int32_t end) {
-  constexpr int per_word = 4 / size_of(S.kv);
-  constexpr std::uint32_t element_mask = size_of(S.kv) == 1 ? 0xffu : 0xffffu;
-  std::uint32_t mask = 0;
-  TILEWAVE_UNROLL
-  for (int e = 0; e < per_word; ++e) {
-    const auto t = static_cast<std::uint32_t>(token + e - first);  // before `first` is huge
-    if (t < static_cast<std::uint32_t>(end - first)) mask |= element_mask << (e * 8 * size_of(S.kv));
-  }
-  return mask;
-}
-
-/// acc + kv * rows for operands of bf16 or f16.
-template <class B, DType type>
-TILEWAVE_DEVICE typename B::Accumulator mma_of(typename B::KvOperand kv, typename B::RowsOperand rows,
-                                               typename B::Accumulator acc) {
-  static_assert(type == DType::bf16 || type == DType::f16, "the atom multiplies bf16 or f16");
-  if constexpr (type == DType::f16) {
-    return B::mma_f16(kv, rows, acc);
-  } else {
-    return B::mma(kv, rows, acc);
-  }
-}
-
-/// Zero the elements of a V unit whose token lies outside [first, end): 0 * NaN of an unused cache slot is NaN.
-template <PagedAttentionSpec S>
-TILEWAVE_DEVICE void zero_outside(Chunk& chunk, std::int32_t token, std::int32_t first, std::int32_t end) {
-  TILEWAVE_UNROLL
-  for (int w = 0; w < 4; ++w) chunk[w] &= attended_mask<S>(token + w * (4 / size_of(S.kv)), first, end);
-}
 
 }  // namespace tilewave

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Values that every row shares, one a column: weights, biases, smooth scales.
+// A column vector holds one value for each column: weights, biases or smooth scales. All rows share it.
 #pragma once
 
 #include "tilewave/tile/element.hpp"
 
 namespace tilewave {
 
-/// Values for `unit` columns that every row shares, or that a lane has of one.
+/// The values of `unit` neighbouring columns, packed as they were loaded. They are the same for all rows, or a lane
+/// loads them from a row of its own.
 template <class B, DType T, int unit>
-struct ColumnValues {
+struct ColumnVector {
   static constexpr int per_load = min_of(unit, 16 / size_of(T));
   Packed<T, per_load> parts[unit / per_load];
 
@@ -18,7 +19,7 @@ struct ColumnValues {
       parts[i] = window.template load<Packed<T, per_load>>((column + i * per_load) * size_of(T));
     }
   }
-  /// Of a lane's own row, all of them there.
+  /// Loads from a row of the lane's own, which has all `unit` values.
   TILEWAVE_DEVICE void load(const Storage<T>* first) {
     TILEWAVE_UNROLL
     for (int i = 0; i < unit / per_load; ++i) {

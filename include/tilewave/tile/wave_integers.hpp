@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whole numbers over the lanes of a wave: sums of 64 bits, and where a running sum passes a value.
+// Integers over the lanes of a wave: sums of 64 bits, and a search for where a running sum exceeds a value.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -7,15 +7,15 @@
 namespace tilewave {
 
 template <class B>
-struct WholeNumbers {
+struct WaveIntegers {
   static constexpr int lanes = B::facts.wave_lanes;
 
-  /// Of numbers below 2^50.
+  /// Returns the sum over all lanes of numbers below 2^50.
   TILEWAVE_DEVICE static std::uint64_t sum(std::uint64_t number) {
     const std::uint32_t low = B::total(static_cast<std::uint32_t>(number) & 0xffffffu);
     return (std::uint64_t{B::total(static_cast<std::uint32_t>(number >> 24))} << 24) + low;
   }
-  /// Over this lane and those before it, the same.
+  /// Returns the sum over this lane and those before it. Numbers are below 2^50.
   TILEWAVE_DEVICE static std::uint64_t sum_up_to(std::uint64_t number) {
     const int low = B::sum_up_to(static_cast<int>(static_cast<std::uint32_t>(number) & 0xffffffu));
     return (std::uint64_t(B::sum_up_to(static_cast<int>(number >> 24))) << 24) + static_cast<std::uint32_t>(low);
@@ -26,13 +26,15 @@ struct WholeNumbers {
     return std::uint64_t{B::shuffle(static_cast<std::uint32_t>(number >> 32), lane)} << 32 | low;
   }
 
-  /// Item `index` of a list is where the running sum passes the value, `rest` of the item before. -1: none is.
+  /// The running sum exceeds the value at item `index` of a list, which is -1 if it never does. `rest` is the value
+  /// less the items before.
   template <class T>
   struct Found {
     std::int32_t index;
     T rest, item;
   };
-  /// Lane l has items count * l and so on, of 32 or 64 bits; the same answer in every lane.
+  /// Searches the items of all lanes: lane l has items count * l and on, of 32 or 64 bits. Every lane gets the same
+  /// answer.
   template <class T, int count>
   TILEWAVE_DEVICE static Found<T> find(const Vec<T, count>& items, std::uint64_t value) {
     const int lane = B::lane_id();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The largest of packed elements: pairs are compared as they are where the room has an operation for it.
+// The largest of packed elements. 16-bit pairs are compared without widening where the room has an operation for it.
 #pragma once
 
 #include "tilewave/arch/pairs.hpp"
@@ -8,15 +8,16 @@
 
 namespace tilewave {
 
-/// Of n elements at a time: -inf until there is a number. A number wins over NaN.
+/// A running maximum that takes n packed elements at a time. It is -inf until a number is added, and a number wins over
+/// NaN.
 template <class B, DType X, int n>
-class Largest {
+class MaxOfPacked {
   static constexpr bool pairs = PairBackend<B> && size_of(X) == 2 && n > 1;
 
  public:
   TILEWAVE_DEVICE void add(const Packed<X, n>& packed) {
     if constexpr (pairs) {
-      pair_ = B::template larger_pair<X>(pair_, largest_pair(packed));
+      pair_ = B::template larger_pair<X>(pair_, max_pair(packed));
     } else {
       const Vec<float, n> v = canonical(widen<B, X, n>(packed));
       TILEWAVE_UNROLL
@@ -30,15 +31,15 @@ class Largest {
       return value_;
     }
   }
-  /// Of these alone; NaN if all are.
+  /// Returns the largest of these elements alone, or NaN if all of them are NaN.
   TILEWAVE_DEVICE static float of(const Packed<X, n>& packed) {
     if constexpr (pairs) {
-      return fold(widen<B, X, 2>({{largest_pair(packed)}}), Max{});
+      return fold(widen<B, X, 2>({{max_pair(packed)}}), Max{});
     } else {
       return fold(canonical(widen<B, X, n>(packed)), Max{});
     }
   }
-  /// The values themselves; Max then takes one operation each.
+  /// Returns the values unchanged, but canonical, so that Max takes one operation each.
   TILEWAVE_DEVICE static Vec<float, n> canonical(Vec<float, n> v) {
     TILEWAVE_UNROLL
     for (int i = 0; i + 1 < n; i += 2) {
@@ -50,7 +51,7 @@ class Largest {
   }
 
  private:
-  TILEWAVE_DEVICE static std::uint32_t largest_pair(Packed<X, n> packed) {
+  TILEWAVE_DEVICE static std::uint32_t max_pair(Packed<X, n> packed) {
     TILEWAVE_UNROLL
     for (int step = Packed<X, n>::size / 2; step > 0; step /= 2) {
       TILEWAVE_UNROLL

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Sums of 64 bits over a wave, and where a running sum passes a value: every value around every end.
-#include "tilewave/tile/whole_numbers.hpp"
+#include "tilewave/tile/wave_integers.hpp"
 
 #include "test/arch/room.hpp"
 
@@ -33,9 +33,9 @@ struct FindKernel {
     std::uint64_t sum = 0;
     TILEWAVE_UNROLL
     for (int i = 0; i < count; ++i) sum += own[i] = static_cast<T>(args.in[B::lane_id() * count + i]);
-    const auto found = WholeNumbers<B>::find(own, args.in[items + B::block_id()]);
+    const auto found = WaveIntegers<B>::find(own, args.in[items + B::block_id()]);
     Answer& answer = args.out[B::block_id() * B::facts.wave_lanes + B::lane_id()];
-    answer = {WholeNumbers<B>::sum(sum), found.index, found.index < 0 ? 0 : found.rest,
+    answer = {WaveIntegers<B>::sum(sum), found.index, found.index < 0 ? 0 : found.rest,
               found.index < 0 ? 0 : found.item};
   }
 };
