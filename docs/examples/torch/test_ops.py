@@ -177,6 +177,18 @@ class Ops(unittest.TestCase):
             self.near(out[i], torch.einsum("ht,thd->hd", scores.softmax(-1), v), 1e-2)
             self.near(lse[i], scores.logsumexp(-1), 1e-3)
 
+    def test_flash_attention(self):
+        batch, queries, keys, heads, kv_heads, head = 2, 100, 300, 8, 2, 128
+        q, k, v = rand(batch, queries, heads, head), rand(batch, keys, kv_heads, head), rand(batch, keys, kv_heads, head)
+        seen = torch.ones(queries, keys, dtype=torch.bool, device="cuda").tril(keys - queries)
+        for causal in True, False:
+            out, lse = self.check(tw.flash_attention, q, k, v, causal)
+            keyed, valued = (t.float().repeat_interleave(heads // kv_heads, 2) for t in (k, v))
+            scores = torch.einsum("bqhd,bkhd->bhqk", q.float(), keyed) / math.sqrt(head)
+            scores = scores.masked_fill(~seen, -torch.inf) if causal else scores
+            self.near(out, torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), valued), 1e-2)
+            self.near(lse, scores.logsumexp(-1).transpose(0, 1), 1e-3)
+
     def test_attention_combine(self):
         for dtype in BF16, F32:
             x, lse = rand(3, 40, 8, 128, dtype=dtype), torch.randn(3, 40, 8, device="cuda")
