@@ -127,7 +127,7 @@ class Peers(unittest.TestCase):
         done = subprocess.run([bench_pa, "--sweep=decode", f"--benchmark_filter={DECODE}", "--benchmark_format=csv",
                                "--arch=sm90"], capture_output=True, text=True, check=True, timeout=120)
         columns, cells = columns_of(done)
-        self.check_columns(columns, attention_configs.COLUMNS)
+        self.assertEqual(*([c for c in some if c != "peer"] for some in (columns, attention_configs.COLUMNS)))
         ours, key = dict(zip(columns, cells)), common.key_of(cells[0])
         line = attention_configs.row_of(key, attention_configs.config_of(key), "sm90", "flash", "x", [12.0, 10.0, 14.0],
                                         [9.0, 8.0, 7.0], (True, 1e-4, 2e-3))
@@ -149,10 +149,6 @@ class Peers(unittest.TestCase):
                                          (False, math.inf, math.inf))
         row = dict(zip(attention_configs.COLUMNS, map(str, wrong)))
         self.assertEqual((row["err"], row["ok"], row["max_abs_err"], row["arch"]), ("1", "0", "inf", "sm86"))
-
-    def check_columns(self, ours, theirs):
-        """In one order, but for `peer`: of ours who is timed beside it, of theirs who they are."""
-        self.assertEqual(*([column for column in columns if column != "peer"] for columns in (ours, theirs)))
 
     def test_every_row_of_gemm_is_a_config(self):
         listed = subprocess.run([bench_gemm, "--sweep=default,square,decode,grouped,batched,preshuffled,int8,int4,gated,prefill,layouts",
@@ -178,7 +174,7 @@ class Peers(unittest.TestCase):
         done = subprocess.run([bench_gemm, "--sweep=decode", filtered, "--benchmark_format=csv", "--arch=sm90"],
                               capture_output=True, text=True, check=True, timeout=120)
         columns, cells = columns_of(done)
-        self.check_columns(columns, gemm_configs.COLUMNS)
+        self.assertEqual(*([c for c in some if c != "peer"] for some in (columns, gemm_configs.COLUMNS)))
         ours = dict(zip(columns, cells))
         config = gemm_configs.Config("fp8", "bf16", "row", *(int(ours[extent]) for extent in "mnk"))
         row = dict(zip(gemm_configs.COLUMNS, map(str, gemm_configs.row_of("gemm/x", config, "sm90", "torch", "x", [12.0, 10.0],
