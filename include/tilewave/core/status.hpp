@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the library refuses a call: by a named code and a sentence, never by an exception, and never with a wrong answer.
+// The library refuses a call by a named code and a sentence, never by an exception, and never with a wrong answer.
 #pragma once
 
 #include <string_view>

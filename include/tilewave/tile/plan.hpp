@@ -59,8 +59,9 @@ struct OpPlan {
   using Problem = typename Registry::Problem;
 
   const Entry* entry = nullptr;
-  int splits = 1;                              // blocks that share the K of a tile, or the tokens of a sequence
-  std::span<const Entry* const> candidates{};  // what the entry was chosen among; the maker of the plan keeps them
+  int splits = 1;  // blocks that share the K of a tile, or the tokens of a sequence
+  std::span<const Entry* const>
+      candidates{};  // the entries among which it was chosen; the maker of the plan keeps them
 
   /// Returns the bytes that launch() needs at problem.workspace, 16-byte aligned, with any contents. It is 0 for most
   /// ops, and for a plan without an entry.

@@ -27,10 +27,6 @@ struct AttentionCombineRegistry
   static constexpr auto launch() {
     return &attention_combine_launch<B, S, P>;
   }
-  template <class B, AttentionCombineSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using AttentionCombineEntry = OpEntry<AttentionCombineRegistry>;

@@ -52,10 +52,6 @@ struct KvCacheWriteRegistry : RowRegistry<KvCacheWriteSpec, KvCacheWriteProblem,
   static constexpr auto launch() {
     return &kv_cache_write_launch<B, S, P>;
   }
-  template <class B, KvCacheWriteSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using KvCacheWriteEntry = OpEntry<KvCacheWriteRegistry>;

@@ -37,10 +37,6 @@ struct MqaLogitsRegistry {
   static constexpr auto launch() {
     return &mqa_logits_launch<B, S, P>;
   }
-  template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename MqaLogitsKernel<B, S, P>::type::Shared);
-  }
 };
 
 using MqaLogitsEntry = OpEntry<MqaLogitsRegistry>;
