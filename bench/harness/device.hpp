@@ -23,7 +23,17 @@ namespace tilewave::bench {
 /// Without a GPU compiler the hip* names work on host memory, and nothing is timed.
 inline constexpr bool emulated_device = TILEWAVE_ON_GPU_COMPILER == 0;
 
+/// How many devices there are. The emulated device counts as one; with TILEWAVE_HOST_DEVICES=0 in the environment a benchmark
+/// finds none, and what it does on a machine without a GPU is tested so.
+inline int device_count() {
+  const char* const hidden = std::getenv("TILEWAVE_HOST_DEVICES");
+  if (emulated_device && hidden != nullptr && std::string_view(hidden) == "0") return 0;
+  int count = 0;
+  return hipGetDeviceCount(&count) == hipSuccess ? count : 0;
+}
+
 inline void check_hip(hipError_t error, const std::string& doing) {
+  if (emulated_device && device_count() == 0) throw std::runtime_error(doing + ": no device");
   if (error != hipSuccess) throw std::runtime_error(doing + ": " + hipGetErrorString(error));
 }
 

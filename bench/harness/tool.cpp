@@ -138,10 +138,7 @@ std::optional<int> parse(const char* about, int argc, char** argv, CommandLine& 
 
 static ArchId architecture_of(const std::string& wanted, ArchId built_for, bool only_lists) {
   check_device_options();
-  int devices = 0;
-  if (!only_lists && (hipGetDeviceCount(&devices) != hipSuccess || devices == 0)) {
-    throw std::invalid_argument("no GPU of the kind this build is for");
-  }
+  if (!only_lists && device_count() == 0) throw std::invalid_argument("no GPU of the kind this build is for");
   if (wanted.empty() || wanted == name_of(built_for)) return built_for;
   if (const ArchFacts* facts = facts_named(wanted); emulated_device && facts != nullptr) return facts->id;
   throw std::invalid_argument("--arch " + wanted + ": this build is for " + std::string(name_of(built_for)));

@@ -236,6 +236,14 @@ class Contract(unittest.TestCase):
         self.refuses("--tp=8")
         self.refuses("--model=llama9")
 
+    def test_lists_without_a_device(self):
+        """Every call of the device fails, as without a GPU: a list needs none, a row says so."""
+        for arguments in ([], ["--policies=all", "--benchmark_format=csv"]):
+            listed = run("--benchmark_list_tests", *arguments, TILEWAVE_HOST_DEVICES="0")
+            self.assertEqual((listed.returncode, listed.stderr), (0, ""))
+            self.assertEqual(listed.stdout, run("--benchmark_list_tests", *arguments).stdout)
+        self.assertIn("no GPU", self.refuses("--benchmark_format=csv", TILEWAVE_HOST_DEVICES="0"))
+
     def check_help(self, *options):
         done = run("--help")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
