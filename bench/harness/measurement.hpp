@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What every row of every benchmark says about one call, and what all rows of a process share to find it out.
+// The results that every row of every benchmark has for one call, and the tools that all rows of a process share to
+// measure them.
 #pragma once
 
 #include <array>
@@ -51,7 +52,7 @@ struct Timing {
 };
 
 struct Measurement {
-  bool ok = false;  // run and verified
+  bool ok = false;  // true: the call ran and was verified
   double max_abs_err = std::numeric_limits<double>::quiet_NaN();
   double max_rel_err = std::numeric_limits<double>::quiet_NaN();
   double peer_rel_err = std::numeric_limits<double>::quiet_NaN();  // of the peer's output, as max_rel_err
@@ -62,19 +63,19 @@ struct Measurement {
 
   bool failed() const { return !ok && !timing.modelled.known(); }
 
-  /// What people look at first.
+  /// Returns the numbers that people look at first.
   std::vector<std::pair<const char*, double>> console() const;
 
-  /// The same columns for every op and whatever happened to the row.
+  /// Returns the same columns for every op, whatever happened to the row.
   Columns columns() const;
 };
 
 struct MeasureOptions {
-  int threads = 0;                     // of generator and reference; 0: one per core
-  double max_seconds = 0.3;            // of cold samples per row
-  std::optional<double> ceiling_gbps;  // of reads, copies and writes, instead of the measured or data-sheet ones
-  bool measure_ceilings = true;        // else those of the data sheet
-  bool inject_error = false;           // damage one element before it is verified: the checks must notice
+  int threads = 0;                     // threads of generator and reference; 0: one per core
+  double max_seconds = 0.3;            // time of cold samples per row
+  std::optional<double> ceiling_gbps;  // ceilings of reads, copies and writes, in place of measured or data-sheet ones
+  bool measure_ceilings = true;        // false: the ceilings are those of the data sheet
+  bool inject_error = false;           // damages one element before verification, so the checks must fail
   StateChoice state = StateChoice::as_is;
 };
 
@@ -89,8 +90,8 @@ class Meter {
 
   void log(const std::string& text) const { log_(text); }
 
-  /// Looks up the ceilings and calls body(row), which fills in the rest. Never throws: a row that could not be run comes
-  /// back with ok false, and why is logged.
+  /// Looks up the ceilings and calls body(row), which fills in the rest. It never throws: a row that could not be run
+  /// comes back with ok false, and the reason is logged.
   Measurement fill(ArchId arch, const std::function<void(Measurement&)>& body);
 
   /// Times launch(stream), or on the emulated device runs it once; its work is done on return. False if there is nothing
@@ -100,7 +101,7 @@ class Meter {
            std::span<const TwinBuffer* const> outputs, const Beside& beside = {});
 
  private:
-  void make_stream();  // with the first row: a list of rows needs no device
+  void make_stream();  // made with the first row: a list of rows needs no device
   Status measure(ArchId arch, const Side& own, const Beside& beside, Timing& timing);
   const Ceilings& ceilings(ArchId arch);
   Sampler& sampler(ArchId arch);

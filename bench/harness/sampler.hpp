@@ -30,7 +30,7 @@ struct Side {
 };
 
 struct SideTiming {
-  SampleStats cold, hot;  // microseconds
+  SampleStats cold, hot;  // in microseconds
   SensorReading sensors;  // means, while cold samples of this side ran
 };
 
@@ -88,7 +88,7 @@ class Sampler {
   }
   static void idle(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-  bool timed() const { return !emulated_device && rule_.max_seconds > 0; }  // with 0 nobody wants the times
+  bool timed() const { return !emulated_device && rule_.max_seconds > 0; }  // 0 means that nobody wants the times
   void make_flush() {
     if (timed() && !flush_) flush_ = std::make_unique<CacheFlush>(facts_.id, flush_bytes_, stream_);
   }
@@ -184,7 +184,7 @@ class Sampler {
   StopRule rule_;
   hipStream_t stream_;
   std::int64_t flush_bytes_;
-  std::unique_ptr<CacheFlush> flush_;  // none on the emulated device, nor where nothing is to be timed
+  std::unique_ptr<CacheFlush> flush_;  // null on the emulated device, and where nothing is timed
 };
 
 }  // namespace tilewave::bench

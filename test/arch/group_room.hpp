@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the tests of wave groups share: matrices of small integers, and who holds which element.
+// Parts that the tests of wave groups share: matrices of small integers, and who holds which element.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ inline void append(std::vector<std::uint32_t>& words, const Matrix& values) {
   for (const float v : values) words.push_back(__builtin_bit_cast(std::uint32_t, v));
 }
 
-/// What a lane knows of its place in the group.
+/// The position of a lane in the group.
 template <class B>
 struct Place {
   int lane = B::lane_id(), wave = B::wave_id() % 4, group = B::wave_id() / 4;

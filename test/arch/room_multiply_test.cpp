@@ -14,8 +14,8 @@ namespace {
 
 inline constexpr int a_row = 8, b_row = 16;  // where the operands begin
 
-/// For every width: the sum over four slices of k, begun afresh, then with the last slice once more; with operand a in shared
-/// memory or in registers.
+/// For every width it sums over four slices of k, starting afresh, and then adds the last slice once more. Operand a is
+/// in shared memory or in registers.
 template <class B, DType element, bool from_registers, int... all_columns>
 struct MultiplyKernel {
   using Room = B;
@@ -126,7 +126,7 @@ struct CheckProducts {
 
 // --- transposed operands ---------------------------------------------------------------------------------------------
 
-/// As above, of bf16, with the rows of one operand or of both side by side; b begins in the second of its boxes.
+/// Does the same for bf16 with the rows of one operand or of both side by side; b begins in the second of its boxes.
 template <class B, bool a_transposed, bool b_transposed>
 struct TransposedKernel {
   using Room = B;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What bench_gemm notices: its part-wise use of the reference against the whole, and damage of every kind.
+// bench_gemm notices damage of every kind, and its part-wise use of the reference agrees with the whole.
 #include "bench/ops/gemm/tensors.hpp"
 #include "bench/ops/gemm/verify.hpp"
 #include "test/catch_compat.hpp"

@@ -108,7 +108,7 @@ TEST_CASE("pools hold the drawn values where they are used and NaN everywhere el
   }
 }
 
-/// What the device holds, not what the host wrote.
+/// Compares what the device holds, not what the host wrote.
 bool same_bytes(const TwinBuffer& a, const TwinBuffer& b) {
   a.download();
   b.download();
@@ -160,7 +160,7 @@ TEST_CASE("a pool brought up to date equals a fresh one, byte for byte") {
   CHECK(std::memcmp(fresh.k().host(), fresh.v().host(), fresh.k().bytes()) != 0);
 }
 
-/// Whether two calls find the same in the pages of a key, on the device and on the host.
+/// True if two calls find the same in the pages of a key, on the device and on the host.
 bool same_caches(const CaseTensors& a, const CaseTensors& b, const KvPoolKey& key) {
   const auto on_device = [](const void* data, std::size_t bytes) {
     std::vector<std::byte> copy(bytes);

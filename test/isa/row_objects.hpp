@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// How the specs of a list of row operations are shared out to code objects, and which of these gate every change.
+// How the specs of a list of row operations are divided among code objects, and which of these gate every change.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
-/// About four specs to an object: one of its own would be mostly headers. Object i has every row_objects()-th spec from i
+/// About four specs to an object: one of its own would be mostly headers. Object i has every row_objects()-th spec from
+/// i
 /// on. Lists are loops over kinds, types and scales, two to four of each: with an odd step an object has some of each.
 constexpr std::size_t row_objects(std::size_t specs) {
   const std::size_t fours = (specs + 3) / 4;

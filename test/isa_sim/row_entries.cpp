@@ -32,7 +32,7 @@ constexpr auto& quant_of = quant_share<first, QuantSpec{x, out, scale}>;
 template <std::size_t first, SoftmaxKind kind, DType x>
 constexpr auto& softmax_of = entry_share<SoftmaxRegistry, Room, SoftmaxSpec{kind, x}, first>;
 
-// Where there are no MX formats, another one.
+// A chip without MX formats runs another one.
 constexpr bool mx = Room::facts.mx;
 constexpr NormSpec mx_norm{.out = mx ? DType::fp4_e2m1 : DType::bf16, .scale = mx ? Scaling::mx : Scaling::none};
 constexpr QuantSpec mx_quant{.out = mx ? DType::fp4_e2m1 : Room::facts.fp8,

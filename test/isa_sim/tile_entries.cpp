@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The entries of operations on tiles, and of an indexer's logits, that their tests run as machine code in the simulator: a
-// few specs of each that cover types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942 or
+// The entries of operations on tiles, and of an indexer's logits, that their tests run as machine code in the
+// simulator: a
+// few specs of each that cover types, gatings and outputs between them, with every policy. Compiled with ROOM, gfx942
+// or
 // gfx950.
 
 #define STRING_OF(x) #x
@@ -23,7 +25,7 @@ using Room = ROOM::Backend;
 template <ActivationKind kind, Gating gating, DType x, DType out, Scaling scale = Scaling::none>
 constexpr auto& activation_of = activation_entries<Room, ActivationSpec{kind, gating, x, out, scale}>;
 
-// Where there are no MX formats, another one.
+// A chip without MX formats runs another one.
 constexpr ActivationSpec mx_activation{.out = Room::facts.mx ? DType::fp4_e2m1 : DType::bf16,
                                        .scale = Room::facts.mx ? Scaling::mx : Scaling::none};
 

@@ -10,7 +10,7 @@ namespace tilewave::test {
 
 class MxOutput {
  public:
-  /// With gaps between rows of codes and, where they lie in rows, of scales.
+  /// Rows of codes have gaps between them, and so have scales that lie in rows.
   MxOutput(DType type, std::int32_t rows, std::int32_t columns, ScaleLayout layout,
            MxRounding rounding = MxRounding::up)
       : type_(type),
@@ -35,7 +35,7 @@ class MxOutput {
     p.scale_stride = layout_ == ScaleLayout::rows ? scale_stride() : 0;
   }
 
-  /// What is wrong, after the kernel ran, if `values(row)` are quantised, each of which may be off by `slack` of itself.
+  /// Returns the fault after the kernel ran, if `values(row)` are quantised and each may be off by `slack` of itself.
   template <class Values>
   std::string error(const Values& values, double slack) {
     out_.download();
@@ -116,7 +116,7 @@ inline float mx_value(char name, int row, int column) {
   return std::ldexp(drawn(name, row, column), (5 * row + column / mx_group * 3) % 13 - 6);
 }
 
-/// What of an mx output is refused; the good problem has shuffled scales.
+/// Checks the refusals of an mx output; the good problem has shuffled scales.
 template <class P>
 inline const Wrong<P> mx_wrongs[] = {
     {"columns 33", StatusCode::bad_extent, [](P& p) { p.columns = 33; }},

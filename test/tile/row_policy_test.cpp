@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which policies a chip can have, what they are called, and which rows they take.
+// The policies that a chip can have, their names, and the rows that they take.
 #include "tilewave/tile/row_policy.hpp"
 
 #include <string_view>

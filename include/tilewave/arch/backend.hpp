@@ -29,7 +29,7 @@ struct AtomRegisters {
 template <DType type>
 using ProductSum = std::conditional_t<type == DType::i8, std::int32_t, float>;
 
-/// How many lanes of a wave have the same key as this one: those before it, and all.
+/// The number of lanes of a wave with the same key as this one: those before it, and all.
 struct Peers {
   int before, count;
 };

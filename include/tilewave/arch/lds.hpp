@@ -41,16 +41,16 @@ template <class UnitOf>
 constexpr int lds_conflicts(ArchId arch, const UnitOf& unit_of) {
   constexpr int most_phases = 8, most_units = 16;
   const int columns = facts_of(arch).lds_banks / 4, phases = per_arch(arch, 8, 4, 4);
-  int turns = 0;
+  int cycles = 0;
   for (int phase = 0; phase < phases; ++phase) {
     int used[most_units] = {}, most = 0;
     for (int lane = 0; lane < 64; ++lane) {
       if (lds_read_phase(arch, lane) == phase) most = max_of(most, ++used[unit_of(lane) % columns]);
     }
-    turns += most - 1;
+    cycles += most - 1;
   }
   static_assert(most_phases * 8 == 64, "eight phases of eight lanes each are a wave");
-  return turns;
+  return cycles;
 }
 
 /// Returns the same for load_transposed, which reads 8 bytes a lane. gfx950 serves 32 neighbours at a time (not
@@ -59,13 +59,13 @@ template <class UnitOf>
 constexpr int lds_transposed_conflicts(ArchId arch, const UnitOf& unit_of) {
   constexpr int most_columns = 32;
   const int columns = facts_of(arch).lds_banks / 2;
-  int turns = 0;
+  int cycles = 0;
   for (int first = 0; first < 64; first += 32) {
     int used[most_columns] = {}, most = 0;
     for (int lane = first; lane < first + 32; ++lane) most = max_of(most, ++used[unit_of(lane) % columns]);
-    turns += most - 1;
+    cycles += most - 1;
   }
-  return turns;
+  return cycles;
 }
 
 /// A room of a chip with such products. docs/reference/primitives.md says what each primitive promises. A room whose

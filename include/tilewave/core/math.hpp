@@ -40,6 +40,8 @@ TILEWAVE_HOST_DEVICE constexpr T max_of(T a, T b) {
   return a > b ? a : b;
 }
 
+TILEWAVE_HOST_DEVICE constexpr bool is_power_of_two(int n) { return n > 0 && (n & (n - 1)) == 0; }
+
 /// Returns the largest divisor of n that is at most `limit`. Both are positive.
 TILEWAVE_HOST_DEVICE constexpr int largest_divisor(int n, int limit) {
   int d = min_of(n, limit);
@@ -57,6 +59,7 @@ TILEWAVE_HOST_DEVICE float fused(float a, float b, float c) { return __builtin_f
 
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
+inline constexpr float minus_infinity = -__builtin_inff();
 
 /// The operations of Backend::reduce. Both are commutative to the bit, so all lanes of a group end with the same
 /// result.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How stored values were scaled: the one enum that quantised inputs, outputs, caches and products share.
+// The scalings of stored values: quantised inputs, outputs, caches and products share this one enum.
 #pragma once
 
 namespace tilewave {
 
-/// Which values share one scale. A stored value times its scale gives the value back. Every op lists the ones that it
-/// takes, and its check refuses the others by name.
+/// The values that share one scale. A stored value times its scale gives the value back. Every op lists the scalings
+/// that it takes, and its check refuses the others by name.
 ///   none        values are as stored
 ///   per_tensor  one scale for the whole tensor
 ///   per_token   one for each token: for a row of activations, or for a token and KV head of a cache

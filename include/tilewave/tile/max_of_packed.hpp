@@ -61,7 +61,7 @@ class MaxOfPacked {
   }
 
   std::uint32_t pair_ = X == DType::bf16 ? 0xff80ff80u : 0xfc00fc00u;
-  float value_ = -__builtin_inff();
+  float value_ = minus_infinity;
 };
 
 }  // namespace tilewave

@@ -6,7 +6,7 @@
 //   policies(arch, spec)                the policies that entries are built for, with size() and [i]
 //   takes(policy, problem, facts)       ok if such an entry serves the problem, or the reason why not
 //   better(a, b, problem, facts)        true if policy a suits the problem better than b, and both take it
-//   launch<B, S, P>(), lds_bytes<B, S, P>()   of an entry
+//   launch<B, S, P>()                   the launch function of an entry
 #pragma once
 
 #include <array>
@@ -40,7 +40,6 @@ struct OpEntry {
   typename Registry::Spec spec;
   typename Registry::Policy policy;
   Status (*launch)(const typename Registry::Problem&, hipStream_t);
-  int lds_bytes;
 };
 
 template <class Registry, class B, typename Registry::Spec S>
@@ -48,8 +47,8 @@ struct OpEntries {
   static constexpr auto policies = Registry::policies(B::facts.id, S);
   template <std::size_t... i>
   static constexpr std::array<OpEntry<Registry>, sizeof...(i)> all(std::index_sequence<i...>) {
-    return {OpEntry<Registry>{B::facts.id, B::emulated, S, policies[i], Registry::template launch<B, S, policies[i]>(),
-                              Registry::template lds_bytes<B, S, policies[i]>()}...};
+    return {
+        OpEntry<Registry>{B::facts.id, B::emulated, S, policies[i], Registry::template launch<B, S, policies[i]>()}...};
   }
 };
 

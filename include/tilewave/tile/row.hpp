@@ -187,8 +187,8 @@ struct Row {
     Mailbox box[values];
   };
   struct Nothing {};
-  /// What the waves of a row have found, in one entry for each value that is reduced, so that two reductions need no
-  /// barrier between them. Each block of a cluster has all of it.
+  /// The values that the waves of a row have found, in one entry for each value that is reduced, so that two reductions
+  /// need no barrier between them. Each block of a cluster has all of it.
   template <int values>
   struct Shared : std::conditional_t<P.blocks == 1, Nothing, Mailboxes<values>> {
     float partial[values][P.rows][all_waves];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How a row is held in registers: by part of a wave, a wave, a block or a cluster of blocks. All row operations share
-// it.
+// A row policy says how a row is held in registers: by part of a wave, a wave, a block or a cluster of blocks. All row
+// operations share it.
 #pragma once
 
 #include <array>
@@ -9,6 +9,7 @@
 
 #include "tilewave/arch/facts.hpp"
 #include "tilewave/core/dtype.hpp"
+#include "tilewave/core/math.hpp"
 #include "tilewave/core/status.hpp"
 
 namespace tilewave {
@@ -52,8 +53,7 @@ constexpr bool keeps_values(const ArchFacts& facts, DType x, const RowPolicy& p)
 /// tests ask it.
 constexpr Status row_policy_status(const ArchFacts& facts, DType x, const RowPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
-  const auto power_of_two = [](int n) { return n > 0 && (n & (n - 1)) == 0; };
-  if (!power_of_two(p.lanes) || p.lanes > 1024) return {bad, "lanes is a power of two up to 1024"};
+  if (!is_power_of_two(p.lanes) || p.lanes > 1024) return {bad, "lanes is a power of two up to 1024"};
   if (p.rows < 1) return {bad, "a block has at least one row"};
   if (p.block_threads() % facts.wave_lanes != 0) return {bad, "lanes times rows is a multiple of the wave"};
   if (p.block_threads() > 1024) return {bad, "lanes times rows is at most 1024, the largest block"};
@@ -62,7 +62,7 @@ constexpr Status row_policy_status(const ArchFacts& facts, DType x, const RowPol
   if (p.vec != 16 && !(p.vec == 8 && size_of(x) == 1) && p.vec != size_of(x))
     return {bad, "vec is 16 bytes, one element, or 8 bytes of elements of one byte"};
   if (p.span < 1 || p.chunks % p.span != 0) return {bad, "span divides chunks: a lane's neighbours are whole runs"};
-  if (!power_of_two(p.blocks) || p.blocks > facts.max_cluster_blocks)
+  if (!is_power_of_two(p.blocks) || p.blocks > facts.max_cluster_blocks)
     return {bad, "blocks is a power of two, up to the chip's largest cluster"};
   if (p.blocks > 1 && (!p.held || p.rows != 1)) return {bad, "a cluster has one row at a time, and holds it"};
   return {};

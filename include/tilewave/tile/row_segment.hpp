@@ -148,7 +148,7 @@ class RowSegment {
     tile.load(data_, at, from, end);
     Vec<float, unit> nothing;
     TILEWAVE_UNROLL
-    for (int e = 0; e < unit; ++e) nothing[e] = -__builtin_inff();
+    for (int e = 0; e < unit; ++e) nothing[e] = minus_infinity;
     tile.fill(at, from, end, nothing);
   }
   template <class F>

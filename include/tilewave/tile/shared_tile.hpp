@@ -29,8 +29,8 @@ struct SharedTile {
   static constexpr int chunks = B::template product_chunks<type>;
   static constexpr int lane_units = row_units / Map::units;  // units that a lane reads in a step
   static constexpr bool sixes = is_fp6(type);                // two products share a unit
-  static constexpr int pieces = sixes ? 2 : lane_units / chunks;
-  static_assert(lane_units == (sixes ? 3 : pieces * chunks) && row_units % Map::units == 0,
+  static constexpr int k_slices = sixes ? 2 : lane_units / chunks;
+  static_assert(lane_units == (sixes ? 3 : k_slices * chunks) && row_units % Map::units == 0,
                 "a row is a whole number of products, of fp6 two");
   // copies that a wave issues for a slot
   static constexpr int copies = rows * row_units / (waves * B::facts.wave_lanes);
@@ -42,14 +42,14 @@ struct SharedTile {
     return Map::by_lane ? lane_units * Map::unit(lane) + i : Map::units * i + Map::unit(lane);
   }
   static constexpr int conflicts(int shift) {
-    int turns = 0;
+    int cycles = 0;
     for (int i = 0; i < lane_units; ++i) {
-      turns += lds_conflicts(B::facts.id, [&](int lane) {
+      cycles += lds_conflicts(B::facts.id, [&](int lane) {
         const int row = Map::row(lane);
         return row * row_units + (unit(lane, i) ^ swizzle_mask(row_units, row, shift, eights));
       });
     }
-    return turns;
+    return cycles;
   }
   static constexpr int shift = conflicts(0) == 0 ? 0 : conflicts(1) == 0 ? 1 : conflicts(2) == 0 ? 2 : 4;
   static_assert(conflicts(shift) == 0 && side % ((row_units & -row_units) << shift) == 0,
@@ -59,20 +59,20 @@ struct SharedTile {
   std::int32_t k_bytes;
   /// f changes only the low bits of a unit's number, so after this many units the offsets repeat with a constant
   /// distance.
-  static constexpr int places = sixes ? row_units & -row_units : lane_units;
-  int at[places];  // offsets of this lane's units in its row of the wave's first product
+  static constexpr int unit_offsets = sixes ? row_units & -row_units : lane_units;
+  int at[unit_offsets];  // offsets of this lane's units in its row of the wave's first product
 
   TILEWAVE_DEVICE SharedTile(std::int32_t k, int wave_row) : k_bytes(bytes_of(type, k)) {
     const int lane = B::lane_id(), row = Map::row(lane);
     TILEWAVE_UNROLL
-    for (int i = 0; i < places; ++i) at[i] = (wave_row + row) * row_units + (unit(lane, i) ^ permute(row));
+    for (int i = 0; i < unit_offsets; ++i) at[i] = (wave_row + row) * row_units + (unit(lane, i) ^ permute(row));
   }
 
   /// Returns unit c of this lane for product `tile` of the wave. With fp6, the first unit of the second product is the
   /// last of the first.
-  TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int piece, int c) const {
-    const int i = sixes ? piece + c : piece * chunks + c;
-    return slot[at[i % places] + i / places * places + tile * side * row_units];
+  TILEWAVE_DEVICE Chunk read(const Chunk* slot, int tile, int slice, int c) const {
+    const int i = sixes ? slice + c : slice * chunks + c;
+    return slot[at[i % unit_offsets] + i / unit_offsets * unit_offsets + tile * side * row_units];
   }
 
   TILEWAVE_DEVICE bool ends_within(std::int32_t step) const { return k_bytes % 16 != 0 && k_bytes / row_bytes == step; }

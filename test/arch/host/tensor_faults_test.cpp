@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every misuse of tensor copies and stores, remote arrivals and swizzled operands ends the launch, under every schedule,
+// Every misuse of tensor copies and stores, remote arrivals and swizzled operands ends the launch, under every
+// schedule,
 // and says where.
 #include <vector>
 
@@ -74,7 +75,7 @@ struct FaultyKernel {
   using Shared = FaultyShared;
   using B = Sm90;
 
-  /// By one lane.
+  /// One lane calls it.
   static void copy(const Args& args, Shared& s, int column, int row, int layer, void* to) {
     B::copy_tensor(to, args.map, column, row, layer, &s.full);
   }
@@ -256,8 +257,8 @@ struct FaultyKernel {
   }
 };
 
-/// As check_fault, with maps and in clusters of two. With `may_end`, the other block may have ended before, which then is
-/// the reason.
+/// Works like check_fault, with maps and in clusters of two. With `may_end`, the other block may have ended before,
+/// which is then the reason.
 template <Fault fault>
 void check(std::initializer_list<const char*> parts, bool may_end = false) {
   static std::vector<Chunk> in(512);

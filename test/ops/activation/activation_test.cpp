@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, gatings, scales, clamps, tails, NaN and
+// The tests compare every entry with the reference in double: boundary columns, strides, gatings, scales, clamps,
+// tails, NaN and
 // infinities, in place, far rows.
 #include "entries/activation.hpp"
 
@@ -88,7 +89,7 @@ class Call {
   }
   bool per_group() const { return spec_.scale == Scaling::per_group; }
   bool per_token() const { return spec_.scale == Scaling::per_token; }
-  /// Of every other number of rows scales of groups are [groups, rows].
+  /// Every other number of rows has scales of groups as [groups, rows].
   bool by_groups() const { return s_.rows % 2 != 0; }
   std::int32_t scale_rows() const { return !per_group() ? 1 : by_groups() ? groups_ : s_.rows; }
   std::int32_t scale_columns() const {

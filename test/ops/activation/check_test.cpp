@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What activation_check refuses, and that nothing is written then.
+// activation_check refuses bad problems, and nothing is written then.
 #include "entries/activation.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/activation/registry.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What moe_sort_check and a launch refuse, and that nothing is written then.
+// moe_sort_check and a launch refuse bad problems, and nothing is written then.
 #include "test/ops/moe_sort/call.hpp"
 
 namespace tilewave::test {

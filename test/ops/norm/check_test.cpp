@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What norm_check refuses, and that nothing is written then.
+// norm_check refuses bad problems, and nothing is written then.
 #include "entries/norm.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/norm/registry.hpp"

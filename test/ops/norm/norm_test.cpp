@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, residual, bias, smooth scale, every output.
+// The tests compare every entry with the reference in double: boundary columns, strides, residual, bias, smooth scale,
+// every output.
 #include "entries/norm.hpp"
 
 #include "test/ops/rows.hpp"

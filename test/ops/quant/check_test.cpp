@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What quant_check refuses, and that nothing is written then.
+// quant_check refuses bad problems, and nothing is written then.
 #include "entries/quant.hpp"
 #include "test/ops/rows.hpp"
 #include "tilewave/ops/quant/registry.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Every entry against the reference in double: boundary columns, strides, every scale, ties, saturation, what is not
+// The tests compare every entry with the reference in double: boundary columns, strides, every scale, ties, saturation,
+// what is not
 // finite.
 #include "entries/quant.hpp"
 
@@ -95,7 +96,7 @@ class Call {
  private:
   bool given() const { return spec_.scale == Scaling::per_tensor && !found_; }
   bool per_group() const { return spec_.scale == Scaling::per_group; }
-  /// Of every other number of rows scales of groups are [groups, rows].
+  /// Every other number of rows has scales of groups as [groups, rows].
   bool by_groups() const { return s_.rows % 2 != 0; }
   std::int32_t scale_rows() const { return !per_group() ? 1 : by_groups() ? groups_ : s_.rows; }
   std::int32_t scale_columns() const {

@@ -100,7 +100,7 @@ TEST_CASE("modelled times are compared when asked for, on one chip, and never wi
   CompareOptions model;
   model.map.us = "model_us";
   CHECK(of(csv(none, "15", "0", "MI355X"), model, base).verdict == Verdict::keep);
-  // What sampling may be wrong by is noise.
+  // The error of sampling is noise.
   CHECK(of(csv(none, "19", "1", "MI355X"), model, base).verdict == Verdict::keep);
   CHECK(of(csv(none, "19", "4", "MI355X"), model, base).verdict == Verdict::tie);
   CHECK(has(refusal(csv(none, "15", "0", "MI350X"), model, base), "model_chip is MI350X instead of MI355X"));

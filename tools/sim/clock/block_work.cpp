@@ -89,13 +89,13 @@ std::uint64_t execute_block(const Context& c, std::uint64_t number, std::uint64_
   return count;
 }
 
-/// The same, leaving memory as it was.
+/// Counts the instructions of a block and leaves memory as it was.
 std::uint64_t count_block(const Context& c, std::uint64_t number, std::uint64_t limit) {
   const Undo undo(c.memory);
   return execute_block(c, number, limit);
 }
 
-/// Whether what a block does hangs on another that was there before it, as where all take tiles from one counter.
+/// True if the work of a block depends on another that ran before it, as where all blocks take tiles from one counter.
 bool share_work(const Context& c, std::uint64_t before, std::uint64_t block, std::uint64_t alone, std::uint64_t limit) {
   const auto& ops = c.object.program.ops;
   if (std::none_of(ops.begin(), ops.end(), [](const Op& op) { return op.text.find("_atomic_") != std::string::npos; }))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How many instructions the blocks of a launch take: some are executed without time, all over the launch, and the others
-// are taken to be like the nearest of those.
+// Counts how many instructions the blocks of a launch take. Some blocks all over the launch are executed without time,
+// and the others are assumed to be like the nearest of those.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ class BlockWork {
   bool unknown() const { return unknown_; }
   /// A block takes other instructions after another one than alone.
   bool shared() const { return shared_; }
-  /// By a quarter of their instructions, or since distinguish() was called.
+  /// True if blocks differ by a quarter of their instructions, or since distinguish() was called.
   bool differ() const { return distinguished_; }
   /// Counts more, for a launch whose blocks were found to differ.
   void distinguish(const Context& c, std::uint64_t xcds);
-  /// Of the blocks that were counted; a launch whose blocks differ counts those of `xcd()` alone.
+  /// Returns the mean of the blocks that were counted; a launch whose blocks differ counts those of `xcd()` alone.
   std::uint64_t mean() const;
   std::uint64_t most() const { return most_; }
   /// The XCD with the most work, the first one where they are about alike.
@@ -34,7 +34,8 @@ class BlockWork {
   double launch_over_xcd() const { return launch_over_xcd_; }
   /// A block of xcd(), by its index among those of this XCD.
   std::uint64_t of(std::uint64_t index) const;
-  /// The same of a block that is known to take more than `done` instructions; 0 if no counted one takes as many.
+  /// Returns the same for a block that is known to take more than `done` instructions; 0 if no counted one takes as
+  /// many.
   std::uint64_t of_longer(std::uint64_t index, std::uint64_t done) const;
   /// Standard error of mean(), relative.
   double error() const;

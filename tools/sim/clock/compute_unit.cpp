@@ -14,7 +14,7 @@ void drop_done(std::deque<double>& queue, double t) {
   while (!queue.empty() && queue.front() <= t) queue.pop_front();
 }
 
-/// When at most `limit` of the queue are left.
+/// Returns when at most `limit` entries of the queue are left.
 double left(const std::deque<double>& queue, int limit) {
   const int over = static_cast<int>(queue.size()) - limit;
   return over > 0 ? queue[static_cast<std::size_t>(over - 1)] : 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// One compute unit in time: waves on four SIMDs, the oldest ready one first, one instruction of a class and SIMD at a time.
+// One compute unit in time: waves run on four SIMDs, the oldest ready one first, one instruction of a class and SIMD at
+// a time.
 #pragma once
 
 #include <deque>
@@ -13,7 +14,7 @@ namespace tilewave::sim {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 
-/// What all CUs of a timed launch have in common.
+/// State that all CUs of a timed launch share.
 struct TimedLaunch {
   const Context& context;
   const std::vector<Pace>& paces;

@@ -16,7 +16,7 @@ using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 using namespace matrix;
 
-/// Where result r of a lane belongs: its block, its row.
+/// The block and the row of result r of a lane.
 struct Place {
   int block, row;
 };
@@ -42,7 +42,7 @@ void run_mfma(Wave& w, const Op& op) {
   if (op.cbsz || op.abid || op.blgp) throw Error("MFMA with broadcasts or permutations is not simulated");
   alignas(64) static thread_local Sum rows[blocks][M][K], columns[blocks][K][M], sum[blocks][M][M];
   for (int l = 0; l < wave_lanes; ++l) {
-    // Of the f64 tile of four blocks, lane l holds block l / 4 % 4 and k = l / 16.
+    // In the f64 tile of four blocks, lane l holds block l / 4 % 4 and k = l / 16.
     const int block = f64 && blocks == 4 ? l / 4 % 4 : blocks > 1 ? l / M : 0;
     const int k0 = f64 && blocks == 4 ? l / 16 : blocks > 1 ? 0 : per_lane * (l / M);
     for (int e = 0; e < per_lane; ++e) {

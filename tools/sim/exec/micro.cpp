@@ -134,7 +134,7 @@ void run_encode(Wave& w, const Op& op) {  // vdst, values (one operand, or two o
   for (int word = 0; word * 32 < c.code_bits(); ++word) write(w, op, out[word], word);
 }
 
-/// To 16 bits by a seed: its top bits, as many as are dropped, are added below the result's last bit.
+/// Rounds to 16 bits by a seed: its top bits, as many as are dropped, are added below the result's last bit.
 template <Real real>
 void run_stochastic(Wave& w, const Op& op) {  // vdst half, src, seed
   Lanes<float> in;

@@ -25,7 +25,7 @@ struct Region {
   }
 };
 
-/// What pages held before they were first written.
+/// The contents of pages before they were first written.
 class Journal {
  public:
   void note(const Region& region, std::uint64_t address, std::uint64_t bytes);
@@ -46,7 +46,7 @@ class Memory {
  public:
   /// Place `size` bytes of the caller's memory at a new address, 4 KiB aligned, 10 GiB from the next.
   std::uint64_t map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable);
-  /// The same at the address the memory has on this machine.
+  /// Maps memory at the address that it has on this machine.
   void map_in_place(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
     regions_.push_back({reinterpret_cast<std::uint64_t>(data), size, data, writable, std::move(name), place_of(size)});
   }
@@ -68,9 +68,9 @@ class Memory {
   std::uint64_t address_of(const std::string& name) const;
   const std::vector<Region>& regions() const { return regions_; }
 
-  /// Where accesses are noted for the clock, lane after lane; null: nowhere. For one thread at a time.
+  /// Receives accesses for the clock, lane after lane; null: they are not recorded. It is for one thread at a time.
   mutable std::vector<Touch>* touched = nullptr;
-  /// Where pages are kept before they are written, for one thread at a time; null: nowhere.
+  /// Receives pages before they are written, for one thread at a time; null: they are not kept.
   mutable Journal* journal = nullptr;
 
  private:
@@ -82,7 +82,7 @@ class Memory {
   std::uint64_t next_ = 0x7e0000000000;  // all 64 address bits matter: high half in use, low half above 2^31 at times
 };
 
-/// What is written while it lives is undone.
+/// Undoes everything that is written while it lives.
 class Undo {
  public:
   explicit Undo(const Memory& memory) : memory_(memory) { memory_.journal = &journal_; }

@@ -158,7 +158,7 @@ void Campaign::baseline() {
   const bool ours = quick_form(manifest_.benchmark_command).has_value();
   for (const ClassResult& c : self.classes) {
     round.classes[c.name] = c.base_us;
-    // Of each class the slowest: what quick_command should run.
+    // The slowest row of each class is what quick_command should run.
     const auto slowest = std::max_element(c.rows.begin(), c.rows.end(),
                                           [](const auto& a, const auto& b) { return a.base_us < b.base_us; });
     manifest_.representative_shapes.push_back(ours ? config_words(csv, slowest->base_row) : slowest->config);

@@ -39,7 +39,7 @@ std::vector<std::string> identity_columns(const Csv& base, const Csv& cand, cons
     }
     return map.config;
   }
-  // What one file marks is a policy in both: the other may be of a project that marks nothing.
+  // A column that one file marks is a policy in both: the other may come from a project that marks nothing.
   std::vector<std::string> columns, marked = marked_policy(base);
   for (const std::string& c : marked_policy(cand)) marked.push_back(c);
   const auto is_identity = [&](const std::string& c) {
@@ -86,7 +86,7 @@ std::string wrong(const Csv& csv, std::size_t row, const ColumnMap& map) {
   return fmt::format("{} = {}", map.err, err);
 }
 
-/// What a row's times were modelled for.
+/// Returns the chip for which a row's times were modelled.
 std::string chip_of(const Csv& csv, std::size_t row) {
   const auto at = csv.find(modelled_chip);
   return at ? csv.rows[row][*at] : "none";
@@ -128,7 +128,7 @@ Row timed(const Csv& csv, const std::vector<std::size_t>& rows, const std::strin
   return middle;
 }
 
-/// The same in both rows, as text or as number.
+/// Refuses rows whose columns differ, as text or as number.
 void must_agree(const Csv& base, std::size_t b, const Csv& cand, std::size_t c, const std::string& metric) {
   for (std::size_t i = 0; i < base.columns.size(); ++i) {
     const Role role = role_of(base.columns[i], {});

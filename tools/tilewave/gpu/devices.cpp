@@ -103,7 +103,7 @@ std::optional<Gpu> idlest(const GpuList& before, const GpuList& now, const std::
 
 namespace {
 
-/// What a query says; nothing if it fails or hangs.
+/// Returns the output of a query; nothing if it fails or hangs.
 std::optional<std::string> answer(const std::vector<std::string>& words) {
   ProcessOptions options;
   options.quiet = true, options.timeout_s = 60, options.max_bytes = std::size_t{1} << 24;

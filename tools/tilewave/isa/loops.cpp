@@ -14,7 +14,7 @@ using Graph = std::vector<std::vector<int>>;
 
 bool multiplies(const AsmLine& line) { return std::string_view(kind_of(line.mnemonic)) == "matrix"; }
 
-/// Of each instruction the places of those that may come next, as far as they are here.
+/// Returns for each instruction the indices of those that may come next, as far as they are here.
 Graph successors(const Listing& lines) {
   std::unordered_map<std::uint64_t, int> index_of;
   for (std::size_t n = 0; n < lines.size(); ++n) index_of[lines[n].address] = static_cast<int>(n);
@@ -80,7 +80,7 @@ std::vector<std::set<int>> connected(const Graph& following, const std::set<int>
   return found;
 }
 
-/// How much of the work is among some instructions.
+/// Returns how much of the work is among some instructions.
 template <class Weight>
 std::int64_t sum(const std::set<int>& part, const Weight& weight) {
   std::int64_t total = 0;
@@ -93,7 +93,7 @@ struct Way {
   std::vector<int> nodes{};
 };
 
-/// From `head` back to it. Ways that meet themselves elsewhere are left out.
+/// Returns the longest way from `head` back to it. Ways that cross themselves elsewhere are left out.
 Way longest_way(const Listing& loop, const Graph& following, int head) {
   std::vector<int> order, position(loop.size(), -1), state(loop.size(), 0);
   std::vector<std::pair<int, std::size_t>> work{{head, 0}};

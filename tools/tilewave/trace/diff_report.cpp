@@ -31,7 +31,7 @@ std::string table(const std::vector<Change>& changes, const char* what) {
   return out;
 }
 
-/// Those whose stalls change most.
+/// Returns the instructions whose stalls change most.
 std::vector<InstructionChange> most_changed(const TraceChange& t, std::size_t top) {
   std::vector<InstructionChange> list = t.instructions;
   std::stable_sort(list.begin(), list.end(), [](const InstructionChange& a, const InstructionChange& b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operands of group products in shared memory: where their pieces lie, and what is wrong with one.
+// Operands of group products in shared memory: the addresses of their 16-byte units, and the faults of one.
 #pragma once
 
 #include "tilewave/core/config.hpp"
@@ -15,7 +15,7 @@ namespace tilewave::host {
 
 namespace detail {
 
-/// What products of wave groups take: types of operands, and columns of a narrow product.
+/// The operand types that products of wave groups take, and the columns of a narrow product.
 template <ArchId Id, DType type>
 inline constexpr bool group_type = type == DType::bf16 || type == DType::f16 || type == facts_of(Id).fp8;
 template <int columns>
@@ -23,14 +23,14 @@ inline constexpr bool narrow_columns = columns == 8 || columns == 16 || columns 
 
 }  // namespace detail
 
-/// Any kind of operand. 16-byte piece p (0 or 1) of row r lies at piece(r, p); of a transposed one, rows 8 e to 8 e + 7
-/// at k lie at of_k(e, k).
+/// Any kind of operand. The 16-byte unit p (0 or 1) of row r lies at k_unit(r, p). In a transposed operand, rows 8 e to
+/// 8 e + 7 at k lie at of_k(e, k).
 struct SharedOperand {
   const std::byte* at = nullptr;
-  int offset = 0;  // of the first row
+  int offset = 0;  // offset of the first row
   int eight_rows = 0, next_unit = 0;
   bool swizzled = false;
-  int unit = 0;  // swizzled: which of the row's 8 units of 16 bytes is piece 0
+  int unit = 0;  // swizzled: number of unit 0 among the row's 8 units of 16 bytes
   int box = 0;   // transposed: bytes of 64 rows; else 0
 
   constexpr SharedOperand() = default;
@@ -49,7 +49,7 @@ struct SharedOperand {
   TILEWAVE_HOST_UNTRACKED const std::byte* of_k(int eight, int k) const {
     return at + offset + eight / 8 * box + 128 * k + 16 * (eight % 8 ^ k % 8);
   }
-  /// Any order of the 2 `rows` units of 16 bytes.
+  /// Returns the i-th of the 2 `rows` units of 16 bytes, in any order.
   TILEWAVE_HOST_UNTRACKED const std::byte* unit_at(int i) const {
     return transposed() ? of_k(i / 16, i % 16) : k_unit(i / 2, i % 2);
   }
@@ -57,7 +57,7 @@ struct SharedOperand {
     if (swizzled) return at + offset + 128 * row + 16 * ((unit + p) ^ row % 8);
     return at + offset + row / 8 * eight_rows + row % 8 * 16 + p * next_unit;
   }
-  /// Whether one of the first `rows` rows has a piece at p.
+  /// True if one of the first `rows` rows has a unit at p.
   TILEWAVE_HOST_UNTRACKED bool has_unit(int rows, const std::byte* p) const {
     if (swizzled && !transposed()) {
       const std::ptrdiff_t from_first = p - (at + offset);
@@ -74,7 +74,7 @@ struct SharedOperand {
 
 namespace detail {
 
-/// An operand in words.
+/// An operand as text.
 struct DescribedOperand {
   char text[60];
 };
@@ -91,7 +91,7 @@ TILEWAVE_HOST_UNTRACKED inline DescribedOperand describe(const Lane& self, const
 
 TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperand& operand, const char* what,
                                                   const char* name, int rows, Where where) {
-  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes, PTX ISA, "matrix descriptor format"
+  constexpr int stride_end = 1 << 18;  // 14 bits of 16 bytes (PTX ISA, "matrix descriptor format")
   const auto good = [](int bytes) { return bytes >= 0 && bytes < stride_end && bytes % 16 == 0; };
   const auto at = reinterpret_cast<std::uintptr_t>(operand.at);
   std::int64_t bytes;
@@ -124,7 +124,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_operand(Lane& self, const SharedOperan
   }
 }
 
-/// Fails if a lane has stored a row that `reads` tells, and not said so to the unit that reads it.
+/// Fails if a lane has stored a row for which `reads` is true, without making it visible to the unit that reads it.
 template <class F>
 TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const char* what, const char* of, Where where, F reads) {
   const Block& block = *self.wave->block;
@@ -143,7 +143,7 @@ TILEWAVE_HOST_UNTRACKED inline void check_seen(Lane& self, const char* what, con
   }
 }
 
-/// Reads this lane's share of an operand where ThreadSanitizer sees it. Each wave reads all of it.
+/// Reads this lane's part of an operand where ThreadSanitizer sees it. Each wave reads all of it.
 inline void touch([[maybe_unused]] const SharedOperand& operand, [[maybe_unused]] int rows) {
 #if defined(TILEWAVE_HOST_TSAN)
   const Lane& self = *current_lane;

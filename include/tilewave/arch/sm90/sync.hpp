@@ -109,7 +109,7 @@ struct Sync {
         "r"(shared_address(&box)), "r"(rank), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
         : "memory");
   }
-  TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int turn) {
+  TILEWAVE_DEVICE static void collect(Mailbox& box, int posts, int phase) {
     const std::uint32_t address = shared_address(&box);
     if (threadIdx.x == 0) {
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(posts * 4) : "memory");
@@ -121,7 +121,7 @@ struct Sync {
           "  mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
           "  selp.u32 %0, 1, 0, p; }"
           : "=r"(done)
-          : "r"(address), "r"(turn & 1)
+          : "r"(address), "r"(phase & 1)
           : "memory");
     } while (done == 0);
     __syncwarp();

@@ -54,10 +54,6 @@ struct ActivationRegistry : TileRegistry<ActivationSpec, ActivationProblem, acti
   static constexpr auto launch() {
     return &activation_launch<B, S, P>;
   }
-  template <class B, ActivationSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return S.tiled() ? 0 : sizeof(typename Activation<B, S, P>::Shared);
-  }
 };
 
 using ActivationEntry = OpEntry<ActivationRegistry>;

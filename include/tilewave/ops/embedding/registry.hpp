@@ -21,10 +21,6 @@ struct EmbeddingRegistry : TileRegistry<EmbeddingSpec, EmbeddingProblem, embeddi
   static constexpr auto launch() {
     return &embedding_launch<B, S, P>;
   }
-  template <class B, EmbeddingSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using EmbeddingEntry = OpEntry<EmbeddingRegistry>;

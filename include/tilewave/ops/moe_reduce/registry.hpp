@@ -36,10 +36,6 @@ struct MoeReduceRegistry : TileRegistry<MoeReduceSpec, MoeReduceProblem, moe_red
   static constexpr auto launch() {
     return &moe_reduce_launch<B, S, P>;
   }
-  template <class B, MoeReduceSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using MoeReduceEntry = OpEntry<MoeReduceRegistry>;

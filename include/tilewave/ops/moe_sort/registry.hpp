@@ -28,10 +28,6 @@ struct MoeSortRegistry {
   static constexpr auto launch() {
     return &moe_sort_launch<B, S, P>;
   }
-  template <class B, MoeSortSpec S, MoeSortPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename MoeSort<B, S, P>::Shared);
-  }
 };
 
 using MoeSortEntry = OpEntry<MoeSortRegistry>;

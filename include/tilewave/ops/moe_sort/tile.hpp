@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the blocks of a sort read, count and rank the choices of tokens.
+// The blocks of a sort read, count and rank the choices of tokens with these types.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -97,8 +97,8 @@ struct MoeSortTile {
   Vec<float, lane_choices> weights;
 
   /// Returns choice `i` of this lane in the tile that starts at `first`.
-  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int turn) {
-    return first + (wave * lane_choices + turn) * Choices::wave_lanes + B::lane_id();
+  TILEWAVE_DEVICE static std::int32_t choice(std::int32_t first, int wave, int i) {
+    return first + (wave * lane_choices + i) * Choices::wave_lanes + B::lane_id();
   }
   /// It also reads weights: at the end they would be one more wait for memory.
   TILEWAVE_DEVICE void read(const MoeSortArgs& a, std::int32_t first, std::int32_t end) {

@@ -45,10 +45,6 @@ struct NormRegistry : RowRegistry<NormSpec, NormProblem, norm_aligned> {
   static constexpr auto launch() {
     return &norm_launch<B, S, P>;
   }
-  template <class B, NormSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Norm<B, S, P>::Shared);
-  }
 };
 
 using NormEntry = OpEntry<NormRegistry>;

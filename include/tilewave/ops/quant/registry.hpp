@@ -41,10 +41,6 @@ struct QuantRegistry : RowRegistry<QuantSpec, QuantProblem, quant_aligned> {
   static constexpr auto launch() {
     return &quant_launch<B, S, P>;
   }
-  template <class B, QuantSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Quant<B, S, P>::Shared);
-  }
 };
 
 using QuantEntry = OpEntry<QuantRegistry>;

@@ -9,14 +9,14 @@ namespace tilewave {
 
 namespace detail {
 
-/// Heads as HeadStrides says.
+/// Returns the region of heads with HeadStrides.
 inline Region heads_region(const void* data, DType type, std::int32_t tokens, std::int32_t heads,
                            std::int32_t head_size, const HeadStrides& s) {
   return Region(data, size_of(type), heads > 0 ? head_size : 0,
                 {{tokens, s.token, stride_field<"token">}, {heads, s.head, stride_field<"head">}});
 }
 
-/// The rules of tables and positions; `type` is x's.
+/// Checks the rules of tables and positions; `type` is x's.
 inline Status check_rope_tables(const RopeSpec& s, std::int32_t rotary, std::int32_t head_size, std::int32_t rows) {
   if (!is_pairs(s.pairs)) return {StatusCode::bad_value, "pairs is none of RopePairs"};
   if (s.table != s.x && s.table != DType::f32) {
@@ -93,12 +93,13 @@ inline Status rope_check(const RopeProblem& p, const ArchFacts&) {
   return detail::check_rope_regions(p);
 }
 
-/// Whether every head of a tensor starts on a multiple of 16 bytes.
+/// True if every head of a tensor starts at a multiple of 16 bytes.
 inline bool heads_aligned(const void* data, DType type, std::int32_t heads, const HeadStrides& s) {
   return heads == 0 || (rows_aligned(data, {s.token, s.head}, heads, type));
 }
 
-/// True if the kernels with 16-byte accesses can take the problem: pairs of them fill what is rotated and what is not.
+/// True if the kernels with 16-byte accesses can take the problem: pairs of accesses fill the rotated and the other
+/// part.
 inline bool rope_aligned(const RopeProblem& p) {
   const RopeSpec& s = p.spec;
   const int pair = 2 * 16 / size_of(s.x);

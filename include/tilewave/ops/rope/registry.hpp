@@ -33,10 +33,6 @@ struct RopeRegistry : RowRegistry<RopeSpec, RopeProblem, rope_aligned> {
   static constexpr auto launch() {
     return &rope_launch<B, S, P>;
   }
-  template <class B, RopeSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using RopeEntry = OpEntry<RopeRegistry>;

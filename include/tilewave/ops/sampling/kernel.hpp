@@ -97,11 +97,11 @@ struct Sampling {
       store(a, row, drawn.token, B::subtract(counted.weigher.exponent(drawn.logit), log_sum) * ln_2);
     };
     Drawn drawn{};
-    // Turn -1 only counts the sum for log probabilities, where turn 0 does not. The weight above a drawn token decides
-    // whether it is rejected, and the next token is drawn from it.
-    int turn = apart ? -1 : 0;
+    // Attempt -1 only counts the sum for log probabilities, where attempt 0 does not. The weight above a drawn token
+    // decides whether it is rejected, and the next token is drawn from it.
+    int attempt = apart ? -1 : 0;
     if constexpr (draws) {
-      // One wave of each SIMD does turn 0: all would do the same work, and slow each other down.
+      // One wave of each SIMD does attempt 0: all would do the same work, and slow each other down.
       bool found = false;
       std::uint64_t at = 0;
       int owner = 0;
@@ -126,11 +126,11 @@ struct Sampling {
         return;
       }
       chosen.from = next_above(drawn.logit);
-      turn = 1;
+      attempt = 1;
     }
-    for (;; ++turn) {
-      const bool counting = turn < 0;
-      const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, turn);
+    for (;; ++attempt) {
+      const bool counting = attempt < 0;
+      const std::uint64_t random = drawn_bits(values.seed, values.offset, values.row, attempt);
       const Chosen weighed{Weigher<B>::either(counting, counted.weigher, chosen.weigher),
                            counting ? minus_infinity : chosen.from, counting ? 0 : chosen.least};
       const Pair sums = totals(exchange, Sums::of(x, weighed));
@@ -138,9 +138,9 @@ struct Sampling {
         all = sums.all;
         continue;
       }
-      if (turn > 0 && sums.all < enough) break;
-      if (turn == 0) enough = needed(sums.all, values.top_p);
-      if (turn == 0 && !apart) all = sums.all;
+      if (attempt > 0 && sums.all < enough) break;
+      if (attempt == 0) enough = needed(sums.all, values.top_p);
+      if (attempt == 0 && !apart) all = sums.all;
       const std::uint64_t at = values.greedy ? 0 : multiply_high(random, sums.likely);
       const bool found = draw(x, exchange, chosen, at, drawn);
       if (!values.filters_mass) {
@@ -155,7 +155,6 @@ struct Sampling {
   }
 
  private:
-  static constexpr float minus_infinity = -__builtin_inff();
   static constexpr int drawing_waves = 4;
 
   TILEWAVE_DEVICE static int waves_of_row(const Args& a) { return Exchange::waves << a.part_bits; }
@@ -178,7 +177,7 @@ struct Sampling {
   }
 
   struct Range {
-    float largest;          // of the row; -inf where no number is above it
+    float largest;          // largest of the row; -inf where no number is above it
     std::uint32_t reached;  // see Select
   };
   TILEWAVE_DEVICE static Range range_of(Segment& x, Exchange& exchange, std::int32_t top_k) {

@@ -29,10 +29,6 @@ struct SamplingRegistry : RowRegistry<SamplingSpec, SamplingProblem, sampling_al
   static constexpr auto launch() {
     return &sampling_launch<B, S, P>;
   }
-  template <class B, SamplingSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Sampling<B, S, P>::Shared);
-  }
 
  private:
   /// Returns the modelled time: rounds of blocks, each with a latency and the logits of an SM, which arrive sooner

@@ -54,9 +54,9 @@ struct Select {
       for (int i = 0; i < keys.size; ++i) missed = max_of(missed, ~keys[i]);
     });
     std::uint32_t low = ~B::highest(missed), high = highest;
-    constexpr int most_turns = 16;  // all bits of a 16-bit type; half of those of a 32-bit type are near enough
+    constexpr int most_bits = 16;  // all bits of a 16-bit type; half of those of a 32-bit type are near enough
     TILEWAVE_ROLL
-    for (int turn = 0; turn < most_turns && low < high; ++turn) {
+    for (int bit = 0; bit < most_bits && low < high; ++bit) {
       const std::uint32_t middle = high - (high - low) / 2;
       std::uint32_t above = 0;
       each([&](const auto& keys) {
@@ -79,7 +79,7 @@ struct Select {
     for (int i = B::block_lane_id(); i < Counters::levels * Counters::bins; i += P.lanes) all[i] = 0;
     B::barrier();
     // Distances of keys from the largest: the k-th is among first to last, and `before` keys are nearer than the first.
-    const std::uint32_t top = Order::key(largest), least = Order::key(-__builtin_inff()) + 1;
+    const std::uint32_t top = Order::key(largest), least = Order::key(minus_infinity) + 1;
     std::uint32_t first = 0, last = top - max_of(reached, least), before = 0;
     for (int level = 0;; ++level) {
       const int shift = max_of(bits_of(last - first) - 8, 0);
@@ -98,7 +98,7 @@ struct Select {
       const auto counted = counted_by_row(counters, exchange, level);
       const auto bin = WaveIntegers<B>::find(counted, static_cast<std::uint32_t>(k) - 1 - before);
       const int index = B::uniform(bin.index);
-      if (index < 0) return -__builtin_inff();
+      if (index < 0) return minus_infinity;
       before = k - 1 - bin.rest;
       first += static_cast<std::uint32_t>(index) << shift;
       last = min_of(last, first + (1u << shift) - 1);

@@ -15,8 +15,6 @@ struct SamplingSums {
   using Integers = WaveIntegers<B>;
   using Packed = tilewave::Packed<X, unit>;
 
-  static constexpr float minus_infinity = -__builtin_inff();
-
   /// The tokens that may be drawn: logits from `from` on that weigh no less than `least`.
   struct Chosen {
     Weigher<B> weigher;

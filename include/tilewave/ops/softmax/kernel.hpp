@@ -35,7 +35,6 @@ struct Softmax {
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit;
   static constexpr bool keep = S.kind == SoftmaxKind::softmax && Tile::keeps;
-  static constexpr float minus_infinity = -__builtin_inff();
   using Shared = typename Tile::template Shared<2>;  // maximum and sum, found together
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {

@@ -26,10 +26,6 @@ struct SoftmaxRegistry : RowRegistry<SoftmaxSpec, SoftmaxProblem, softmax_aligne
   static constexpr auto launch() {
     return &softmax_launch<B, S, P>;
   }
-  template <class B, SoftmaxSpec S, RowPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename Softmax<B, S, P>::Shared);
-  }
 };
 
 using SoftmaxEntry = OpEntry<SoftmaxRegistry>;

@@ -18,7 +18,6 @@ struct GatingGroups {
 template <class B, class Tile, RowPolicy P>
 struct GroupChoice {
   static constexpr int unit = Tile::unit, accesses = P.lanes * P.chunks;
-  static constexpr float minus_infinity = -__builtin_inff();
   struct Shared {
     // The two best of an access, the larger first; later, at the first access of a group, its score, and 1 if it counts
     // or else 0.

@@ -41,7 +41,6 @@ struct TopkGating {
   using Shared = typename Groups::Shared;
   static constexpr int block_threads = P.block_threads(), waves_per_simd = P.waves_per_simd;
   static constexpr int unit = Tile::unit, keep = P.keep;
-  static constexpr float minus_infinity = -__builtin_inff();
 
   TILEWAVE_DEVICE static void run(const Args& a, Shared& shared) {
     const auto at = Tile::lane_row(a.extent, shared);
@@ -166,25 +165,25 @@ struct TopkGating {
   template <class Key>
   TILEWAVE_DEVICE static void write(const Args& a, const LaneRow& at, const void* source, const Scores& scores,
                                     const Vec<Key, keep>& best) {
-    constexpr int writers = min_of(P.lanes, 16), turns = ceil_div(keep, writers);
+    constexpr int writers = min_of(P.lanes, 16), lane_choices = ceil_div(keep, writers);
     const std::int32_t first = at.lane - (P.lanes - writers);  // negative for lanes that have not merged everything
     const auto row = Tile::template window<S.x>(source, at, 0, a.extent.columns);
-    float weight[turns], sum = 0.0f;
-    std::int32_t expert[turns];
+    float weight[lane_choices], sum = 0.0f;
+    std::int32_t expert[lane_choices];
     TILEWAVE_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
-      const std::int32_t slot = first + turn * writers;
+    for (int c = 0; c < lane_choices; ++c) {
+      const std::int32_t slot = first + c * writers;
       Key key = best[0];
       TILEWAVE_UNROLL
       for (int i = 1; i < keep; ++i) key = slot == i ? best[i] : key;
-      expert[turn] = expert_of(key);
+      expert[c] = expert_of(key);
       float x = value_of(key);
       if (a.by_score) {
-        const auto logit = row.template load<Packed<S.x, 1>>(static_cast<std::uint32_t>(expert[turn]) * size_of(S.x));
+        const auto logit = row.template load<Packed<S.x, 1>>(static_cast<std::uint32_t>(expert[c]) * size_of(S.x));
         x = widen<B, S.x, 1>(logit)[0];
       }
-      weight[turn] = slot >= 0 && slot < a.topk ? scores.of(x) : 0.0f;
-      sum += weight[turn];
+      weight[c] = slot >= 0 && slot < a.topk ? scores.of(x) : 0.0f;
+      sum += weight[c];
     }
     float factor = a.scale;
     if (a.renormalise) {
@@ -192,11 +191,11 @@ struct TopkGating {
       factor /= sum < 1e-20f ? 1e-20f : sum;  // a NaN stays NaN
     }
     TILEWAVE_UNROLL
-    for (int turn = 0; turn < turns; ++turn) {
-      const std::int32_t slot = first + turn * writers;
+    for (int c = 0; c < lane_choices; ++c) {
+      const std::int32_t slot = first + c * writers;
       if (!at.active || slot < 0 || slot >= a.topk) continue;
-      B::store(a.weights + at.row * a.weights_stride + slot, weight[turn] * factor);
-      B::store(a.indices + at.row * a.indices_stride + slot, expert[turn]);
+      B::store(a.weights + at.row * a.weights_stride + slot, weight[c] * factor);
+      B::store(a.indices + at.row * a.indices_stride + slot, expert[c]);
       if (a.token_expert_indices != nullptr) {
         B::store(a.token_expert_indices + at.row * a.token_expert_stride + slot, slot * a.extent.rows + at.row);
       }

@@ -39,10 +39,6 @@ struct TopkGatingRegistry : RowRegistry<TopkGatingSpec, TopkGatingProblem, topk_
   static constexpr auto launch() {
     return &topk_gating_launch<B, S, P>;
   }
-  template <class B, TopkGatingSpec S, TopkGatingPolicy P>
-  static constexpr int lds_bytes() {
-    return sizeof(typename TopkGating<B, S, P>::Shared);
-  }
 };
 
 using TopkGatingEntry = OpEntry<TopkGatingRegistry>;

@@ -27,10 +27,6 @@ struct VecAddRegistry {
   static constexpr auto launch() {
     return &vec_add_launch<B, S, P>;
   }
-  template <class B, VecAddSpec S, VecAddPolicy P>
-  static constexpr int lds_bytes() {
-    return 0;
-  }
 };
 
 using VecAddEntry = OpEntry<VecAddRegistry>;

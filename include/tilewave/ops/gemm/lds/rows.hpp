@@ -16,7 +16,7 @@ struct GemmLdsRows : SharedTile<W, T, rows, false> {
   using Slot = SharedTile<W, T, rows, false>;
   using B = typename W::Backend;
   using Slot::copies, Slot::row_units, Slot::row_bytes, Slot::k_bytes, Slot::permute;
-  static constexpr int k_slices = Slot::pieces;
+  static constexpr int k_slices = Slot::k_slices;
 
   typename B::Source source;
   std::int64_t stride;           // from a row to the next in memory, in bytes

@@ -15,7 +15,7 @@ struct GemmTransposedRows : SharedTile<W, W::spec.a, rows, true> {
   using Slot = SharedTile<W, W::spec.a, rows, true>;
   using B = typename W::Backend;
   using Slot::copies, Slot::row_units, Slot::permute;
-  static constexpr int k_slices = Slot::pieces;
+  static constexpr int k_slices = Slot::k_slices;
   static constexpr int element = size_of(Slot::type), step_k = Slot::row_bytes / element;
   static_assert(element == 2 && copies == 4 && rows % 64 == 0 && W::policy.path == GemmPath::staged,
                 "a lane transposes, in registers, one square of eight rows by four k of 16-bit elements");
