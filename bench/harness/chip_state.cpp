@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "bench/harness/chip_state.hpp"
 
-#include "tilewave/core/hip.hpp"
-
-#if defined(__CUDACC__)
-
 #include <dlfcn.h>
+
+#include <cstdio>
+#include <string>
+
+#include "tilewave/core/hip.hpp"
 
 namespace tilewave::bench {
 
@@ -23,10 +24,7 @@ class Nvml {
     find("nvmlDeviceGetClockInfo", clock_);
     find("nvmlDeviceGetPowerUsage", average_power_);
     find("nvmlDeviceGetFieldValues", fields_);
-    int device = 0;
-    char bus[32] = "";
-    if (cudaGetDevice(&device) != cudaSuccess || cudaDeviceGetPCIBusId(bus, sizeof(bus), device) != cudaSuccess) return;
-    if (init() != 0 || handle_of(bus, &device_) != 0) device_ = nullptr;
+    if (init() != 0 || handle_of(pci_bus_id().c_str(), &device_) != 0) device_ = nullptr;
   }
 
   SensorReading read() const {
@@ -53,6 +51,21 @@ class Nvml {
     unsigned value = 0, padding = 0;
   };
 
+  /// Of the current device, which need not be the driver's first.
+  static std::string pci_bus_id() {
+    int device = 0, domain = 0, bus = 0, slot = 0;
+    if (hipGetDevice(&device) != hipSuccess) return "";
+    const auto ask = [&](int attribute, int& value) {
+      (void)hipDeviceGetAttribute(&value, static_cast<hipDeviceAttribute_t>(attribute), device);
+    };
+    ask(50, domain);  // cudaDevAttrPciDomainId, cudaDevAttrPciBusId, cudaDevAttrPciDeviceId
+    ask(33, bus);
+    ask(34, slot);
+    char id[32];
+    std::snprintf(id, sizeof(id), "%08x:%02x:%02x.0", domain, bus, slot);
+    return id;
+  }
+
   template <class Function>
   bool find(const char* name, Function& function) const {
     function = reinterpret_cast<Function>(dlsym(library_, name));
@@ -74,13 +87,3 @@ SensorReading read_sensors() {
 }
 
 }  // namespace tilewave::bench
-
-#else
-
-namespace tilewave::bench {
-
-SensorReading read_sensors() { return {}; }
-
-}  // namespace tilewave::bench
-
-#endif

@@ -195,8 +195,17 @@ class Csv(contract.Contract):
         for argument in ("--arch=gfx90a", "--policies=best", "--seed=-1", "--max-seconds=nan", "--threads=0",
                          "--ceiling-gbps=0", "--sweep=train", "--sweep=decode,decode", "--every=0", "--splits=0",
                          "--splits=65", "--frobnicate", "stray", "--benchmark_format=xml", "--benchmark_out=/nonexistent/x",
-                         "--benchmark_repetitions=2", "--benchmark_filter=(", "--benchmark_filter=no_such_row"):
+                         "--benchmark_repetitions=2", "--benchmark_filter=(", "--benchmark_filter=no_such_row", "--state=hot",
+                         "--rotate=-1", "--rotate=many", "--peer=theirs"):
             self.refuses(argument)
+        self.assertIn("--peer=vendor: this build has no library of the vendor", self.refuses("--peer=vendor"))
+        self.refuses("--state=both", "--model-time")
+
+    def test_states_are_told_where_nothing_is_timed(self):
+        common = ["--benchmark_format=csv", "--sweep=decode", "--benchmark_filter=/bf16/bf16/m1/n384/", "--arch=sm90"]
+        for asked, told in ("as_is", "as_is"), ("rested", "rested"), ("sustained", "sustained"), ("both", "rested"):
+            row, = self.check_rows(run(*common, f"--state={asked}"))
+            self.assertEqual((row["state"], row["peer"], row["err"]), (told, "none", "0"))
 
     def test_runs_that_end_early(self):
         self.check_ends("--sweep=decode", "--benchmark_filter=/m1/n384/")
@@ -231,7 +240,7 @@ class Csv(contract.Contract):
         self.refuses("--model=llama3-70b", "--tp=7")
 
     def test_help(self):
-        self.check_help("--sweep", "--every", "--splits", "--shapes", "--model", "--arch", "--policies", "--seed", "--benchmark_filter")
+        self.check_help("--sweep", "--every", "--peer", "--rotate", "--state", "--splits", "--shapes", "--model", "--arch", "--policies", "--seed", "--benchmark_filter")
 
 
 if __name__ == "__main__":

@@ -126,12 +126,13 @@ template <ArchId arch, class Specs, class Policies>
 void add_rows(ordered_json& file, const std::string& list, const char* op, const Specs& specs, Policies policies_of) {
   for (std::size_t s = 0; s < specs.size(); ++s) {
     const auto policies = policies_of(arch, specs[s]);
-    const std::size_t object = s % row_objects(specs.size());
-    const std::string code_object = list + "_" + std::string(name_of(arch)) + "_" + std::to_string(object);
     for (std::size_t i = 0; i < policies.size(); ++i) {
+      const std::size_t object = row_object(s, i, specs.size());
+      const std::string code_object = list + "_" + std::string(name_of(arch)) + "_" + std::to_string(object);
       const std::string symbol = "RowEntryKernelILi" + std::to_string(s) + "ELi" + std::to_string(i) + "EE";
       file["entries"].push_back(row_entry<arch>(code_object, symbol, op, name_of(specs[s]), policies[i],
-                                                row_claims<arch>(specs[s], policies[i]), !in_slice(list, op, object)));
+                                                row_claims<arch>(specs[s], policies[i]),
+                                                !in_slice(arch, list, op, object)));
     }
   }
 }
@@ -256,7 +257,7 @@ void add_gemm(ordered_json& file, const std::string& list, int index, std::size_
                                {"mfma", nullptr},
                                {"gemm",
                                 {{"mfma", gemm_mfma<arch>(spec, spec.int4() ? 16 : Kernel::W::side)},
-                                 {"writes_lds", policy.path == GemmPath::staged},
+                                 {"writes_lds", policy.path == GemmPath::bulk},
                                  {"valu_of_products", gemm_valu<Kernel, spec>()}}}});
   });
 }

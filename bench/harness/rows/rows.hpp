@@ -16,7 +16,7 @@
 #include "bench/harness/element.hpp"
 #include "bench/harness/measurement.hpp"
 #include "bench/harness/random.hpp"
-#include "tilewave/reference/paged_attention.hpp"
+#include "tilewave/reference/parallel.hpp"
 #include "tilewave/reference/rows.hpp"
 #include "tilewave/tile/row_output.hpp"
 

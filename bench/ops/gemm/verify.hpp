@@ -9,6 +9,7 @@
 
 #include "bench/ops/gemm/case.hpp"
 #include "tilewave/reference/gemm.hpp"
+#include "tilewave/reference/parallel.hpp"
 
 namespace tilewave::bench {
 

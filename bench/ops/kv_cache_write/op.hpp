@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes into a paged KV cache for the harness of row operations: their configs, tensors, work and tolerance.
+// Writes into a paged KV cache, for the harness of row operations: their configs, tensors, work and tolerance.
 #pragma once
 
 #include "bench/harness/rows/row_op.hpp"
@@ -12,7 +12,8 @@ namespace tilewave::bench {
 template <>
 inline constexpr int enumerators_of<RopePairs> = 2;
 
-/// A row is a token: the heads of a fused qkv tensor. Slots are spread over the pages, as those of sequences in decode.
+/// A row is a token, with the heads of a fused qkv tensor. Slots are spread over the pages, like those of sequences in
+/// decode.
 struct KvCacheWriteCase {
   ArchId arch = ArchId::gfx950;
   KvCacheWriteSpec spec{};
@@ -21,7 +22,7 @@ struct KvCacheWriteCase {
   std::int32_t rows = 0;         // tokens; launched
   std::int32_t config_rows = 0;  // of the config, see launched_rows
   std::int32_t columns = 0;      // of qkv
-  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which turn; else 0
+  std::int32_t latent = 0;       // of latent heads, which have no V: the last dimensions, which are rotated; else 0
   std::uint64_t seed = 123;
 
   static constexpr std::int32_t table_rows = 8192;
@@ -31,14 +32,14 @@ struct KvCacheWriteCase {
   std::int32_t cached() const { return (latent > 0 ? 1 : 2) * kv_heads; }  // heads
   std::int32_t fused_columns() const { return saturated((std::int64_t{queries()} + cached()) * head_size); }
   std::int32_t rotary() const { return latent > 0 ? latent : head_size; }
-  /// Scales of a head, where they are found.
+  /// Scales of a head, if they are found by the write.
   std::int32_t groups() const { return spec.group > 0 ? head_size / spec.group : 1; }
   DType scale_type() const { return spec.e8m0 ? DType::i8 : DType::f32; }  // as far as its size goes
   std::int32_t pages() const { return ceil_div(max_of(rows, 64), block_size) + 1; }
   std::int32_t position(std::int64_t token) const {
     return static_cast<std::int32_t>((token * 7919 + static_cast<std::int64_t>(seed % table_rows)) % table_rows);
   }
-  /// 7919 is prime, and larger than any factor of the slots here.
+  /// 7919 is a prime, and larger than any factor of the number of slots.
   std::int64_t slot(std::int64_t token) const {
     const std::int64_t all = std::int64_t{pages()} * block_size;
     return all % 7919 == 0 ? token : token * 7919 % all;
@@ -102,8 +103,8 @@ struct KvCacheWriteCase {
 };
 
 /// `rope_cache/gfx950/bf16/c6144/r4096/hq32/hkv8/d128/bs16/fp8.per_head/token_major/norm1/halves/bf16/f32`: kind, arch,
-/// type, columns of qkv, tokens, heads and their size, tokens of a page, the caches; of fused ones norm, pairs, types of
-/// q_out and of the tables.
+/// type, columns of qkv, tokens, heads and their size, tokens of a page, the caches; of fused ones norm, pairs, types
+/// of q_out and of the tables.
 inline std::string name_of(const KvCacheWriteCase& c) {
   const KvCacheWriteSpec& s = c.spec;
   const auto number = [](const char* name, int value) { return "/" + std::string(name) + std::to_string(value); };
@@ -230,8 +231,9 @@ struct KvCacheWriteOp {
     return {&t.q_out, &t.out, &t.v_cache, &t.k_scale, &t.v_scale, &t.q_scale};
   }
 
-  /// Of a token: its heads in, q and the cached heads out, scales that are found, its slot; fused its position and rows
-  /// of the tables. An element that turns: 3; that is normalised: 4; a code: 1, 2 where the scale is found.
+  /// Bytes of a token: its heads are read, q and the cached heads written, and scales if they are found; its slot; in
+  /// fused specs its position and rows of the tables. Operations: 3 for an element that is rotated, 4 for one that is
+  /// normalised, and for a code 1, or 2 if its scale is found.
   static Work work_of(const Case& c) {
     const KvCacheWriteSpec& s = c.spec;
     const std::int64_t q = std::int64_t{c.queries()} * c.head_size, cached = std::int64_t{c.cached()} * c.head_size;
@@ -240,14 +242,14 @@ struct KvCacheWriteOp {
     const std::int64_t written = q * size_of(s.q_out) + cached * size_of(s.kv) + scales * size_of(c.scale_type());
     const std::int64_t read = c.columns * size_of(s.x) + 8 + (s.fused ? 4 + c.rotary() * size_of(s.table) : 0);
     const std::int64_t heads = s.fused ? q + std::int64_t{c.kv_heads} * c.head_size : 0;
-    const std::int64_t turned = heads / c.head_size * c.rotary();
+    const std::int64_t rotated = heads / c.head_size * c.rotary();
     const std::int64_t codes = is_fp8(s.kv) ? cached + (s.group > 0 ? q : 0) : 0;
     return {.bytes = c.rows * (read + written),
             .written = c.rows * written,
-            .flops = c.rows * (3 * turned + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
+            .flops = c.rows * (3 * rotated + (s.norm ? 4 * heads : 0) + (found ? 2 : 1) * codes)};
   }
 
-  /// Half a step of the type, and what the f32 arithmetic costs.
+  /// Half a step of the type, plus the error of the f32 arithmetic.
   static void verify_row(const Problem& p, std::int32_t token, RowErrors& errors) {
     using reference::HeadOf;
     const std::int64_t slot = reference::slot_of(p, token);
@@ -268,10 +270,10 @@ struct KvCacheWriteOp {
     // Of a group, whose head's scales are the block-th.
     const auto grouped = [&](HeadOf what, const void* scales, std::int64_t block, std::int32_t h, std::int32_t d) {
       const int group = d / p.spec.group;
-      const std::vector<double> unturned = reference::unturned_head(p, what, token, h);
+      const std::vector<double> unrotated = reference::unrotated_head(p, what, token, h);
       const double factor = reference::group_scale(p, scales, block * (p.head_size / p.spec.group) + group);
-      const double low = reference::bound_scale(p, unturned, group, 1 - 4e-6);
-      const double high = reference::bound_scale(p, unturned, group, 1 + 4e-6);
+      const double low = reference::expected_group_scale(p, unrotated, group, 1 - 4e-6);
+      const double high = reference::expected_group_scale(p, unrotated, group, 1 + 4e-6);
       errors.expect(factor >= low && factor <= high, "scale", token, h, factor, low);
       return factor;
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The sweep of bench_kv_cache_write: which configs, in which order. The order is part of the CSV contract.
+// The sweep of bench_kv_cache_write: which configs it has, in which order. The order is part of the CSV contract.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace tilewave::bench {
 
-/// Tokens of decode and of prefill. Fused, with the heads of Llama-3 8B: plain, into dim-major caches, with all of it in
-/// fp8, with norms; then the heads of 70B, 405B, Qwen3-235B, which has the norms, and GPT-OSS. Then writes alone, into
-/// each kind of cache; and DeepSeek-V4's latent heads, of which the last 64 dimensions turn, in 16 bits and as fp8 with
-/// scales of groups.
+/// Tokens of decode and of prefill. Fused writes come first, with the heads of Llama-3 8B: plain, into dim_major
+/// caches, with everything in fp8, and with norms. Then come the heads of 70B, 405B, Qwen3-235B, which has the norms,
+/// and GPT-OSS. Then come writes that are not fused, into each kind of cache. DeepSeek-V4's latent heads are last, of
+/// which the last 64 dimensions are rotated, in 16 bits and as fp8 with scales of groups.
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) {
   std::vector<KvCacheWriteCase> cases;
   const DType fp8 = facts_of(arch).fp8;
@@ -59,7 +59,7 @@ inline std::vector<KvCacheWriteCase> KvCacheWriteOp::default_sweep(ArchId arch) 
   return cases;
 }
 
-/// A token of each sequence, fused.
+/// One token of each sequence, in a fused write.
 inline std::vector<KvCacheWriteCase> KvCacheWriteOp::model_cases(ArchId arch, const ModelStep& step) {
   std::vector<KvCacheWriteCase> cases;
   const Model& m = step.share;

@@ -16,6 +16,9 @@ Status attention_plan_of(const PagedAttentionProblem& p, PagedAttentionPlan& pla
 using AttentionServed = Served<PagedAttentionSpec, PagedAttentionProblem, PagedAttentionPlan>;
 constexpr PagedAttentionSpec decode{.head_size = 128, .values = ValueLayout::token_major};
 
+constexpr FlashAttentionSpec prefill{};
+using PrefillServed = Served<FlashAttentionSpec, FlashAttentionProblem, FlashAttentionPlan>;
+
 constexpr AttentionCombineSpec from_bf16{.x = bf16}, from_f32{};
 using CombineServed = Served<AttentionCombineSpec, AttentionCombineProblem, AttentionCombinePlan>;
 
@@ -32,6 +35,9 @@ using MqaServed = Served<MqaLogitsSpec, MqaLogitsProblem, MqaLogitsPlan>;
 
 Status run(const PagedAttentionProblem& p, const Call& call) {
   return serve(p, call, std::array{AttentionServed{decode, &attention_plan_of<decode>}});
+}
+Status run(const FlashAttentionProblem& p, const Call& call) {
+  return serve(p, call, std::array{PrefillServed{prefill, flash_attention_plan<Room, prefill>}});
 }
 Status run(const AttentionCombineProblem& p, const Call& call) {
   return serve(p, call,

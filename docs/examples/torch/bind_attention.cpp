@@ -13,6 +13,39 @@ IndexType index_type(const Tensor& t, const char* name) {
   return t.scalar_type() == at::kLong ? IndexType::i64 : IndexType::i32;
 }
 
+TokenStrides token_strides(const Tensor& t) {
+  return {.sequence = t.stride(0), .token = t.stride(1), .head = t.stride(2)};
+}
+
+/// q [batch, queries, q_heads, 128], k and v [batch, keys, kv_heads, 128]; the queries are the last of the keys' positions. Returns
+/// out as q and the logarithms of the sums [q_heads, batch, queries].
+std::tuple<Tensor, Tensor> flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,
+                                           std::optional<double> softmax_scale) {
+  for (const auto& [t, name] : {std::pair{&q, "q"}, {&k, "k"}, {&v, "v"}}) {
+    check_dims(*t, 4, name);
+    check_last(*t, name);
+    check_extent(*t, 0, q.size(0), name);
+    check_extent(*t, 3, q.size(3), name);
+    check_like(*t, q, name);
+  }
+  TORCH_CHECK_VALUE(k.sizes() == v.sizes(), "k and v differ in shape");
+  Tensor out = at::empty(q.sizes(), q.options());
+  Tensor lse = at::empty({q.size(2), q.size(0), q.size(1)}, q.options().dtype(at::kFloat));
+  if (q.is_meta() || out.numel() == 0) return {out, lse};
+  FlashAttentionProblem p{.q = data_of(q), .k = data_of(k), .v = data_of(v), .out = data_of(out)};
+  p.lse = data_of<float>(lse);
+  p.spec = {.q = dtype_of(q, "q"), .kv = dtype_of(k, "k"), .out = dtype_of(q, "q")};
+  p.spec.head_size = p.spec.value_size = static_cast<int>(q.size(3));
+  p.softmax_scale = static_cast<float>(softmax_scale.value_or(0)), p.causal = causal;
+  p.batch = extent(q.size(0), "q.size(0)"), p.q_length = extent(q.size(1), "q.size(1)");
+  p.kv_length = extent(k.size(1), "k.size(1)");
+  p.q_heads = extent(q.size(2), "q.size(2)"), p.kv_heads = extent(k.size(2), "k.size(2)");
+  p = FlashAttentionProblem::bshd(p);
+  p.q_strides = token_strides(q), p.k_strides = token_strides(k), p.v_strides = token_strides(v);
+  queue("flash_attention", p, q);
+  return {out, lse};
+}
+
 /// Caches [pages, block_size, kv_heads, head_size] without gaps.
 void check_cache(const Tensor& cache, const Tensor& as, const char* name) {
   check_dims(cache, 4, name);
@@ -204,6 +237,7 @@ Tensor mqa_logits(const Tensor& q, const Tensor& weights, const Tensor& k, const
 }
 
 void implement(torch::Library& m) {
+  m.impl("flash_attention", &flash_attention);
   m.impl("paged_attention", &paged_attention);
   m.impl("attention_combine", &attention_combine);
   m.impl("kv_cache_write", &kv_cache_write);
@@ -214,6 +248,8 @@ void implement(torch::Library& m) {
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(tilewave, m) {
+  m.def(
+      "flash_attention(Tensor q, Tensor k, Tensor v, bool causal=True, float? softmax_scale=None) -> (Tensor, Tensor)");
   m.def(
       "paged_attention(Tensor q, Tensor k_cache, Tensor v_cache, Tensor block_table, Tensor context_lengths, float? "
       "softmax_scale=None, int sliding_window=0) -> (Tensor, Tensor)");

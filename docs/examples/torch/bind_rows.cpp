@@ -138,6 +138,8 @@ std::tuple<Tensor, Tensor> quant(const Tensor& x, c10::string_view mode) {
   if (tensor) p.spec.scale = Scaling::per_tensor, p.find_scale = true;
   p.x = data_of(x), p.out = data_of(out), p.scale = data_of(scale);
   p.rows = rows.rows, p.columns = rows.columns, p.x_strides = rows.strides, p.out_strides = {.outer = rows.columns};
+  const Tensor workspace = workspace_on(x, quant_workspace_size(p));  // a tensor's scale is planned with it
+  p.workspace = data_of(workspace), p.workspace_bytes = workspace.numel();
   queue("quant", p, x);
   return {out, scale};
 }

@@ -38,10 +38,11 @@ inline void check_type(const Tensor& t, at::ScalarType type, const char* name) {
   TORCH_CHECK_TYPE(t.scalar_type() == type, name, " is ", t.scalar_type(), ", not ", type);
 }
 inline void check_dims(const Tensor& t, std::int64_t dims, const char* name) {
-  TORCH_CHECK_VALUE(t.dim() == dims, name, " has ", t.dim(), " dimensions, not ", dims);
+  TORCH_CHECK_VALUE(t.dim() == dims, name, " has ", std::to_string(t.dim()), " dimensions, not ", std::to_string(dims));
 }
 inline void check_extent(const Tensor& t, std::int64_t dim, std::int64_t extent, const char* name) {
-  TORCH_CHECK_VALUE(t.size(dim) == extent, name, ".size(", dim, ") is ", t.size(dim), ", not ", extent);
+  TORCH_CHECK_VALUE(t.size(dim) == extent, name, ".size(", std::to_string(dim), ") is ", std::to_string(t.size(dim)),
+                    ", not ", std::to_string(extent));
 }
 /// Strides are a Problem's to say, but the last dimension lies side by side.
 inline void check_last(const Tensor& t, const char* name) {
@@ -67,6 +68,10 @@ T* data_of(const OptionalTensor& t) {
   return t.has_value() ? data_of<T>(*t) : nullptr;
 }
 
+inline Tensor workspace_on(const Tensor& on, std::size_t bytes) {
+  return at::empty({static_cast<std::int64_t>(bytes)}, on.options().dtype(at::kByte));
+}
+
 /// Queues a problem on the current stream, its workspace from PyTorch's allocator, which keeps memory until the stream has passed.
 /// A refusal becomes a ValueError that names the op, the status and its reason.
 template <class Problem>
@@ -74,7 +79,7 @@ void queue(const char* op, const Problem& p, const Tensor& on) {
   const c10::DeviceGuard guard(on.device());
   std::vector<Tensor> workspaces;
   const Call call{at::cuda::getCurrentCUDAStream(on.get_device()), [&](std::size_t bytes) {
-                    workspaces.push_back(at::empty({static_cast<std::int64_t>(bytes)}, on.options().dtype(at::kByte)));
+                    workspaces.push_back(workspace_on(on, bytes));
                     return workspaces.back().data_ptr();
                   }};
   const tilewave::Status status = run(p, call);

@@ -20,6 +20,7 @@ struct Call {
 // files; nothing was queued then.
 tilewave::Status run(const tilewave::VecAddProblem& p, const Call& call);
 tilewave::Status run(const tilewave::GemmProblem& p, const Call& call);
+tilewave::Status run(const tilewave::FlashAttentionProblem& p, const Call& call);
 tilewave::Status run(const tilewave::PagedAttentionProblem& p, const Call& call);
 tilewave::Status run(const tilewave::AttentionCombineProblem& p, const Call& call);
 tilewave::Status run(const tilewave::KvCacheWriteProblem& p, const Call& call);

@@ -2,24 +2,15 @@
 // What the .cu files share: the room of the chip, and the way from a problem to the plan of its spec and its launch.
 #pragma once
 
-#if defined(__HIP__)
-#include <tilewave/arch/gfx950/backend.hpp>
-namespace tilewave_torch {
-using Room = tilewave::gfx950::Backend;
-}
-#else
-#include <tilewave/arch/sm90/backend.hpp>
-namespace tilewave_torch {
-using Room = tilewave::sm90::Backend;
-}
-#endif
-
 #include <array>
 #include <span>
+#include <tilewave/arch/sm90/backend.hpp>
 
 #include "kernels.hpp"
 
 namespace tilewave_torch {
+
+using Room = tilewave::sm90::Backend;  // the only line that knows the chip
 
 inline constexpr tilewave::DType bf16 = tilewave::DType::bf16, f16 = tilewave::DType::f16, f32 = tilewave::DType::f32,
                                  fp8 = Room::facts.fp8;

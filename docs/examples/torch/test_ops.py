@@ -49,7 +49,10 @@ class Ops(unittest.TestCase):
 
     def check(self, op, *arguments, **options):
         """The operator's results, once its schema and meta function are found to say what it does."""
-        torch.library.opcheck(op.default, arguments, options, test_utils=("test_schema", "test_faketensor"))
+        tests = ["test_faketensor"]
+        if not any(isinstance(argument, torch.Tensor) and argument.dtype == FP8 for argument in arguments):
+            tests.append("test_schema")  # compares inputs before and after, which PyTorch has no way to do for fp8
+        torch.library.opcheck(op.default, arguments, options, test_utils=tests)
         return op(*arguments, **options)
 
     def test_vec_add(self):
@@ -174,6 +177,18 @@ class Ops(unittest.TestCase):
             self.near(out[i], torch.einsum("ht,thd->hd", scores.softmax(-1), v), 1e-2)
             self.near(lse[i], scores.logsumexp(-1), 1e-3)
 
+    def test_flash_attention(self):
+        batch, queries, keys, heads, kv_heads, head = 2, 100, 300, 8, 2, 128
+        q, k, v = rand(batch, queries, heads, head), rand(batch, keys, kv_heads, head), rand(batch, keys, kv_heads, head)
+        seen = torch.ones(queries, keys, dtype=torch.bool, device="cuda").tril(keys - queries)
+        for causal in True, False:
+            out, lse = self.check(tw.flash_attention, q, k, v, causal)
+            keyed, valued = (t.float().repeat_interleave(heads // kv_heads, 2) for t in (k, v))
+            scores = torch.einsum("bqhd,bkhd->bhqk", q.float(), keyed) / math.sqrt(head)
+            scores = scores.masked_fill(~seen, -torch.inf) if causal else scores
+            self.near(out, torch.einsum("bhqk,bkhd->bqhd", scores.softmax(-1), valued), 1e-2)
+            self.near(lse, scores.logsumexp(-1).transpose(0, 1), 1e-3)
+
     def test_attention_combine(self):
         for dtype in BF16, F32:
             x, lse = rand(3, 40, 8, 128, dtype=dtype), torch.randn(3, 40, 8, device="cuda")
@@ -261,7 +276,7 @@ class Ops(unittest.TestCase):
                 (lambda: tw.gemm(x.T, w.T), ValueError, "a has gaps"),
                 (lambda: tw.gemm(x.half(), w.half()), ValueError, "tilewave::gemm: .*spec"),
                 (lambda: tw.gemm(x.long(), w), TypeError, "a is .*"),
-                (lambda: tw.gemm(x[:, :1001], w[:, :1001]), ValueError, "tilewave::gemm: "),
+                (lambda: tw.gemm(rand(64, 1001), rand(512, 1001)), ValueError, "tilewave::gemm: "),
                 (lambda: tw.rms_norm(x, w), ValueError, "weight has 2 dimensions"),
                 (lambda: tw.quant(x, "per_row"), ValueError, "mode is none of"),
                 (lambda: tw.topk_gating(x, 99), ValueError, "tilewave::topk_gating: .*topk"),

@@ -4,13 +4,13 @@
 
 #include <cstdint>
 
-#include "tilewave/core/scaling.hpp"
-
 #include "tilewave/core/config.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave {
 
-/// Whether a cache of fp8 K and V can be scaled so: one scale for the tensor, a KV head, or a token and KV head.
+/// Returns whether a cache of fp8 K and V can be scaled so: one scale for the tensor, a KV head, or a token and KV
+/// head.
 constexpr bool is_cache_scaling(Scaling s) {
   return s == Scaling::per_tensor || s == Scaling::per_token || s == Scaling::per_head;
 }

@@ -23,7 +23,6 @@ enum class StatusCode : int {
   length_beyond_block_table,
   workspace_too_small,
   no_matching_entry,
-  wrong_device,
   launch_failed,
 };
 
@@ -45,7 +44,6 @@ constexpr std::string_view name_of(StatusCode code) {
     case StatusCode::length_beyond_block_table: return "length_beyond_block_table";
     case StatusCode::workspace_too_small: return "workspace_too_small";
     case StatusCode::no_matching_entry: return "no_matching_entry";
-    case StatusCode::wrong_device: return "wrong_device";
     case StatusCode::launch_failed: return "launch_failed";
   }
   return "unknown";

@@ -51,6 +51,8 @@ constexpr std::array<const Entry*, count> candidates_of(const std::array<Entry, 
 ///   considers(problem, entry, facts)                  ok, or the reason why the choice passes over an entry
 ///   cost_us(problem, entry, splits)                   the modelled time by which the choice ranks entries
 ///   name(entry, splits)                               the name in rows and tables, where the policy's is not enough
+///   absent_kinds(problem, candidates, facts)          a list with a status for each kind of entry: ok, or why the
+///                                                     candidates have none of it
 template <class Registry>
 struct OpPlan {
   using Entry = typename detail::EntryOf<Registry>::type;
@@ -87,8 +89,9 @@ struct OpPlan {
   /// Returns the policy and the splits, as benchmark rows and tables show them; "none" without an entry.
   std::string name() const { return entry == nullptr ? "none" : name(*entry, splits); }
 
-  /// Returns one line for each candidate: the choice took it, considered it, or passed over it for a reason. For a
-  /// problem that the op's check refuses, it returns one line with that reason.
+  /// Returns one line for each candidate: the choice took it, considered it, or passed over it for a reason. Then it
+  /// returns one line for each kind of entry of which there is no candidate. For a problem that the op's check refuses,
+  /// it returns one line with that reason.
   std::string explain(const Problem& p) const {
     const Entry* const first = entry != nullptr ? entry : candidates.empty() ? nullptr : candidates.front();
     if (first == nullptr) return "no entry was compiled in for this spec and architecture\n";
@@ -103,6 +106,10 @@ struct OpPlan {
         if (s.ok()) text += ", modelled " + std::to_string(Registry::cost_us(p, *e, e == entry ? splits : 1)) + " us";
       }
       text += "\n";
+    }
+    if constexpr (requires { Registry::absent_kinds(p, candidates, facts); }) {
+      for (const Status& s : Registry::absent_kinds(p, candidates, facts))
+        if (!s.ok()) text += "not compiled in: " + reason(s) + "\n";
     }
     return text;
   }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "entries/gemm.hpp"
+#include "test/catch_compat.hpp"
 #include "test/ops/gemm/lists.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Scales of K and V that every kv head has for itself.
+// Scales of K and V that each KV head has for itself.
 #include "test/ops/paged_attention/counting.hpp"
 
 namespace tilewave::test {

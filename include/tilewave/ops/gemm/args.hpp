@@ -178,17 +178,17 @@ class GemmTiles {
     number_ += stride_;
     return true;
   }
-  /// The state of the walk over groups, which a kernel may save and restore.
+  /// The state of the walk over groups, which a kernel may save and resume from.
   struct State {
     std::int32_t number, layer, tiles_before, first_row, row_end, tiles_m;
   };
   TILEWAVE_DEVICE State state() const { return {number_, layer_, tiles_before_, first_row_, row_end_, tiles_m_}; }
-  TILEWAVE_DEVICE void go_on_from(const State& s) {
+  TILEWAVE_DEVICE void resume(const State& s) {
     number_ = s.number, layer_ = s.layer, tiles_before_ = s.tiles_before;
     first_row_ = s.first_row, row_end_ = s.row_end, tiles_m_ = s.tiles_m;
   }
   /// Makes the tiles from `number` on the next ones, for a spec without groups.
-  TILEWAVE_DEVICE void go_on_from(std::int32_t number) {
+  TILEWAVE_DEVICE void resume(std::int32_t number) {
     static_assert(S.groups == GemmGroups::one, "where a group's tiles begin is known on the device only");
     number_ = number;
     stride_ = 1;

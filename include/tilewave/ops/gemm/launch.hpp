@@ -18,7 +18,7 @@ inline GemmStream gemm_stream(const GemmProblem& p, const GemmPolicy& policy, st
                         tiles_m <= band ? tiles_m : std::gcd(band, tiles_m));
 }
 inline std::size_t gemm_stream_bytes(const GemmPolicy& policy, const GemmStream& stream) {
-  return stream.parts() * policy.rows * policy.columns * sizeof(float);
+  return stream.partial_count() * policy.rows * policy.columns * sizeof(float);
 }
 
 /// Completes the arguments of GemmTensorKernel. `args` has those of all kernels and the epilogue. `tiles`: of the grid.

@@ -19,9 +19,9 @@ enum class GemmLayout : int { nt, nn, tn, tt };
 TILEWAVE_HOST_DEVICE constexpr bool transposed_a(GemmLayout l) { return l == GemmLayout::tn || l == GemmLayout::tt; }
 TILEWAVE_HOST_DEVICE constexpr bool transposed_b(GemmLayout l) { return l == GemmLayout::nn || l == GemmLayout::tn; }
 
-/// How B lies in memory. Preshuffled weights have u values in 16 bytes, and value k of row n of B[N, K] is value (n /
-/// 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For int4 u is 16, and values
-/// 8 w to 8 w + 7 of that order are four bytes: the first four are the low halves, the others the high ones.
+/// How B lies in memory. Preshuffled weights have u values in 16 bytes. Value k of row n of B[N, K] is value
+/// (n / 16 * (K / u) + k / u) * 16 u + n % 16 * u + k % u. N is a multiple of 16, and K of 32. For int4 u is 16, and
+/// values 8 w to 8 w + 7 of that order are four bytes: the first four are the low halves, the others the high ones.
 enum class GemmWeights : int { row_major, preshuffled };
 
 /// One product (or a batch), or a group for each expert, all with the same N and K in one launch. Tables are on the

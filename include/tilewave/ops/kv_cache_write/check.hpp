@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Every rule a cache write must satisfy, whatever entry takes it; checked before any work is done.
+// Every rule that a cache write must satisfy, whichever entry takes it. All are checked before any work is done.
 #pragma once
 
 #include <cmath>
@@ -80,7 +80,7 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
     return {StatusCode::bad_extent, "rotary_first must be a multiple of 16, with rotary dimensions behind it"};
   }
   if (p.rotary_first > 0 && p.spec.pairs == RopePairs::halves) {
-    return {StatusCode::unsupported_layout, "halves turn from dimension 0 on"};
+    return {StatusCode::unsupported_layout, "pairs of halves are rotated from dimension 0 on: rotary_first is 0"};
   }
   if (p.spec.group > 0 && p.head_size % p.spec.group != 0) {
     return {StatusCode::unsupported_head_size, "head_size must be whole groups"};
@@ -89,7 +89,7 @@ inline Status check_cache_extents(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// What a spec has no use for.
+/// Refuses what is given although the spec has no use for it.
 inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   const KvCacheWriteSpec& s = p.spec;
   if (s.quant == Scaling::none && (p.k_scale != nullptr || p.v_scale != nullptr)) {
@@ -131,7 +131,7 @@ inline Status check_cache_uses(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// The rows of x's type start on multiples of 16 bytes, and all tensors are there.
+/// Returns whether all tensors are given and aligned. Rows of x's type start on multiples of 16 bytes.
 inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   const KvCacheWriteSpec& s = p.spec;
   if (p.k == nullptr || p.k_cache == nullptr) return {StatusCode::null_pointer, "k or k_cache is null"};
@@ -182,7 +182,7 @@ inline Status check_cache_tensors(const KvCacheWriteProblem& p) {
   return {};
 }
 
-/// The caches as paged attention sees them.
+/// The memory of the caches, as paged attention reads it.
 inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   PagedAttentionProblem cache;
   cache.spec = {.kv = p.spec.kv, .quant = p.spec.quant, .head_size = p.head_size, .values = p.values};
@@ -199,7 +199,7 @@ inline PagedAttentionRegions cache_regions(const KvCacheWriteProblem& p) {
   cache.scale_page_stride = p.scale_page_stride;
   cache.scale_head_stride = p.scale_head_stride;
   PagedAttentionRegions regions(cache);
-  if (const int group = p.spec.group; group > 0) {  // blocks of a head's groups
+  if (const int group = p.spec.group; group > 0) {  // a block has the scales of a head's groups
     const int block = p.head_size / group * size_of(p.spec.e8m0 ? DType::i8 : DType::f32);
     regions.k_scale = Region(p.k_scale, block, p.block_size,
                              {{p.num_pages, p.scale_page_stride, "scale_page_stride is 0"},
@@ -272,7 +272,7 @@ inline Status check_cache_regions(const KvCacheWriteProblem& p) {
 
 }  // namespace detail
 
-/// Every rule a problem must satisfy on an architecture. Slots and positions live on the device and are not read.
+/// Every rule that a problem must satisfy on an architecture. Slots and positions are on the device and are not read.
 inline Status kv_cache_write_check(const KvCacheWriteProblem& p, const ArchFacts& facts) {
   if (Status s = detail::check_cache_spec(p.spec, facts); !s.ok()) return s;
   if (Status s = detail::check_cache_extents(p); !s.ok()) return s;

@@ -22,7 +22,7 @@ struct GemmTail {
 inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps) {
   const double whole = double(std::int64_t(tiles / slots)), tail = tiles - whole * slots;
   if (tail == 0) return {whole, 0};
-  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::least_share));
+  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::min_stages));
   const double share = double(std::int64_t(tail * steps / blocks + 0.99));
   const double megabytes = (blocks + tail) * p.rows * p.columns * 4e-6;
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};

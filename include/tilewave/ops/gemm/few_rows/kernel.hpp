@@ -14,10 +14,11 @@
 
 namespace tilewave {
 
-/// The order of K is free, as long as both operands agree on it. Of a stage, lane l has sixteen k twice, from 16 (l %
-/// 4) and 16 (4 + l % 4) on, of rows 2 (l / 4) and 2 (l / 4) + 1 of a strip. These are 16 bytes each, and it uses all
-/// of them. A shift and one more operation make two values of eight codes, all too large by the same bias. One more
-/// product with A gives what the biases add up to, and the sums of all strips of a stage begin with its negative.
+/// The order of K is free, as long as both operands agree on it. In a stage, lane l has two runs of sixteen k, from 16
+/// (l % 4) and from 16 (4 + l % 4) on. Its rows of a strip are 2 (l / 4) and the next one. These are 16 bytes each, and
+/// it uses all of them. A shift and one more operation make two values of eight codes, all too large by the same bias.
+/// One more product with A gives what the biases add up to, and the sums of all strips of a stage begin with its
+/// negative.
 template <class B, GemmSpec S, GemmPolicy P, class UserEpilogue = GemmIdentity>
 struct GemmFewRowsKernel {
   static_assert(gemm_policy_status(B::facts.id, S, P).ok(),
@@ -297,7 +298,7 @@ struct GemmFewRowsKernel {
   }
 
   /// Adds up the sums of all waves in the order of the waves, and writes them. Elements 2 h and 2 h + 1 of lane l's
-  /// atom have column 2 (l / 4) + h of the strip, and rows 2 (l % 4) and 2 (l % 4) + 1 of the panel.
+  /// atom have column 2 (l / 4) + h of the strip. Their rows of the panel are 2 (l % 4) and the next one.
   TILEWAVE_DEVICE static void finish(const Args& a, const GemmTile& tile, int count, const Sums& sums) {
     struct InTile {
       int row, column;

@@ -81,15 +81,15 @@ class GemmSumMap {
     }
   }
   /// Adds vector i of all partials of a tile in the order of K, and writes it.
-  TILEWAVE_DEVICE void combine(const Args& a, const GemmTile& tile, const GemmStream::Parts& parts, int i) {
+  TILEWAVE_DEVICE void combine(const Args& a, const GemmTile& tile, const GemmStream::Partials& partials, int i) {
     using Sum = typename L::Sum;
     out_factor_ = Epilogue::out_factor(a.gemm);
     write_vector(a, tile, i, [&](InTile at, int half) TILEWAVE_INLINE_LAMBDA {
       Vec<Sum, vector_size> all{};
       constexpr std::int64_t size = P.rows * P.columns;
-      const Sum* from = a.partial + parts.first * size + offset<P.columns>(at, half);
-      const std::int64_t stride = a.stream.group.divisor * size;
-      for (std::int32_t part = 0; part < parts.count; ++part, from += stride) {
+      const Sum* from = a.partial + partials.first * size + offset<P.columns>(at, half);
+      const std::int64_t stride = a.stream.run_tiles.divisor * size;
+      for (std::int32_t part = 0; part < partials.count; ++part, from += stride) {
         const auto some = B::load(reinterpret_cast<const Vec<Sum, vector_size>*>(from));
         TILEWAVE_UNROLL
         for (int e = 0; e < vector_size; ++e) all[e] += some[e];

@@ -44,14 +44,14 @@ class GemmTileQueue {
   }
   TILEWAVE_DEVICE void restore(const Saved& saved, GemmTile& tile) {
     tile = saved.tile;
-    tiles_.go_on_from(saved.tiles);
+    tiles_.resume(saved.tiles);
   }
 
  private:
   TILEWAVE_DEVICE bool next_of_tail(GemmTile& tile, Steps& steps) {
     if (!tail_.next()) return false;
-    tiles_.go_on_from(a_.stream.whole + tail_.tile);
-    steps = {tail_.first, tail_.end, tail_.whole() ? -1 : tail_.place};
+    tiles_.resume(a_.stream.whole + tail_.tile);
+    steps = {tail_.first, tail_.end, tail_.whole() ? -1 : tail_.partial};
     return tiles_.next(tile);
   }
 
@@ -60,7 +60,7 @@ class GemmTileQueue {
   int rank_;
   // Only P.stream uses these.
   std::int32_t rounds_ = 0;  // whole rounds that are done
-  GemmStream::Share tail_;
+  GemmStream::TailWork tail_;
 };
 
 /// Adds the partials of stream-K in the order of K, runs the epilogue and stores. It is launched behind
@@ -78,15 +78,15 @@ struct GemmTensorCombineKernel {
   TILEWAVE_DEVICE static void run(const Args& a, Shared&) {
     B::wait_for_previous();
     const std::int32_t tail_tile = B::block_id() / blocks;
-    const GemmStream::Parts parts = a.stream.parts_of(tail_tile);
+    const GemmStream::Partials partials = a.stream.partials_of(tail_tile);
     GemmTiles<B, S, P> tiles(a.gemm, a.stream.whole + tail_tile, 1, 0);
     GemmTile tile;
-    if (parts.count == 1 || !tiles.next(tile)) return;  // a block that has all of a tile writes it itself
+    if (partials.count == 1 || !tiles.next(tile)) return;  // a block that has all of a tile writes it itself
     typename L::Output output;
     TILEWAVE_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const int vector = (B::block_id() % blocks * vectors + v) * block_threads + B::block_lane_id();
-      output.combine(a, tile, parts, vector);
+      output.combine(a, tile, partials, vector);
     }
   }
 };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Logits of an indexer where there is a tensor copy engine and products of wave groups. Grid as in kernel.hpp. A block
-// is a group with a ring of stages in shared memory, into which the copy engine brings tiles of 64 keys with their
-// scales; it takes each tile to registers, and multiplies it with the heads of one query after the other. LDS plan: the
-// queries, the ring. Bound: bytes of keys for up to three queries of 64 heads, products and sums beyond.
+// Logits of an indexer through shared memory, for rooms with a tensor copy engine and products of wave groups.
+//
+// Grid: as in kernel.hpp. A block is one wave group with a ring of stages in shared memory. The copy engine copies
+// tiles of 64 keys with their scales into it. The block takes each tile to registers, and multiplies it with the heads
+// of one query after the other. Shared memory: the queries, and the ring. Bound: bytes of keys for up to three queries
+// of 64 heads, then products and sums.
 #pragma once
 
 #include "tilewave/ops/mqa_logits/args.hpp"
@@ -12,7 +14,7 @@
 namespace tilewave {
 
 template <class B, MqaLogitsSpec S, MqaLogitsPolicy P>
-struct MqaStagedLogits {
+struct MqaBulkLogits {
   using Room = B;
   struct Args {
     MqaLogitsArgs call;
@@ -20,24 +22,25 @@ struct MqaStagedLogits {
   };
   static constexpr int waves = 4;
   static constexpr int block_threads = waves * B::facts.wave_lanes, waves_per_simd = P.waves_per_simd;
-  static constexpr int keys = 64;                                                        // of a tile
-  static constexpr int pieces = S.head_size * size_of(S.type) / 16, steps = pieces / 2;  // of a head, of its products
+  static constexpr int keys = 64;  // of a tile
+  static constexpr int head_chunks = S.head_size * size_of(S.type) / 16,
+                       steps = head_chunks / 2;  // 16 bytes of a head; products
   static constexpr bool paged = S.keys == MqaKeys::paged;
-  static constexpr int pair = P.queries > 1 ? 2 : 1;  // of queries whose logits leave together
+  static constexpr int pair = P.queries > 1 ? 2 : 1;  // queries whose logits are written together
   static constexpr int pairs = P.queries / pair, lane_heads = S.heads / 4;
-  static_assert(P.teams == 1 && pieces == 8 && P.queries % pair == 0,
-                "one team stages rows of 128 bytes, and queries leave in pairs");
+  static_assert(P.teams == 1 && head_chunks == 8 && P.queries % pair == 0,
+                "one team takes rows of 128 bytes, and logits are written for pairs of queries");
   using Seen = MqaLogitsSeen<B, S, P, keys>;
   using Sums = Vec<float, S.heads / 2>;
   using Weights = Vec<float, 2>[P.queries][lane_heads / 2];
 
   struct Ring {
-    alignas(1024) Chunk keys[P.stages][MqaStagedLogits::keys * pieces];
-    alignas(16) float scales[P.stages][MqaStagedLogits::keys];
+    alignas(1024) Chunk keys[P.stages][MqaBulkLogits::keys * head_chunks];
+    alignas(16) float scales[P.stages][MqaBulkLogits::keys];
     RingBarriers<B, P.stages> stage;
   };
   struct Shared {
-    alignas(1024) Chunk q[P.queries][S.heads * pieces];
+    alignas(1024) Chunk q[P.queries][S.heads * head_chunks];
     Ring ring;
     typename B::Mbarrier queries;
   };
@@ -50,32 +53,32 @@ struct MqaStagedLogits {
       ring.stage.begin(1, waves);
     }
     B::barrier();
-    const auto at = MqaLogitsPlace::of<B>(a.call, P.queries);
-    const Seen seen(a.call, at);
-    Fetcher fetcher(a, at, seen, ring);  // the first pages are on their way
+    const auto item = MqaLogitsWorkItem::of<B>(a.call, P.queries);
+    const Seen seen(a.call, item);
+    Fetcher fetcher(a, item, seen, ring);  // the first pages are on their way
     if (fetches && seen.tiles > 0) {
       B::mbarrier_expect(&shared.queries, sizeof(shared.q));
       if (B::lane_id() == 0) {
         TILEWAVE_UNROLL
         for (int i = 0; i < P.queries; ++i)
-          B::copy_tensor(shared.q[i], a.queries, 0, 0, static_cast<int>(at.query(a.call, i)), &shared.queries);
+          B::copy_tensor(shared.q[i], a.queries, 0, 0, static_cast<int>(item.query(a.call, i)), &shared.queries);
         B::prefetch_map(a.keys);
       }
     }
     TILEWAVE_ROLL
     for (int s = 0; s < P.stages && fetches; ++s) fetcher.fetch();
-    fill(a.call, at, seen);
-    if (seen.tiles > 0) multiply(a.call, at, seen, fetches, fetcher, shared);
+    fill(a.call, item, seen);
+    if (seen.tiles > 0) multiply(a.call, item, seen, fetches, fetcher, shared);
   }
 
  private:
-  using Place = RingSlot<P.stages>;
+  using Slot = RingSlot<P.stages>;
 
-  /// Fetches tile after tile, by one wave.
+  /// One wave fetches tile after tile.
   class Fetcher {
    public:
-    TILEWAVE_DEVICE Fetcher(const Args& args, const MqaLogitsPlace& at, const Seen& seen_keys, Ring& to)
-        : a(args), seen(seen_keys), ring(to), table(args.call.block_tables + at.sequence * args.call.table_stride) {
+    TILEWAVE_DEVICE Fetcher(const Args& args, const MqaLogitsWorkItem& item, const Seen& seen_keys, Ring& to)
+        : a(args), seen(seen_keys), ring(to), table(args.call.block_tables + item.sequence * args.call.table_stride) {
       if (seen.tiles > 0) next_pages = pages_from(0);
     }
     TILEWAVE_DEVICE void fetch() {
@@ -88,22 +91,22 @@ struct MqaStagedLogits {
       }
       const std::int32_t page = paged ? B::shuffle(pages, tile % lanes) : 0, first = seen.begin + tile * keys;
       const std::int32_t row = paged ? call.block_size.remainder(first) : first;
-      // Scales of ranges end with the tensor, a multiple of 16 bytes.
+      // The scales of ranges end with the tensor, at a multiple of 16 bytes.
       const std::int32_t scales = paged ? keys : min_of(std::int32_t{keys}, call.columns - first);
-      ring.stage.wait_free(place);
-      auto* const full = &ring.stage.full[place.slot];
+      ring.stage.wait_free(slot);
+      auto* const full = &ring.stage.full[slot.slot];
       B::mbarrier_expect(full, sizeof(ring.keys[0]) + scales * sizeof(float));
       if (B::lane_id() == 0) {
-        B::copy_tensor(ring.keys[place.slot], a.keys, 0, row, page, full);
+        B::copy_tensor(ring.keys[slot.slot], a.keys, 0, row, page, full);
         const auto* const from = static_cast<const float*>(call.k_scale) + page * call.k_scale_page_stride + row;
-        B::copy_bulk(ring.scales[place.slot], from, scales * sizeof(float), full);
+        B::copy_bulk(ring.scales[slot.slot], from, scales * sizeof(float), full);
       }
-      place.advance();
+      slot.advance();
       ++tile;
     }
 
    private:
-    /// The page of the tile that comes this many and `lane` later.
+    /// The page of the tile that is `later` plus the lane's number behind the current one.
     TILEWAVE_DEVICE std::int32_t pages_from(std::int32_t later) const {
       if constexpr (!paged) return 0;
       const std::int32_t of = min_of(tile + later + B::lane_id(), seen.tiles - 1);
@@ -115,76 +118,76 @@ struct MqaStagedLogits {
     Ring& ring;
     const std::int32_t* table;
     std::int32_t tile = 0, pages = 0, next_pages = 0;
-    Place place;
+    Slot slot;
   };
 
-  /// Takes tile after tile to registers: its keys as an operand, and the scale of the key that a lane writes.
+  /// Reads tile after tile into registers: the keys as operands, and the scale of the key whose logit the lane writes.
   struct Reader {
     Ring& ring;
     Chunk operand[steps] = {};
     float scale = 0;
-    Place place{};
+    Slot slot{};
 
     TILEWAVE_DEVICE explicit Reader(Ring& of) : ring(of) {}
     TILEWAVE_DEVICE void read() {
-      ring.stage.wait_full(place);
+      ring.stage.wait_full(slot);
       const int lane = B::lane_id(), row = 16 * wave() + lane % 16;
       TILEWAVE_UNROLL
       for (int s = 0; s < steps; ++s)
-        operand[s] = B::load_matrices(&ring.keys[place.slot][row * pieces + ((2 * s + lane / 16) ^ row % 8)]);
-      scale = ring.scales[place.slot][written_key()];
-      ring.stage.release(place.slot);
-      place.advance();
+        operand[s] = B::load_matrices(&ring.keys[slot.slot][row * head_chunks + ((2 * s + lane / 16) ^ row % 8)]);
+      scale = ring.scales[slot.slot][written_key()];
+      ring.stage.release(slot.slot);
+      slot.advance();
     }
   };
 
-  /// This lane's of two queries, or of one: it writes the logits of one of them for one of its two keys.
+  /// Where this lane writes, for a pair of queries or for one: the logits of one query for one of its two keys.
   struct Row {
-    float* to;  // of the tile's key
+    float* to;  // the logit of the lane's key in the first tile
     std::int32_t first, count;
-    float other;
-    std::int32_t end;  // of what is written
+    float unseen_logit;
+    std::int32_t end;  // no key from here on is written
   };
   TILEWAVE_DEVICE static int wave() { return B::block_lane_id() / B::facts.wave_lanes; }
   TILEWAVE_DEVICE static bool second_key() { return B::lane_id() % 2 == 1; }
   TILEWAVE_DEVICE static bool second_query() { return B::lane_id() / 2 % 2 == 1; }
   TILEWAVE_DEVICE static int written_key() { return 16 * wave() + B::lane_id() / 4 + (second_key() ? 8 : 0); }
 
-  /// Columns that no query of the block sees.
-  TILEWAVE_DEVICE static void fill(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen) {
+  /// Writes the columns that no query of the block sees.
+  TILEWAVE_DEVICE static void fill(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item, const Seen& seen) {
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
-      if (i >= at.queries) return;
-      float* const row = a.logits + at.query(a, i) * a.logits_stride;
-      // Before the first tile, and from the last one's end on.
+      if (i >= item.queries) return;
+      float* const row = a.logits + item.query(a, i) * a.logits_stride;
+      // They lie before the first tile and behind the last one.
       const std::int32_t behind = seen.begin + seen.tiles * keys;
       TILEWAVE_ROLL
       for (int part = 0; part < 2; ++part) {
-        const std::int32_t from = part == 0 ? at.first_column : behind, to = part == 0 ? seen.begin : at.end_column;
+        const std::int32_t from = part == 0 ? item.first_column : behind, to = part == 0 ? seen.begin : item.end_column;
         TILEWAVE_ROLL
         for (std::int32_t c = from + B::block_lane_id(); c < to; c += block_threads) {
-          B::store(row + c, seen.reach[i].other);
+          B::store(row + c, seen.reach[i].unseen_logit);
         }
       }
     }
   }
 
-  TILEWAVE_DEVICE static void multiply(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen, bool fetches,
-                                       Fetcher& fetcher, Shared& shared) {
+  TILEWAVE_DEVICE static void multiply(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item, const Seen& seen,
+                                       bool fetches, Fetcher& fetcher, Shared& shared) {
     Weights weights;
     TILEWAVE_UNROLL
     for (int i = 0; i < P.queries; ++i) {
-      const auto* const of = reinterpret_cast<const Vec<float, 2>*>(a.weights + at.query(a, i) * a.weights_stride);
+      const auto* const of = reinterpret_cast<const Vec<float, 2>*>(a.weights + item.query(a, i) * a.weights_stride);
       TILEWAVE_UNROLL
       for (int j = 0; j < lane_heads / 2; ++j) weights[i][j] = B::load(of + 4 * j + B::lane_id() % 4);
     }
     Row rows[pairs];
     TILEWAVE_UNROLL
-    for (int p = 0; p < pairs; ++p) rows[p] = row_of(a, at, seen, p);
+    for (int p = 0; p < pairs; ++p) rows[p] = row_of(a, item, seen, p);
     Reader reader(shared.ring);
     B::mbarrier_wait(&shared.queries, 0);
     reader.read();
-    // Tile n has been read; another is fetched where the one before lay.
+    // Tile n has been read, so another one is fetched into the slot of the tile before.
     const auto next = [&](std::int32_t n) TILEWAVE_INLINE_LAMBDA {
       if (fetches && n > 0) fetcher.fetch();
       if (n + 1 < seen.tiles) reader.read();
@@ -211,9 +214,9 @@ struct MqaStagedLogits {
     }
   }
 
-  /// A query's sums are added up while the next one's products, or the next tile's, are under way. The compiler follows
-  /// products only along straight code, not around a loop: there they are waited for. Behind the last tile those of a
-  /// query are begun that nobody looks at.
+  /// The sums of a query are added up while the products of the next query, or of the next tile, are under way. The
+  /// compiler follows products along straight code only, not around a loop, so they are waited for there. Behind the
+  /// last tile the products of one query are begun that nobody looks at.
   template <class Next>
   TILEWAVE_DEVICE static void multiply_ahead(const Seen& seen, const Next& next, const Weights& weights,
                                              const Row (&rows)[pairs], Reader& reader, Shared& shared) {
@@ -254,20 +257,20 @@ struct MqaStagedLogits {
     B::group_mma_end();
   }
 
-  TILEWAVE_DEVICE static Row row_of(const MqaLogitsArgs& a, const MqaLogitsPlace& at, const Seen& seen, int p) {
+  TILEWAVE_DEVICE static Row row_of(const MqaLogitsArgs& a, const MqaLogitsWorkItem& item, const Seen& seen, int p) {
     const bool second = pair == 2 && second_query();
     const MqaLogitsReach one = seen.reach[pair * p], two = seen.reach[pair * p + pair - 1];
     const MqaLogitsReach reach{second ? two.first : one.first, second ? two.end : one.end,
-                               second ? two.other : one.other};
+                               second ? two.unseen_logit : one.unseen_logit};
     const int query = pair * p + (second ? 1 : 0);
-    const bool writes = query < at.queries && (pair == 2 || !second_query());
+    const bool writes = query < item.queries && (pair == 2 || !second_query());
     const std::int32_t key = seen.begin + written_key();
-    const std::int32_t end = min_of(at.end_column, seen.begin + seen.tiles * keys);
-    return {a.logits + at.query(a, query) * a.logits_stride + key, reach.first - key, reach.end - reach.first,
-            reach.other, writes ? end - key : 0};
+    const std::int32_t end = min_of(item.end_column, seen.begin + seen.tiles * keys);
+    return {a.logits + item.query(a, query) * a.logits_stride + key, reach.first - key, reach.end - reach.first,
+            reach.unseen_logit, writes ? end - key : 0};
   }
 
-  /// Of both keys, the sum over this lane's heads of weight times positive part.
+  /// For both keys, the sum over this lane's heads of weight times positive part.
   TILEWAVE_DEVICE static Vec<float, 2> weighed(const Vec<float, 2> (&weights)[lane_heads / 2], const Sums& sums) {
     Vec<float, 2> of = {};
     TILEWAVE_UNROLL
@@ -280,9 +283,9 @@ struct MqaStagedLogits {
     }
     return of;
   }
-  // The four lanes of a key add up as B::reduce<4> does, but each for a value of its own.
+  // The four lanes of a key add up in the order of B::reduce<4>, but each lane for another value.
 
-  /// Of both keys' sums this lane's and its neighbour's of the key that it writes.
+  /// This lane's sum and its neighbour's, for the key whose logit this lane writes.
   TILEWAVE_DEVICE static float exchanged(const Vec<float, 2>& of) {
     return (second_key() ? of[1] : of[0]) + B::shuffle_xor(second_key() ? of[0] : of[1], 1);
   }
@@ -293,7 +296,7 @@ struct MqaStagedLogits {
   TILEWAVE_DEVICE static void write(const Row& row, std::int32_t n, float sum, float scale) {
     const std::int32_t from = n * keys;
     const bool seen = static_cast<std::uint32_t>(from - row.first) < static_cast<std::uint32_t>(row.count);
-    if (from < row.end) B::store(row.to + from, seen ? sum * scale : row.other);
+    if (from < row.end) B::store(row.to + from, seen ? sum * scale : row.unseen_logit);
   }
 };
 

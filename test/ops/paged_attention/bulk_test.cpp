@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The staged kernel of specs and policies that no list of entries has, but that a caller may compile in: each of both
-// types of Q, of all quant modes and score features, of 8 to 64 query rows, of rings from one stage to six, one and two
+// The bulk kernel for specs and policies that no list of entries has, but that a caller may compile in. There are both
+// types of Q, all kinds of scales and score features, 8 to 64 query rows, rings of one stage to six, and one and two
 // wave groups.
 #include ROOM_HEADER
 
@@ -17,12 +17,12 @@
 namespace tilewave::test {
 namespace {
 
-struct StagedCase {
+struct BulkCase {
   PagedAttentionSpec spec;
   PagedAttentionPolicy policy;
 };
 
-/// With one to four waves that fetch.
+/// A ring policy, with one to four waves that fetch.
 constexpr PagedAttentionPolicy ring(int rows, int stage_tokens, int stages, int groups = 1) {
   return {.row_tiles = rows / 8,
           .waves = {1, 4 * groups},
@@ -46,8 +46,8 @@ constexpr PagedAttentionSpec native(PagedAttentionSpec spec) {
   return spec;
 }
 
-constexpr int staged_count = 35;
-[[maybe_unused]] constexpr StagedCase staged_case(int i) {
+constexpr int bulk_count = 35;
+[[maybe_unused]] constexpr BulkCase bulk_case(int i) {
   using detail::balanced;
   constexpr DType bf16 = DType::bf16, f16 = DType::f16;
   constexpr Scaling tensor = Scaling::per_tensor, head = Scaling::per_head, token = Scaling::per_token;
@@ -56,8 +56,8 @@ constexpr int staged_count = 35;
     case 1: return {with(wide(f16, 128), true, false), ring(16, 64, 3)};
     case 2: return {with(wide(bf16, 64), true, true), ring(8, 128, 2)};
     case 3: return {with(wide(bf16, 128), false, true), ring(32, 64, 3)};
-    case 4: return {wide(bf16, 64), ring(64, 64, 3)};  // what blocks tell each other takes the whole ring
-    case 5: return {wide(bf16, 64), ring(16, 64, 1)};  // a ring of one
+    case 4: return {wide(bf16, 64), ring(64, 64, 3)};  // what blocks send each other takes the whole ring
+    case 5: return {wide(bf16, 64), ring(16, 64, 1)};  // a ring of one stage
     case 6: return {wide(bf16, 128), ring(16, 128, 2)};
     case 7: return {wide(bf16, 128), ring(64, 64, 2)};
     case 8: return {wide(bf16, 256), ring(8, 64, 2)};
@@ -94,37 +94,37 @@ using Entries = std::vector<const PagedAttentionEntry*>;
 
 template <class B, int... i>
 void add_entries(std::integer_sequence<int, i...>, Entries& entries) {
-  (entries.push_back(&paged_attention_entry<B, staged_case(i).spec, staged_case(i).policy>), ...);
+  (entries.push_back(&paged_attention_entry<B, bulk_case(i).spec, bulk_case(i).policy>), ...);
 }
 template <class... Backends>
 Entries entries_of() {
   Entries entries;
   const auto add = [&]<class B>(const B*) {
-    if constexpr (GroupBackend<B>) add_entries<B>(std::make_integer_sequence<int, staged_count>(), entries);
+    if constexpr (GroupBackend<B>) add_entries<B>(std::make_integer_sequence<int, bulk_count>(), entries);
   };
   (add(static_cast<const Backends*>(nullptr)), ...);
   return entries;
 }
 
 template <class F>
-void each_staged(F f) {
+void each_bulk(F f) {
   static const Entries entries = entries_of<ROOM_BACKENDS>();
   each_of(entries, f);
 }
 
-struct StagedShape {
+struct BulkShape {
   int block_size, group, mtp, kv_heads, window;
 };
-constexpr StagedShape staged_shapes[] = {
+constexpr BulkShape bulk_shapes[] = {
     {16, 5, 3, 2, 0}, {48, 1, 8, 2, 21}, {64, 11, 1, 1, 0}, {1024, 3, 5, 1, 70}, {80, 33, 2, 1, 5}};
 
-/// Around every boundary of a stage, and once around the ring and past it.
-std::vector<std::int32_t> staged_lengths(const PagedAttentionEntry& e) {
+/// Lengths around every boundary of a stage, and once around the ring and past it.
+std::vector<std::int32_t> bulk_lengths(const PagedAttentionEntry& e) {
   const int unit = e.spec.unit(), tile = tile_of(e), around = e.policy.prefetch.stages * tile;
   return {0, 1, unit + 1, tile - 1, tile + 1, 2 * tile, around + 3, around + 2 * tile};
 }
 
-PagedAttentionCase case_of(const PagedAttentionEntry& e, const StagedShape& shape,
+PagedAttentionCase case_of(const PagedAttentionEntry& e, const BulkShape& shape,
                            const std::vector<std::int32_t>& lengths) {
   PagedAttentionCase c = case_for(e, lengths);
   c.block_size = shape.block_size;
@@ -138,11 +138,11 @@ PagedAttentionCase case_of(const PagedAttentionEntry& e, const StagedShape& shap
 
 constexpr int cluster_sizes[] = {1, 2, 4, 8};
 
-TEST_CASE("staged: right around all boundaries of its stages, in blocks and clusters of them") {
+TEST_CASE("bulk: right around all boundaries of its stages, in blocks and clusters of them") {
   int turn = 0;
-  each_staged([&](const PagedAttentionEntry& e) {
-    for (const StagedShape& shape : staged_shapes) {
-      const std::vector<std::int32_t> lengths = staged_lengths(e);
+  each_bulk([&](const PagedAttentionEntry& e) {
+    for (const BulkShape& shape : bulk_shapes) {
+      const std::vector<std::int32_t> lengths = bulk_lengths(e);
       Call call(case_of(e, shape, lengths), lengths);
       use_features(call, e);
       if (turn % 3 == 0) call.sinks.assign(call.p.num_q_heads, 0.5f);
@@ -156,13 +156,13 @@ TEST_CASE("staged: right around all boundaries of its stages, in blocks and clus
   });
 }
 
-TEST_CASE("staged: attends exactly the visible tokens, whatever the windows, and reads no other page") {
+TEST_CASE("bulk: attends exactly the visible tokens, whatever the windows, and reads no other page") {
   int turn = 0;
-  each_staged([&](const PagedAttentionEntry& e) {
+  each_bulk([&](const PagedAttentionEntry& e) {
     if (e.spec.alibi) return;
     const int tile = tile_of(e);
     for (const int window : {0, 1, tile - 1, tile + 9}) {
-      const std::vector<std::int32_t> lengths = staged_lengths(e);
+      const std::vector<std::int32_t> lengths = bulk_lengths(e);
       Call call(case_of(e, {16, 2, 1 + turn % 4, 2, window}, lengths), lengths);
       use_features(call, e);
       set_counting(call);
@@ -178,10 +178,10 @@ TEST_CASE("staged: attends exactly the visible tokens, whatever the windows, and
   });
 }
 
-TEST_CASE("staged: a head may be half of a wider one, so that units of V lie apart") {
+TEST_CASE("bulk: a head may be half of a wider one, so that units of V lie apart") {
   int turn = 0;
-  each_staged([&](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths = staged_lengths(e);
+  each_bulk([&](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = bulk_lengths(e);
     PagedAttentionCase c = case_of(e, {turn % 2 ? 16 : 80, 3, 2, 2, turn % 3 ? 0 : 37}, lengths);
     c.head_size *= 2;
     Call call(c, lengths);
@@ -195,15 +195,15 @@ TEST_CASE("staged: a head may be half of a wider one, so that units of V lie apa
   });
 }
 
-TEST_CASE("staged: whatever unused slots and their scales hold, the answer is the same to the last bit") {
+TEST_CASE("bulk: whatever unused slots and their scales hold, the answer is the same to the last bit") {
   struct Garbage {
     std::uint16_t wide, narrow;
     float scale;
   };
   constexpr float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   int turn = 0;
-  each_staged([&](const PagedAttentionEntry& e) {
-    const std::vector<std::int32_t> lengths = staged_lengths(e);
+  each_bulk([&](const PagedAttentionEntry& e) {
+    const std::vector<std::int32_t> lengths = bulk_lengths(e);
     Call call(case_of(e, {turn % 2 ? 48 : 1024, 4, 2, 1, turn % 3 ? 0 : 33}, lengths), lengths);
     use_features(call, e);
     call.fill();
@@ -223,56 +223,58 @@ TEST_CASE("staged: whatever unused slots and their scales hold, the answer is th
   });
 }
 
-TEST_CASE("staged: many tokens far below one keep their share, though their probabilities are as small as f16 goes") {
-  each_staged([](const PagedAttentionEntry& e) {
+TEST_CASE("bulk: many tokens far below one keep their share, though their probabilities are as small as f16 goes") {
+  each_bulk([](const PagedAttentionEntry& e) {
     if (e.spec.alibi || e.spec.soft_cap || e.spec.native) return;
     CHECK(lost_shares(e, case_for(e, {700})) == 0);
   });
 }
 
-TEST_CASE("staged: policies that the kernel cannot do are refused") {
+TEST_CASE("bulk: policies that the kernel cannot do are refused") {
   const auto why_not = [](const PagedAttentionSpec& s, const PagedAttentionPolicy& p) {
     return std::string_view(paged_attention_policy_status(ArchId::sm90, s, p).reason);
   };
-  for (int i = 0; i < staged_count; ++i) CHECK(why_not(staged_case(i).spec, staged_case(i).policy) == "");
+  for (int i = 0; i < bulk_count; ++i) CHECK(why_not(bulk_case(i).spec, bulk_case(i).policy) == "");
   const auto fits = [&](PagedAttentionSpec spec, PagedAttentionPolicy policy) { return why_not(spec, policy).empty(); };
   const PagedAttentionSpec spec = wide(DType::bf16, 64);
   CHECK(fits(spec, ring(8, 512, 1)));
-  for (const int tokens : {32, 96, 192, 1024}) CHECK_FALSE(fits(spec, ring(8, tokens, 1)));  // segments of any page
-  for (const int rows : {-16, 0, 24, 48, 128}) CHECK_FALSE(fits(spec, ring(rows, 64, 4)));   // columns of group_mma
+  for (const int tokens : {32, 96, 192, 1024})
+    CHECK_FALSE(fits(spec, ring(8, tokens, 1)));  // stages must be cut into segments for any page
+  for (const int rows : {-16, 0, 24, 48, 128})
+    CHECK_FALSE(fits(spec, ring(rows, 64, 4)));  // group_mma has no such numbers of columns
   for (const int head_size : {80, 96, 112, 192}) CHECK_FALSE(fits(wide(DType::bf16, head_size), ring(8, 64, 2)));
   for (const int stages : {-1, 0}) CHECK_FALSE(fits(spec, ring(8, 64, stages)));
-  // Two groups take stages in turn, each its own slots, and merge a tile each at the end of an item.
+  // Two wave groups take stages by turns, each its own slots. At the end of an item each merges one tile.
   for (const int stages : {1, 3}) CHECK_FALSE(fits(spec, ring(8, 64, stages, 2)));
   for (const int groups : {0, 3, 4}) CHECK_FALSE(fits(spec, ring(8, 64, 12, groups)));
   CHECK_FALSE(fits(wide(DType::bf16, 256), ring(8, 64, 2, 2)));
   CHECK_FALSE(fits(spec, detail::balanced(ring(8, 64, 4, 2))));
-  // Somebody fetches, with waves that the policy leaves room for.
+  // At least one wave fetches, and waves_per_simd leaves room for those waves.
   PagedAttentionPolicy fetched = ring(8, 64, 4);
   for (const int waves : {1, 4, 0, 5}) {
     fetched.prefetch.waves = waves;
     CHECK(fits(spec, fetched) == (waves == 1 || waves == 4));
   }
-  // What the blocks of a cluster tell each other, 48 KiB for 64 rows, must fit into the ring.
+  // What the blocks of a cluster send each other, 48 KiB for 64 rows, must fit into the ring.
   CHECK_FALSE(fits(spec, ring(64, 64, 2)));
   CHECK_FALSE(fits(narrow(Scaling::per_tensor, 64), ring(64, 64, 5)));
   CHECK(why_not(spec, ring(8, 64, 0)) ==
-        "staged: wave groups take stages in turn: prefetch.stages is a multiple of them");
+        "bulk: wave groups take stages by turns: prefetch.stages is a multiple of them");
   CHECK(why_not(wide(DType::bf16, 96), ring(8, 64, 2)) ==
-        "staged: head_size is 64, 128 or 256, as dimensions are dealt out 64 to a product");
+        "bulk: head_size is 64, 128 or 256, as dimensions are dealt out 64 to a product");
   CHECK(why_not(spec, ring(64, 64, 2)) ==
-        "staged: what blocks of a cluster send each other must fit into the ring: more stages, fewer rows");
+        "bulk: what blocks of a cluster send each other must fit into the ring: more stages, fewer rows");
 }
 
 #if !TILEWAVE_ON_GPU_COMPILER
-TEST_CASE("staged: of each context the pieces of pages with a token to attend are copied, once, and no other") {
+TEST_CASE("bulk: of each context the pieces of pages with a token to attend are copied, once, and no other") {
   int turn = 0;
-  each_staged([&](const PagedAttentionEntry& e) {
-    if (e.policy.balanced()) return;  // the counters are the last launch's
+  each_bulk([&](const PagedAttentionEntry& e) {
+    if (e.policy.balanced()) return;  // the counters are those of the last launch, which is combine
     const int tile = tile_of(e);
     for (const int window : {0, 5, tile + 9}) {
-      const std::vector<std::int32_t> lengths = staged_lengths(e);
-      const StagedShape shape{turn % 2 ? 16 : 96, 12, 1 + turn % 3, 2, window};
+      const std::vector<std::int32_t> lengths = bulk_lengths(e);
+      const BulkShape shape{turn % 2 ? 16 : 96, 12, 1 + turn % 3, 2, window};
       Call call(case_of(e, shape, lengths), lengths);
       use_features(call, e);
       call.fill();
@@ -280,7 +282,7 @@ TEST_CASE("staged: of each context the pieces of pages with a token to attend ar
       const int segment = std::gcd(shape.block_size, tile);
       const std::int64_t scale_bytes = e.spec.quant == Scaling::per_token ? sizeof(float) : 0;
       const std::int64_t token_bytes = 2 * (e.spec.head_size * size_of(e.spec.kv) + scale_bytes);
-      // A page of K is one piece where it is a segment; else it ends with the last unit, as V and scales do.
+      // A page of K is one copy if it is a segment. Else it ends with the last unit, as V and scales do.
       const std::int64_t behind_bytes =
           token_bytes - (segment == shape.block_size ? e.spec.head_size * size_of(e.spec.kv) : 0);
       std::int64_t bytes = 0;
@@ -289,17 +291,18 @@ TEST_CASE("staged: of each context the pieces of pages with a token to attend ar
         bytes +=
             (to - align_down(first, segment)) * token_bytes - (to - align_up(length, e.spec.unit())) * behind_bytes;
       }
-      const int row_groups = ceil_div(shape.group * shape.mtp, e.policy.block_rows());
+      const int row_blocks = ceil_div(shape.group * shape.mtp, e.policy.block_rows());
       CAPTURE(shape.block_size, window);
-      CHECK(host::last_launch_counters().bulk_bytes == bytes * shape.kv_heads * row_groups);
+      CHECK(host::last_launch_counters().bulk_bytes == bytes * shape.kv_heads * row_blocks);
     }
   });
 }
 
-/// Short rings, so that places are used again and freed for what other blocks send while these still read.
+/// Short rings, so that slots are used again, and are freed for what other blocks send while these still read.
 bool is_tight(const PagedAttentionEntry& e) { return e.policy.prefetch.stages <= 3 && e.policy.block_rows() <= 16; }
 
-/// Of one_wave_behind, those that keep back the first wave, and each that fetches in the first and the last block.
+/// The schedules of one_wave_behind that keep back the first wave, and each wave that fetches in the first and the last
+/// block.
 std::vector<std::uint64_t> seeds_of(host::Schedule schedule, const PagedAttentionPolicy& policy, int cluster) {
   if (schedule == host::Schedule::random) return {1, 2, 3};
   std::vector<std::uint64_t> seeds{0};
@@ -312,8 +315,8 @@ std::vector<std::uint64_t> seeds_of(host::Schedule schedule, const PagedAttentio
   return seeds;
 }
 
-TEST_CASE("staged: no schedule of waves and lanes changes a bit") {
-  each_staged([](const PagedAttentionEntry& e) {
+TEST_CASE("bulk: no schedule of waves and lanes changes a bit") {
+  each_bulk([](const PagedAttentionEntry& e) {
     if (!is_tight(e)) return;
     const int tile = tile_of(e), around = e.policy.prefetch.stages * tile;
     const std::vector<std::int32_t> lengths{around + tile + 3, 2 * around + 5, tile / 2};
@@ -338,7 +341,7 @@ TEST_CASE("staged: no schedule of waves and lanes changes a bit") {
   });
 }
 
-TEST_CASE("staged: no two lanes race, as ThreadSanitizer sees them") {
+TEST_CASE("bulk: no two lanes race, as ThreadSanitizer sees them") {
   if (!under_tsan) return skip_test("this is for ThreadSanitizer, preset host-tsan");
   for (const PagedAttentionEntry* e : entries_of<ROOM_BACKENDS>()) {
     if (!is_tight(*e)) continue;
