@@ -48,7 +48,7 @@ class Memory {
   std::uint64_t map(std::string name, std::uint8_t* data, std::uint64_t size, bool writable);
   /// Maps memory at the address that it has on this machine.
   void map_in_place(std::string name, std::uint8_t* data, std::uint64_t size, bool writable) {
-    regions_.push_back({reinterpret_cast<std::uint64_t>(data), size, data, writable, std::move(name), place_of(size)});
+    regions_.push_back({reinterpret_cast<std::uint64_t>(data), size, data, writable, std::move(name), next_base(size)});
   }
   /// Forget every region from index `count` on.
   void truncate(std::size_t count) {
@@ -75,7 +75,7 @@ class Memory {
 
  private:
   const Region& find(std::uint64_t address, std::uint64_t bytes) const;
-  std::uint64_t place_of(std::uint64_t size);
+  std::uint64_t next_base(std::uint64_t size);
   [[noreturn]] static void refuse_write(std::uint64_t address, const Region& region);
 
   std::vector<Region> regions_;

@@ -44,8 +44,8 @@ struct PagedKv {
   };
   /// All that is needed to load one tile.
   struct Cursor {
-    /// Of each K token of the lane, the unit of dimensions that is its lane group's first. Without any_block_size only
-    /// the token in score tile 0 has an address, and the others follow it.
+    /// For each K token of the lane, the first unit of dimensions of its lane group. Without any_block_size only the
+    /// token in score tile 0 has an address, and the others follow it.
     const char* k[k_addresses];
     /// The lane's unit of tokens at the first dimension of its position; with any_block_size the token at dimension 0.
     const char* v[v_addresses];
