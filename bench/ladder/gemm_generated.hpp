@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The ladder of docs/reference/gemm.md as entries of bench_gemm, in a build with TILEWAVE_GENERATED_ENTRIES=bench/ladder.
+// The ladder of docs/reference/gemm.md as entries of bench_gemm. A build with TILEWAVE_GENERATED_ENTRIES=bench/ladder
+// has them.
 #pragma once
 
 #include "bench/ladder/kernels.hpp"
 
 namespace tilewave {
 
-constexpr std::array<GemmSpec, 1> gemm_generated_specs(ArchId) { return {}; }  // bf16
+/// Returns the one spec of the ladder: bf16.
+constexpr std::array<GemmSpec, 1> gemm_generated_specs(ArchId) { return {}; }
 
-/// The rungs above those of kernels.hpp: policies that the library has, and what lies between.
+/// Returns the rungs above those of kernels.hpp: policies that the library has, and some between them.
 constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
   GemmPolicies all;
   if (facts_of(arch).tensor_copies) {

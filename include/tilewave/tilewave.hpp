@@ -20,6 +20,7 @@
 #include "tilewave/ops/activation/registry.hpp"
 #include "tilewave/ops/attention_combine/registry.hpp"
 #include "tilewave/ops/embedding/registry.hpp"
+#include "tilewave/ops/flash_attention/registry.hpp"
 #include "tilewave/ops/gemm/registry.hpp"
 #include "tilewave/ops/kv_cache_write/registry.hpp"
 #include "tilewave/ops/moe_reduce/registry.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How the specs of a list of row operations are shared out to code objects, and which of these gate every change.
+// How the specs of a list of row operations are divided among code objects, and which of these gate every change.
 #pragma once
 
 #include <cstddef>

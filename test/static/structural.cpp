@@ -53,7 +53,7 @@ static_assert(!fits_spec(token_major, {.prefetch = {.slices = 2}}));  // one blo
 
 // Tiles of V: whole blocks, the last of which may pass the head's end, of words at least.
 constexpr bool tiles_are(const AtomFacts& atom, PagedAttentionSpec spec, int count, int width) {
-  const ValueTiles tiles = value_tiles(atom, spec);
+  const ValueTiles tiles = value_tiles(atom, spec.value_shape());
   return tiles.count == count && tiles.width == width;
 }
 static_assert(tiles_are(gfx942_atom, {.head_size = 80}, 5, 1));

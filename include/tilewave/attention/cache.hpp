@@ -1,33 +1,42 @@
 // SPDX-License-Identifier: MIT
-// How a paged KV cache lies in memory and how its elements were scaled: what decode and cache writes have in common.
+// How a paged KV cache lies in memory, and how its elements were scaled. Decode, prefill and cache writes share it.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+
+#include "tilewave/core/config.hpp"
+#include "tilewave/core/scaling.hpp"
 
 namespace tilewave {
 
-/// How fp8 K and V were scaled. none: values as stored (bf16 KV).
-enum class QuantMode : int { none, per_tensor, per_token, per_head };
-
-constexpr std::string_view name_of(QuantMode mode) {
-  switch (mode) {
-    case QuantMode::none: return "none";
-    case QuantMode::per_tensor: return "per_tensor";
-    case QuantMode::per_token: return "per_token";
-    case QuantMode::per_head: return "per_head";
-  }
-  return "unknown";
+/// Returns whether a cache of fp8 K and V can be scaled so: one scale for the tensor, a KV head, or a token and KV
+/// head.
+constexpr bool is_cache_scaling(Scaling s) {
+  return s == Scaling::per_tensor || s == Scaling::per_token || s == Scaling::per_head;
 }
 
-/// Which index of V is contiguous in memory. dim_major: 16 bytes of tokens of one head dimension; token_major: all head
-/// dimensions of one token. See PagedValueStrides.
+/// Which index of V is contiguous in memory. dim_major: 16 bytes hold tokens of one head dimension. token_major: all
+/// head dimensions of a token lie side by side. See PagedValueStrides.
 enum class ValueLayout : int { dim_major, token_major };
 
-/// Strides in elements. K is read as k[page][head][d / x][t][d % x], V as v[page][head][t / x][d][t % x] if the spec
-/// says dim_major and as v[page][head][t][d] if it says token_major, with x = 16 / sizeof(element); in all the last
-/// index is contiguous. One description covers the cache layouts in use; the strides of K and V need not be alike:
-///   K [pages, kv_heads, D/x, block_size, x]      unit = block_size * x, token = x
+/// What the order of V in memory depends on.
+struct ValueShape {
+  int element_bytes;  // 1 or 2
+  int head_size;      // of V; a multiple of 16
+  ValueLayout layout;
+
+  friend constexpr bool operator==(const ValueShape&, const ValueShape&) = default;
+  /// Elements in 16 bytes, x above.
+  TILEWAVE_HOST_DEVICE constexpr int unit() const { return 16 / element_bytes; }
+};
+
+/// Strides of K and V in elements, with x = 16 / sizeof(element), the elements of a 16-byte unit. The last index of
+/// each tensor is contiguous:
+///   k[page][head][d / x][t][d % x]
+///   v[page][head][t / x][d][t % x]   of dim_major values
+///   v[page][head][t][d]              of token_major values
+/// The strides of K and V need not be alike. These are the cache layouts in use:
+///   K [pages, kv_heads, D/x, block_size, x]            unit = block_size * x, token = x
 ///   V shuffled [pages, kv_heads, block_size/x, D, x]   unit = D * x, dim = x
 ///   V plain    [pages, kv_heads, D, block_size]        unit = x, dim = block_size
 ///   NHD [pages, block_size, kv_heads, D]               K: unit = x; K and V: token = kv_heads * D, head = D
@@ -37,18 +46,19 @@ struct PagedKeyStrides {
 };
 struct PagedValueStrides {
   std::int64_t page, head;
-  std::int64_t unit, dim;  // dim_major
-  std::int64_t token = 0;  // token_major
+  std::int64_t unit, dim;  // of dim_major values
+  std::int64_t token = 0;  // of token_major values
 };
 
-/// Strides of caches without gaps. A Spec has head_size and unit(), the elements in 16 bytes.
+// The strides of caches without gaps. A Spec has head_size, D above, and unit(), x above.
+
 /// K [pages, kv_heads, D/x, block_size, x].
 template <class Spec>
 constexpr PagedKeyStrides packed_key_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
   const std::int64_t head = block_size * s.head_size;
   return {kv_heads * head, head, block_size * s.unit(), s.unit()};
 }
-/// Packed strides of V: shuffled [pages, kv_heads, block_size/x, D, x], or plain [pages, kv_heads, D, block_size].
+/// V shuffled [pages, kv_heads, block_size/x, D, x], or plain [pages, kv_heads, D, block_size].
 template <class Spec>
 constexpr PagedValueStrides packed_value_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size,
                                                  bool shuffled) {
@@ -57,7 +67,7 @@ constexpr PagedValueStrides packed_value_strides(const Spec& s, std::int64_t kv_
                   : PagedValueStrides{kv_heads * head, head, s.unit(), block_size};
 }
 
-/// Packed strides of K and V for token_major specs: NHD [pages, block_size, kv_heads, D] ...
+/// K and V of NHD caches [pages, block_size, kv_heads, D], for token_major values.
 template <class Spec>
 constexpr PagedKeyStrides nhd_key_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
   const std::int64_t token = kv_heads * s.head_size;
@@ -68,7 +78,7 @@ constexpr PagedValueStrides nhd_value_strides(const Spec& s, std::int64_t kv_hea
   const std::int64_t token = kv_heads * s.head_size;
   return {block_size * token, s.head_size, 0, 0, token};
 }
-/// ... and HND [pages, kv_heads, block_size, D].
+/// K and V of HND caches [pages, kv_heads, block_size, D], for token_major values.
 template <class Spec>
 constexpr PagedKeyStrides hnd_key_strides(const Spec& s, std::int64_t kv_heads, std::int64_t block_size) {
   const std::int64_t head = block_size * s.head_size;

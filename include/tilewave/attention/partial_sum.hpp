@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The weighted sum of partial attention results of one output row, held by P.lanes lanes: the arithmetic of combine and
-// of the second launch of paged-attention decode. No LDS, no barrier. Bound: latency of two dependent reads, so a lane
-// holds the weights of its own partials, and partials are read `batch` at a time.
+// The weighted sum of the partial attention results of one output row: the arithmetic of every combine kernel. P.lanes
+// lanes hold the row. There is no shared memory and no barrier. Two reads that depend on each other bound it by their
+// latency. So each lane keeps the weights of its own partials, and partials are read `batch` at a time.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -11,23 +11,23 @@
 
 namespace tilewave {
 
-/// Most partials of one output row.
+/// The most partials that one output row may have.
 inline constexpr int max_partials = 128;
 
-/// Where the partials of one output row are. Strides in elements.
+/// Where the partials of one output row lie. Strides are in elements.
 struct PartialRow {
-  const void* x;     // each normalised
-  const float* lse;  // natural log, -inf for no weight
+  const void* x;     // outputs, each divided by its own sum
+  const float* lse;  // natural log of that sum, -inf for a partial without weight
   std::int64_t x_stride, lse_stride;
   std::int32_t count;  // 1 to max_partials
 
-  static constexpr int most = max_partials;
-  TILEWAVE_DEVICE std::int64_t x_at(std::int32_t p) const { return p * x_stride; }
-  TILEWAVE_DEVICE std::int64_t lse_at(std::int32_t p) const { return p * lse_stride; }
+  static constexpr int max_count = max_partials;
+  TILEWAVE_DEVICE std::int64_t x_offset(std::int32_t p) const { return p * x_stride; }
+  TILEWAVE_DEVICE std::int64_t lse_offset(std::int32_t p) const { return p * lse_stride; }
 };
 
-/// Partials of type X. A row says where they are, as PartialRow does. `guarded`: the x of a partial without weight may
-/// be NaN.
+/// The sum over partials of type X. Any row type with the members of PartialRow says where they lie. `guarded` allows
+/// NaN in the x of a partial without weight.
 template <class B, DType X, RowPolicy P, bool guarded>
 struct PartialSum {
   static constexpr int lanes = P.lanes, chunks = P.chunks, unit = P.vec / size_of(X);
@@ -35,30 +35,31 @@ struct PartialSum {
   static_assert(lanes <= B::facts.wave_lanes && lanes % batch == 0,
                 "the lanes of a row are within a wave, and share batches of eight partials evenly");
 
-  Vec<float, unit> x[chunks];  // of columns column(i) ..
-  float lse;
+  Vec<float, unit> x[chunks];  // chunk i has the columns from column(i) on
+  float lse;                   // natural log of the sum over all partials
 
-  /// Lane of the row.
+  /// The number of this lane among the lanes of its row.
   TILEWAVE_DEVICE static int lane() { return lanes == B::facts.wave_lanes ? B::lane_id() : B::lane_id() % lanes; }
   TILEWAVE_DEVICE static std::int32_t column(int i) { return (i * lanes + lane()) * unit; }
 
-  /// All lanes of a wave at once, with one count. Columns from `columns` on are not read; their sums mean nothing.
+  /// Adds up a row. All lanes of a wave call it together, with the same row.count. Columns from `columns` on are not
+  /// read, and their sums mean nothing.
   template <class Row>
   TILEWAVE_DEVICE static PartialSum of(const Row& row, std::int32_t columns) {
-    constexpr int held = ceil_div(Row::most, lanes);  // weights of one lane
+    constexpr int lane_weights = ceil_div(Row::max_count, lanes);  // partials whose weights a lane keeps
     constexpr float minus_infinity = -__builtin_inff();
-    float weight[held], maximum = minus_infinity;
+    float weight[lane_weights], maximum = minus_infinity;
     TILEWAVE_UNROLL
-    for (int i = 0; i < held; ++i) {
+    for (int i = 0; i < lane_weights; ++i) {
       const int p = i * lanes + lane();
-      weight[i] = p < row.count ? B::load(row.lse + row.lse_at(p)) : minus_infinity;
+      weight[i] = p < row.count ? B::load(row.lse + row.lse_offset(p)) : minus_infinity;
       maximum = __builtin_fmaxf(maximum, weight[i]);
     }
     maximum = B::template reduce<lanes>(maximum, Max{});
-    const float reference = maximum == minus_infinity ? 0.0f : maximum;  // no partial has weight
+    const float reference = maximum == minus_infinity ? 0.0f : maximum;  // 0 if no partial has weight
     float sum = 0.0f;
     TILEWAVE_UNROLL
-    for (int i = 0; i < held; ++i) {
+    for (int i = 0; i < lane_weights; ++i) {
       weight[i] = B::exp2((weight[i] - reference) * log2_e);
       sum += weight[i];
     }
@@ -66,12 +67,12 @@ struct PartialSum {
 
     PartialSum total{};
     const int first_lane = B::lane_id() - lane();
-    static_for<held>([&](auto i) {
+    static_for<lane_weights>([&](auto i) {
       for (int first = i * lanes; first < min_of(row.count, (i + 1) * lanes); first += batch) {
         Packed<X, unit> partial[batch][chunks];
         TILEWAVE_UNROLL
-        for (int j = 0; j < batch; ++j) {  // past the last partial: the last one again, with a weight of zero
-          const auto* from = static_cast<const Storage<X>*>(row.x) + row.x_at(min_of(first + j, row.count - 1));
+        for (int j = 0; j < batch; ++j) {  // past the last partial it is read again, with a weight of zero
+          const auto* from = static_cast<const Storage<X>*>(row.x) + row.x_offset(min_of(first + j, row.count - 1));
           TILEWAVE_UNROLL
           for (int c = 0; c < chunks; ++c) {
             const std::int32_t at = column(c) < columns ? column(c) : 0;
@@ -96,7 +97,8 @@ struct PartialSum {
     return total;
   }
 
-  /// By words, which are fewer than elements. The mask is settled: of a choice clang makes branches, and loads in them.
+  /// Zeroes values unless they are `kept`. Words are masked, since there are fewer words than elements. The mask is
+  /// opaque, because clang turns a conditional value into branches and moves loads into them.
   TILEWAVE_DEVICE static void zero_unless(bool kept, Packed<X, unit>& values) {
     if constexpr (sizeof(values) == sizeof(Chunk)) {
       const std::uint32_t mask = B::opaque(kept ? ~0u : 0u);
@@ -118,20 +120,20 @@ struct PartialSum {
     }
   }
 
-  /// Write the row's columns below `columns` as elements of type Out.
+  /// Writes the columns of the row below `columns` as elements of type Out.
   template <DType Out>
   TILEWAVE_DEVICE void store(void* to, std::int32_t columns) const {
-    constexpr int piece = min_of(unit, 16 / size_of(Out));
+    constexpr int store_unit = min_of(unit, 16 / size_of(Out));
     TILEWAVE_UNROLL
     for (int c = 0; c < chunks; ++c) {
       if (column(c) >= columns) continue;
       TILEWAVE_UNROLL
-      for (int first = 0; first < unit; first += piece) {
-        Vec<float, piece> values;
+      for (int first = 0; first < unit; first += store_unit) {
+        Vec<float, store_unit> values;
         TILEWAVE_UNROLL
-        for (int e = 0; e < piece; ++e) values[e] = x[c][first + e];
-        B::store(reinterpret_cast<Packed<Out, piece>*>(static_cast<Storage<Out>*>(to) + column(c) + first),
-                 narrow<B, Out, piece>(values));
+        for (int e = 0; e < store_unit; ++e) values[e] = x[c][first + e];
+        B::store(reinterpret_cast<Packed<Out, store_unit>*>(static_cast<Storage<Out>*>(to) + column(c) + first),
+                 narrow<B, Out, store_unit>(values));
       }
     }
   }

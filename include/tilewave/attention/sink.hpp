@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
-// A sink: a logit that joins the softmax of a row when all its tokens are in, and has no value.
+// A sink is a logit of a head without a value row. It joins the softmax of a row after all tokens have been summed, so
+// it changes the row's divisor and its lse, and adds nothing to the output.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
 
 namespace tilewave {
 
-/// A row after its sink joined: what its output is multiplied by, and its lse (natural log).
+/// A row after its sink has joined.
 struct JoinedSink {
-  float share;
-  float lse;
+  float out_scale;  // multiplies the output that the tokens alone gave, at most 1
+  float lse;        // natural log, the sink included
 };
 
-/// Decode with one split and combine both end here, with the same f32 arithmetic. `lse` is that of the row's tokens,
-/// -inf for none.
+/// Adds a sink to the softmax of a row. `lse` is the natural log of the sum over the row's tokens, -inf if it has none;
+/// a sink of -inf changes nothing. Decode with one split and every combine end here, so both round alike in f32.
 template <class B>
 TILEWAVE_DEVICE JoinedSink join_sink(float lse, float sink) {
   constexpr float minus_infinity = -__builtin_inff();

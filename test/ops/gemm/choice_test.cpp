@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which policy the cost model takes on an H200; pages of docs/notebook have what others were measured to take.
+// Tests of which policy the cost model takes on an H200. Pages of docs/notebook have the measured times of others.
 #include <array>
 
 #include "test/catch_compat.hpp"
@@ -22,12 +22,12 @@ GemmPolicy chosen(const GemmSpec& spec, std::int32_t m, std::int32_t n, std::int
   p.spec = spec;
   p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
   if (spec.b == DType::i4) p.b_group_scale = somewhere(4), p.b_scale_k_stride = n;
-  if (spec.scale == GemmScale::row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
+  if (spec.scale == Scaling::per_row) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
   p.m = m, p.n = n, p.k = k;
   p.a_stride = k, p.out_stride = n;
   if (spec.weights != GemmWeights::preshuffled) p.b_stride = k;
   p.batch_invariant = batch_invariant;
-  if (spec.scale == GemmScale::block) {
+  if (spec.scale == Scaling::per_block) {
     p.a_scale = p.b_scale = static_cast<const float*>(somewhere(5));
     p.a_scale_stride = p.b_scale_stride = ceil_div(k, gemm_scale_block), p.a_scale_k_stride = p.b_scale_k_stride = 1;
     p.a_scale_batch_stride = std::int64_t{m} * k, p.b_scale_batch_stride = std::int64_t{n} * k;
@@ -63,13 +63,14 @@ TEST_CASE("few rows take the width that leaves the fewest rounds") {
   CHECK(chosen({}, 16, 28672, 4096).columns == 256);  // one round, where 64 columns are four
   CHECK(chosen({}, 16, 7168, 8192).columns == 64);    // one round, where 256 leave most SMs idle
   constexpr DType fp8 = sm90_facts.fp8;
-  const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = GemmScale::row, .weights = GemmWeights::preshuffled};
+  const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = Scaling::per_row, .weights = GemmWeights::preshuffled};
   CHECK(chosen(preshuffled, 16, 77824, 5120).waves_per_simd == 2);  // ten rounds, or five of two blocks an SM
   CHECK(chosen(preshuffled, 16, 7168, 2048).waves_per_simd == 1);
 }
 
 TEST_CASE("weights of four bits go straight to up to 16 rows") {
-  const GemmSpec codes{.b = DType::i4, .scale = GemmScale::group, .weights = GemmWeights::preshuffled, .scale_k = 128};
+  const GemmSpec codes{
+      .b = DType::i4, .scale = Scaling::per_group, .weights = GemmWeights::preshuffled, .scale_k = 128};
   for (const std::int32_t m : {1, 8, 16}) {
     for (const std::int32_t n : {4096, 5120, 28672}) {
       const GemmPolicy policy = chosen(codes, m, n, 8192);
@@ -85,7 +86,7 @@ TEST_CASE("weights of four bits go straight to up to 16 rows") {
 
 TEST_CASE("groups take tiles by the rows that one has") {
   constexpr DType fp8 = sm90_facts.fp8;
-  GemmSpec block{.a = fp8, .b = fp8, .scale = GemmScale::block, .groups = GemmGroups::masked};
+  GemmSpec block{.a = fp8, .b = fp8, .scale = Scaling::per_block, .groups = GemmGroups::masked};
   const auto of = [](const GemmSpec& spec, std::int32_t m, std::int32_t groups, std::int32_t expected = 0) {
     return chosen(spec, m, 4096, 7168, false, groups, expected);
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The laws of GEMM policies: what the lists have is legal on its chip, and what is not says why.
+// Tests of the laws of GEMM policies: all lists are legal on their chip, and an illegal policy gets its reason.
 #include <string_view>
 
 #include "entries/gemm.hpp"
@@ -89,10 +89,10 @@ TEST_CASE("no policy serves a spec that the chip does not") {
 #if !TILEWAVE_ON_GPU_COMPILER
 TEST_CASE("a plan for a spec that the chip does not serve compiles, and says why not") {
   constexpr GemmSpec fnuz{.a = DType::fp8_e4m3fnuz, .b = DType::fp8_e4m3fnuz};
-  constexpr GemmSpec mx{.a = DType::fp4_e2m1, .b = DType::fp4_e2m1, .scale = GemmScale::mx};
+  constexpr GemmSpec mx{.a = DType::fp4_e2m1, .b = DType::fp4_e2m1, .scale = Scaling::mx};
   GemmPlan plan;
   CHECK(gemm_plan<host::Backend<ArchId::gfx950>, fnuz>({.spec = fnuz}, plan).code == StatusCode::unsupported_dtype);
-  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, mx>({.spec = mx}, plan).code == StatusCode::unsupported_quant_mode);
+  CHECK(gemm_plan<host::Backend<ArchId::gfx942>, mx>({.spec = mx}, plan).code == StatusCode::unsupported_scaling);
   CHECK(plan.entry == nullptr);
   CHECK(plan.candidates.empty());
 }

@@ -50,7 +50,7 @@ GemmSpec spec_named(const std::string& name) {
   GemmSpec spec;
   if (name == "bf16") return spec;
   spec.a = spec.b = sm90_facts.fp8;
-  spec.scale = name == "fp8_e4m3fn.row" ? GemmScale::row : GemmScale::block;
+  spec.scale = name == "fp8_e4m3fn.row" ? Scaling::per_row : Scaling::per_block;
   return spec;
 }
 
@@ -62,8 +62,8 @@ GemmProblem problem_of(const RecordedShape& shape) {
   p.a = somewhere(1), p.b = somewhere(2), p.out = somewhere(3);
   p.m = shape.m, p.n = shape.n, p.k = shape.k;
   p.a_stride = p.b_stride = p.k, p.out_stride = p.n;
-  if (p.spec.scale != GemmScale::none) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(4));
-  if (p.spec.scale == GemmScale::block) {
+  if (p.spec.scale != Scaling::none) p.a_scale = p.b_scale = static_cast<const float*>(somewhere(4));
+  if (p.spec.scale == Scaling::per_block) {
     p.a_scale_stride = p.b_scale_stride = ceil_div(p.k, gemm_scale_block);
     p.a_scale_k_stride = p.b_scale_k_stride = 1;
   }

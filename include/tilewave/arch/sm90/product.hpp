@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// wgmma, for every width that a tile has: both operands in shared memory, or one in registers.
+// wgmma for every width that a tile has, with both operands in shared memory or one in registers.
 #pragma once
 
 #include "tilewave/arch/backend.hpp"
@@ -8,8 +8,8 @@
 
 namespace tilewave::sm90 {
 
-/// The types of both operands as instructions name them; elements of k; of wgmma with an operand in registers: that it
-/// adds, scales of 1, and no transposing.
+/// For an operand type: its name in instructions, the k of one product, and the operand list of wgmma with A in
+/// registers (it adds, scales are 1, nothing is transposed).
 template <DType type>
 struct MmaTypes;
 template <>
@@ -28,7 +28,8 @@ template <>
 struct MmaTypes<DType::i8> {
   static constexpr char names[] = "s8.s8", k[] = "k32";
 };
-/// Scales of 1 of both operands, and of 16-bit ones which have their rows, not k, side by side.
+/// The scales of both operands are 1. 16-bit operands also have a flag that says whether their rows, rather than k, are
+/// contiguous.
 template <DType type, bool a_transposed, bool b_transposed>
 struct MmaScales {
   static_assert(size_of(type) == 2, "wgmma transposes operands of 16 bits only");
@@ -39,18 +40,19 @@ struct MmaScales<DType::fp8_e4m3fn, false, false> {
   static constexpr char text[] = "1, 1";
 };
 
-/// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
-/// k-major: its leading dimension is from one 16 bytes of k to the next, its stride from eight rows to the next.
+/// Returns the matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout") without
+/// swizzle, k-major. Its leading dimension is the distance of two 16-byte units along k, and its stride that of two
+/// groups of eight rows.
 TILEWAVE_DEVICE std::uint64_t group_descriptor(GroupOperand m) {
-  // In a cluster the block's number stands above the address. The offset is added apart, so that all products of a
-  // loop share what depends on `at`.
+  // In a cluster the block's number stands above the address. The offset is added separately, so that all products of a
+  // loop share the part that depends on `at`.
   const std::uint32_t at = (static_cast<std::uint32_t>(__cvta_generic_to_shared(m.at)) & 0x3ffff) >> 4;
-  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_piece >> 4) << 16);
+  const std::uint32_t low = at + (m.offset >> 4) + ((m.next_unit >> 4) << 16);
   return std::uint64_t(m.eight_rows >> 4) << 32 | low;
 }
 
-/// acc = a b^T, plus acc itself where `add` is not 0; a and b are matrix descriptors (PTX ISA, "matrix descriptor
-/// format").
+/// Computes acc = a b^T, plus acc itself where `add` is not 0. a and b are matrix descriptors (PTX ISA, "matrix
+/// descriptor format").
 template <DType type, int columns, bool a_transposed, bool b_transposed>
 TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint32_t add, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
@@ -228,7 +230,7 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
   }
 }
 
-/// acc += a b^T: a in registers, b a matrix descriptor.
+/// Computes acc += a b^T with a in registers; b is a matrix descriptor.
 template <DType type, int columns>
 TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
@@ -286,7 +288,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
   }
 }
 
-/// multiply_group of i8, for the widths that entries have; sums wrap around.
+/// Multiplies i8 like multiply_group, for the widths that entries have. Sums wrap around.
 template <int columns>
 TILEWAVE_DEVICE void multiply_group_of_ints(std::uint64_t a, std::uint64_t b, std::uint32_t add,
                                             Vec<std::int32_t, columns / 2>& acc) {

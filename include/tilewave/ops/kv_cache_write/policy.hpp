@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How heads are written into a cache: changes the speed only.
+// How heads are written into a cache. A policy changes the speed only.
 #pragma once
 
 #include "tilewave/ops/kv_cache_write/spec.hpp"
@@ -7,10 +7,11 @@
 
 namespace tilewave {
 
-/// Heads are held as by rope.
+/// A head is held by part of a wave or a wave, as rope holds it.
 using KvCacheWritePolicy = RowPolicy;
 
-/// The policies that entries of a spec are built for: those that hold a group. Weights of norms take registers.
+/// The policies that entries of a spec are built for, those that hold a group. Weights of norms take registers, so
+/// fused norms claim fewer waves.
 constexpr RowPolicies kv_cache_write_policies(ArchId arch, const KvCacheWriteSpec& s) {
   const RowPolicies heads = head_policies(arch, s.x);
   RowPolicies all;

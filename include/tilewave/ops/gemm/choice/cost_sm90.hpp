@@ -22,7 +22,7 @@ struct GemmTail {
 inline GemmTail gemm_tail(const GemmPolicy& p, double tiles, double slots, double steps) {
   const double whole = double(std::int64_t(tiles / slots)), tail = tiles - whole * slots;
   if (tail == 0) return {whole, 0};
-  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::least_share));
+  const double blocks = min_of(slots, max_of(tail, tail * steps / GemmStream::min_stages));
   const double share = double(std::int64_t(tail * steps / blocks + 0.99));
   const double megabytes = (blocks + tail) * p.rows * p.columns * 4e-6;
   return {whole + share / max_of(steps, 1.0), 3.0 + megabytes / 3.5 + megabytes / 4.5 + 0.1 * blocks / tail};
@@ -61,7 +61,7 @@ inline double gemm_cost_sm90(const GemmProblem& problem, std::int32_t m, const G
   // wait for shared memory, block scales for additions.
   const double tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
   double cycles = tall / 64 * max_of(wide, 32.0) / 2 * (p.depth_bytes / 32);
-  const bool block = problem.spec.scale == GemmScale::block, scaled_large = block && !p.swapped;
+  const bool block = problem.spec.scale == Scaling::per_block, scaled_large = block && !p.swapped;
   if (scaled_large) {
     const bool large = p.waves() > 1 && p.waves() != 3 && (tall >= 256 || wide >= 256);
     cycles *= p.waves() == 1 ? 2.0 : p.waves() == 3 ? 1.52 : large ? 1.36 : 1.53;

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// The kernel of a policy.
+#pragma once
+
+#include "tilewave/ops/flash_attention/registers/kernel.hpp"
+
+namespace tilewave {
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+struct FlashAttentionKernel {
+  using type = FlashAttentionRegisters<B, S, P>;
+};
+
+}  // namespace tilewave

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel.
+#pragma once
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/flash_attention/check.hpp"
+#include "tilewave/ops/flash_attention/kernel.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+Status flash_launch_registers(const FlashAttentionProblem& p, hipStream_t stream) {
+  using Kernel = FlashAttentionRegisters<B, S, P>;
+  const std::int64_t rows = std::int64_t{p.q_length} * (p.q_heads / p.kv_heads);
+  const std::int64_t tiles = ceil_div<std::int64_t>(rows, P.rows), blocks = tiles * p.kv_heads * p.batch;
+  const LaunchShape shape{blocks, Kernel::block_threads};
+  if (rows > (std::int64_t{1} << 31) - 65536 || !check_launch(shape, B::facts).ok())
+    return {StatusCode::bad_extent, "more queries and heads than one launch has blocks or lanes for"};
+  const typename Kernel::Args args{.attention = flash_attention_args(p),
+                                   .row_tiles = FastDiv::by(static_cast<std::int32_t>(tiles)),
+                                   .kv_heads = FastDiv::by(p.kv_heads)};
+  return B::template launch<Kernel>(shape, args, stream);
+}
+
+}  // namespace detail
+
+/// Whether an entry of this policy takes the problem, which is right.
+inline Status flash_attention_takes(const FlashAttentionPolicy&, const FlashAttentionProblem&) { return {}; }
+
+/// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device, and the grid depends on
+/// capacities only, so the call can be captured in a graph. Errors: those of flash_attention_check and
+/// flash_attention_takes; no_matching_entry if the entry is of another spec; launch_failed with the runtime's reason.
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream) {
+  if (!(p.spec == S)) return {StatusCode::no_matching_entry, "the entry was built for another spec"};
+  if (Status s = flash_attention_check(p, B::facts); !s.ok()) return s;
+  if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
+  if (p.batch == 0 || p.q_tokens() == 0) return {};
+  return detail::flash_launch_registers<B, S, P>(p, stream);
+}
+
+}  // namespace tilewave

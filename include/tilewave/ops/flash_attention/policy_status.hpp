@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// The laws of policies: which ones kernels can be built for.
+#pragma once
+
+#include "tilewave/arch/atom.hpp"
+#include "tilewave/core/math.hpp"
+#include "tilewave/ops/flash_attention/policy.hpp"
+
+namespace tilewave {
+
+namespace detail {
+
+constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  if (p.waves < 1) return {bad, "registers: waves must be positive"};
+  if (p.rows != 16 * p.waves) return {bad, "registers: a wave has 16 rows: rows is 16 waves"};
+  if (p.keys != AtomFacts::groups * s.unit()) return {bad, "registers: keys is four units of 16 bytes"};
+  if (p.stages != 1) return {bad, "registers: stages is 1"};
+  if (s.head_size % s.unit() != 0) return {bad, "registers: head_size is a multiple of the elements in 16 bytes"};
+  if (s.value_size % atom_of(arch).kv != 0 && s.value_size % 8 != 0)
+    return {bad, "registers: value_size is a multiple of 8"};
+  return {};
+}
+
+/// Of the products' columns, what group_multiply has, and halves of it (tensor/layout.hpp).
+constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
+  if (p.waves < 1 || p.waves > 3) return {bad, "tensor: a block has one to three wave groups that multiply"};
+  if (p.rows != 64 * p.waves) return {bad, "tensor: a wave group has 64 rows: rows is 64 waves"};
+  if (p.stages < 2) return {bad, "tensor: at least two stages, as V of a tile outlives K of the next"};
+  if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "tensor: q, K and V are bf16 or f16"};
+  if (s.values != ValueLayout::token_major) return {bad, "tensor: values are token_major"};
+  if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "tensor: boxes have 64 dimensions"};
+  if (p.keys % 16 != 0 || p.keys > 256) return {bad, "tensor: keys is a multiple of 16, at most 256"};
+  if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
+  const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;
+  if (2 * (rows + tile) + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
+    return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
+  return {};
+}
+
+}  // namespace detail
+
+/// Whether kernels of an architecture can be built for a policy of a spec, and if not, which law it breaks. Kernels
+/// assert it, tests hold all lists against it, and tuners ask it.
+constexpr Status flash_attention_policy_status(ArchId arch, const FlashAttentionSpec& s,
+                                               const FlashAttentionPolicy& p) {
+  if (p.waves_per_simd < 1) return {StatusCode::bad_value, "waves_per_simd must be positive"};
+  switch (p.path) {
+    case FlashAttentionPath::registers: return detail::flash_registers_status(arch, s, p);
+    case FlashAttentionPath::tensor: return detail::flash_tensor_status(arch, s, p);
+    case FlashAttentionPath::lds: return {StatusCode::bad_value, "lds: no such kernel is there yet"};
+  }
+  return {StatusCode::bad_value, "path is none of FlashAttentionPath"};
+}
+
+}  // namespace tilewave

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
+#pragma once
+
+#include "tilewave/ops/flash_attention/launch.hpp"
+#include "tilewave/tile/registry.hpp"
+
+namespace tilewave {
+
+/// The specs every architecture serves by default; all others are for who names them.
+constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
+  constexpr DType bf16 = DType::bf16, f16 = DType::f16;
+  const DType fp8 = facts_of(arch).fp8;
+  SpecList<FlashAttentionSpec> specs;
+  specs.add({.head_size = 64, .value_size = 64});
+  specs.add({.head_size = 128, .value_size = 128});
+  specs.add({.head_size = 192, .value_size = 128});
+  specs.add({.head_size = 256, .value_size = 256});
+  specs.add({.q = f16, .kv = f16, .out = f16});
+  specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = Scaling::per_tensor});
+  specs.add({.storage = KvStorage::paged});
+  specs.add({.head_size = 64, .value_size = 64, .soft_cap = true});
+  return specs;
+}
+
+/// The policies that entries of a spec are built for: the one that takes all problems comes last.
+struct FlashAttentionPolicies {
+  std::array<FlashAttentionPolicy, 8> list{};
+  int count = 0;
+  constexpr void add(const FlashAttentionPolicy& policy) { list[count++] = policy; }
+  constexpr std::size_t size() const { return count; }
+  constexpr const FlashAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr const FlashAttentionPolicy* begin() const { return list.data(); }
+  constexpr const FlashAttentionPolicy* end() const { return list.data() + count; }
+};
+constexpr FlashAttentionPolicies flash_attention_policies(ArchId, const FlashAttentionSpec& s) {
+  FlashAttentionPolicies all;
+  all.add({.path = FlashAttentionPath::registers, .rows = 64, .keys = AtomFacts::groups * s.unit(), .waves = 4});
+  return all;
+}
+
+struct FlashAttentionRegistry {
+  using Spec = FlashAttentionSpec;
+  using Problem = FlashAttentionProblem;
+  using Policy = FlashAttentionPolicy;
+  static constexpr auto check = flash_attention_check;
+  static constexpr auto policies = flash_attention_policies;
+
+  static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
+    return flash_attention_takes(policy, p);
+  }
+  static bool better(const Policy& a, const Policy& b, const Problem&, const ArchFacts&) {
+    return a.path != FlashAttentionPath::registers && b.path == FlashAttentionPath::registers;
+  }
+  template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+  static constexpr auto launch() {
+    return &flash_attention_launch<B, S, P>;
+  }
+  template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+  static constexpr int lds_bytes() {
+    return sizeof(typename FlashAttentionKernel<B, S, P>::type::Shared);
+  }
+};
+
+using FlashAttentionEntry = OpEntry<FlashAttentionRegistry>;
+using FlashAttentionPlan = OpPlan<FlashAttentionRegistry>;
+
+/// All entries of one spec on one backend; the choice among entries; the plan for one spec. See tile/registry.hpp.
+template <class B, FlashAttentionSpec S>
+inline constexpr auto& flash_attention_entries = op_entries<FlashAttentionRegistry, B, S>;
+inline constexpr auto flash_attention_select = select_entry<FlashAttentionRegistry>;
+template <class B, FlashAttentionSpec S>
+inline constexpr auto flash_attention_plan = plan_entry<FlashAttentionRegistry, B, S>;
+
+}  // namespace tilewave

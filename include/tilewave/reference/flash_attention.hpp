@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Flash attention in double: the oracle of the tests and of the benchmark's verification.
+//
+// Shares nothing with the kernels but the description of a call: it reads the same bytes through the same strides,
+// decodes them to double, takes every score first and every probability second. Pointers of the problem must be
+// readable by the host.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "tilewave/ops/flash_attention/problem.hpp"
+#include "tilewave/reference/paged_attention.hpp"
+
+namespace tilewave::reference {
+
+/// One query of one head.
+struct FlashAttentionRow {
+  std::vector<double> out;         // [value_size], scaled as out_scale says, not rounded
+  std::vector<double> magnitudes;  // [value_size]: the sum of the absolute values of what was summed for it
+  double lse = -std::numeric_limits<double>::infinity();  // natural log
+};
+
+/// A sequence's tokens: of packed tensors the first, and how many.
+struct FlashAttentionTokens {
+  std::int64_t q_first, q_count, kv_first, kv_count;
+  bool beyond_capacity;
+};
+inline FlashAttentionTokens flash_attention_tokens(const FlashAttentionProblem& p, std::int32_t sequence) {
+  FlashAttentionTokens t{std::int64_t{sequence} * p.q_length, p.q_length, 0, p.kv_length, false};
+  if (p.q_starts != nullptr) t.q_first = p.q_starts[sequence], t.q_count = p.q_starts[sequence + 1] - t.q_first;
+  if (p.kv_starts != nullptr) t.kv_first = p.kv_starts[sequence], t.kv_count = p.kv_starts[sequence + 1] - t.kv_first;
+  if (p.kv_lengths != nullptr) t.kv_count = std::max(0, p.kv_lengths[sequence]);
+  const std::int64_t most = p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length;
+  t.beyond_capacity = t.q_count > p.q_length || t.kv_count > most;
+  return t;
+}
+
+namespace detail {
+
+struct FlashAttentionReader {
+  const FlashAttentionProblem& p;
+  std::int32_t sequence, q_head;
+  FlashAttentionTokens tokens;
+  Decoder q, kv;
+
+  FlashAttentionReader(const FlashAttentionProblem& p, std::int32_t sequence, std::int32_t q_head)
+      : p(p),
+        sequence(sequence),
+        q_head(q_head),
+        tokens(flash_attention_tokens(p, sequence)),
+        q(p.spec.q),
+        kv(p.spec.kv) {}
+
+  std::int64_t kv_head() const { return q_head / (p.q_heads / p.kv_heads); }
+  static std::int64_t packed(const TokenStrides& s, bool is_packed, std::int64_t first, std::int64_t sequence,
+                             std::int64_t token, std::int64_t head) {
+    return (is_packed ? first * s.token : sequence * s.sequence) + token * s.token + head * s.head;
+  }
+  double query(std::int64_t i, int d) const {
+    return q(p.q, packed(p.q_strides, p.q_starts != nullptr, tokens.q_first, sequence, i, q_head) + d);
+  }
+  std::int64_t page(std::int64_t t) const { return p.block_table[sequence * p.table_row_stride + t / p.block_size]; }
+  double key(std::int64_t t, int d) const {
+    if (!p.spec.paged()) {
+      return kv(p.k, packed(p.k_strides, p.kv_starts != nullptr, tokens.kv_first, sequence, t, kv_head()) + d);
+    }
+    const PagedKeyStrides& s = p.k_page_strides;
+    const int x = p.spec.unit();
+    return kv(p.k, page(t) * s.page + kv_head() * s.head + t % p.block_size * s.token + d / x * s.unit + d % x);
+  }
+  double value(std::int64_t t, int d) const {
+    if (!p.spec.paged()) {
+      return kv(p.v, packed(p.v_strides, p.kv_starts != nullptr, tokens.kv_first, sequence, t, kv_head()) + d);
+    }
+    const PagedValueStrides& s = p.v_page_strides;
+    const std::int64_t in_page = t % p.block_size, x = p.spec.unit();
+    const bool dim_major = p.spec.values == ValueLayout::dim_major;
+    return kv(p.v, page(t) * s.page + kv_head() * s.head +
+                       (dim_major ? in_page / x * s.unit + d * s.dim + in_page % x : in_page * s.token + d));
+  }
+  double scale(const float* scales, std::int64_t t) const {
+    switch (p.spec.quant) {
+      case Scaling::none: return 1.0;
+      case Scaling::per_tensor: return scales[0];
+      case Scaling::per_head: return scales[kv_head() * p.scale_head_stride];
+      case Scaling::per_token:
+        return scales[page(t) * p.scale_page_stride + kv_head() * p.scale_head_stride + t % p.block_size];
+      default: return 1.0;  // flash_attention_check refuses the others
+    }
+  }
+  double q_scale() const { return is_fp8(p.spec.q) ? p.q_scale[p.spec.quant == Scaling::per_head ? q_head : 0] : 1.0; }
+  bool sees(std::int64_t i, std::int64_t t) const {
+    const std::int64_t position = tokens.kv_count - tokens.q_count + i;
+    if (p.causal && t > position) return false;
+    if (p.window_right >= 0 && t > position + p.window_right) return false;
+    if (p.window_left >= 0 && t < position - p.window_left) return false;
+    if (!p.spec.bit_mask) return true;
+    return (p.mask[(tokens.q_first + i) * p.mask_token_stride + t / 32] >> (t % 32) & 1) != 0;
+  }
+};
+
+}  // namespace detail
+
+/// Query i of a sequence, by one head. Everything is NaN for a sequence beyond the call's capacity.
+inline FlashAttentionRow flash_attention_row(const FlashAttentionProblem& p, std::int32_t sequence, std::int64_t i,
+                                             std::int32_t q_head) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  const detail::FlashAttentionReader read(p, sequence, q_head);
+  const int head_size = p.spec.head_size, value_size = p.spec.value_size;
+  FlashAttentionRow row;
+  row.out.assign(value_size, 0.0), row.magnitudes.assign(value_size, 0.0);
+  if (read.tokens.beyond_capacity) {
+    row.out.assign(value_size, std::numeric_limits<double>::quiet_NaN());
+    row.lse = std::numeric_limits<double>::quiet_NaN();
+    return row;
+  }
+  std::vector<double> q(head_size), scores(read.tokens.kv_count, -infinity);
+  for (int d = 0; d < head_size; ++d) q[d] = read.q_scale() * read.query(i, d);
+  const double position = static_cast<double>(read.tokens.kv_count - read.tokens.q_count + i);
+  double largest = p.sinks != nullptr ? p.sinks[q_head] : -infinity;
+  for (std::int64_t t = 0; t < read.tokens.kv_count; ++t) {
+    if (!read.sees(i, t)) continue;
+    double score = 0.0;
+    for (int d = 0; d < head_size; ++d) score += q[d] * read.key(t, d);
+    score *= read.scale(p.k_scale, t) * p.softmax_scale;
+    if (p.spec.soft_cap) score = p.soft_cap * std::tanh(score / p.soft_cap);
+    if (p.spec.alibi) score -= p.alibi_slopes[q_head] * std::abs(static_cast<double>(t) - position);
+    scores[t] = score;
+    largest = std::max(largest, score);
+  }
+  if (largest == -infinity) return row;  // neither a key nor a sink
+  double sum = p.sinks != nullptr ? std::exp(p.sinks[q_head] - largest) : 0.0;
+  for (const double score : scores) sum += std::exp(score - largest);
+  row.lse = largest + std::log(sum);
+  const double out_scale = is_fp8(p.spec.out) ? p.out_scale[0] : 1.0;
+  for (std::int64_t t = 0; t < read.tokens.kv_count; ++t) {
+    if (scores[t] == -infinity) continue;
+    const double weight = std::exp(scores[t] - row.lse) * read.scale(p.v_scale, t) * out_scale;
+    for (int d = 0; d < value_size; ++d) {
+      const double part = weight * read.value(t, d);
+      row.out[d] += part;
+      row.magnitudes[d] += std::abs(part);
+    }
+  }
+  return row;
+}
+
+}  // namespace tilewave::reference

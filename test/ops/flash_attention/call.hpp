@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// A call of flash attention on host and device, and what is wrong with its answer.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+
+#include "entries/flash_attention.hpp"
+#include "test/ops/rows.hpp"
+#include "tilewave/reference/flash_attention.hpp"
+
+namespace tilewave::test {
+
+enum class FlashLayout { bshd, bhsd, ragged, nhd, hnd, plain, shuffled };  // the last four are of pages
+
+struct FlashShape {
+  std::vector<std::int32_t> q, kv;  // lengths of sequences
+  std::int32_t q_heads = 2, kv_heads = 1;
+  FlashLayout layout = FlashLayout::bshd;
+  bool causal = false;
+  std::int32_t left = no_window, right = no_window;
+  bool sinks = false, lse = true;
+  std::int32_t block_size = 16;
+  std::int32_t q_capacity = 0, kv_capacity = 0;  // 0: the longest
+  float spread = 1.0f;                           // of q and k: how far apart scores lie
+};
+
+/// What is no query, key or value is NaN: K and V beyond a sequence's keys, pages and gaps that nobody sees.
+class FlashCall {
+ public:
+  FlashAttentionProblem host, p;
+
+  FlashCall(const FlashAttentionSpec& spec, const FlashShape& s) : shape_(s) {
+    const auto batch = static_cast<std::int32_t>(s.q.size());
+    const bool paged = spec.paged(), ragged = s.layout == FlashLayout::ragged;
+    const auto longest = [](const std::vector<std::int32_t>& of) {
+      return of.empty() ? 0 : *std::ranges::max_element(of);
+    };
+    const auto total = [](const std::vector<std::int32_t>& of) {
+      std::vector<std::int32_t> starts{0};
+      for (const std::int32_t n : of) starts.push_back(starts.back() + n);
+      return starts;
+    };
+    FlashAttentionProblem h;
+    h.spec = spec;
+    h.batch = batch, h.q_heads = s.q_heads, h.kv_heads = s.kv_heads;
+    h.causal = s.causal, h.window_left = s.left, h.window_right = s.right;
+    h.q_length = std::max(longest(s.q), s.q_capacity);
+    h.soft_cap = spec.soft_cap ? 3.0f : 0.0f;
+    const bool alike = std::ranges::all_of(s.q, [&](auto n) { return n == h.q_length; });
+    if (ragged || !alike) {
+      q_starts_ = total(s.q);
+      h.q_starts = q_starts_.data(), h.total_q = q_starts_.back();
+    }
+    const std::int32_t keys = std::max(longest(s.kv), s.kv_capacity);
+    if (paged) {
+      h.block_size = s.block_size, h.table_columns = ceil_div(keys, s.block_size) + 1;
+      for (const std::int32_t n : s.kv) h.num_pages += ceil_div(n, s.block_size);
+      h.num_pages = std::max<std::int64_t>(1, h.num_pages);
+      table_.assign(std::size_t(batch) * h.table_columns, 1 << 30);
+      std::int32_t page = 0;
+      for (std::int32_t b = 0; b < batch; ++b)
+        for (std::int32_t i = 0; i < ceil_div(s.kv[b], s.block_size); ++i, ++page)
+          table_[b * h.table_columns + i] =
+              static_cast<std::int32_t>(std::int64_t{page} * 7919 % h.num_pages);  // 7919 divides no test's pages
+      h.block_table = table_.data();
+    } else {
+      h.kv_length = keys;
+    }
+    if (ragged) {
+      kv_starts_ = total(s.kv);
+      h.kv_starts = kv_starts_.data(), h.total_kv = kv_starts_.back();
+    } else if (paged || std::ranges::any_of(s.kv, [&](auto n) { return n != keys; })) {
+      h.kv_lengths = shape_.kv.data();
+    }
+    switch (s.layout) {
+      case FlashLayout::bshd: h = FlashAttentionProblem::bshd(h); break;
+      case FlashLayout::bhsd: h = FlashAttentionProblem::bhsd(h); break;
+      case FlashLayout::ragged: h = FlashAttentionProblem::ragged(h); break;
+      case FlashLayout::nhd: h = FlashAttentionProblem::nhd(h); break;
+      case FlashLayout::hnd: h = FlashAttentionProblem::hnd(h); break;
+      case FlashLayout::plain: h = FlashAttentionProblem::in_units(h, false); break;
+      case FlashLayout::shuffled: h = FlashAttentionProblem::in_units(h, true); break;
+    }
+    host = h;
+    const std::int64_t kv_tokens = paged    ? h.num_pages * h.block_size
+                                   : ragged ? h.total_kv
+                                            : std::int64_t{batch} * keys;
+    q_ = bytes(h.q_tokens() * h.q_heads * spec.head_size * size_of(spec.q), unread_byte);
+    k_ = bytes(kv_tokens * h.kv_heads * spec.head_size * size_of(spec.kv), unread_byte);
+    v_ = bytes(kv_tokens * h.kv_heads * spec.value_size * size_of(spec.kv), unread_byte);
+    out_ = bytes(h.q_tokens() * h.q_heads * spec.value_size * size_of(spec.out), unwritten_byte);
+    lse_ = bytes(s.lse ? h.q_tokens() * h.q_heads * 4 : 0, unwritten_byte);
+    host.q = q_.data(), host.k = k_.data(), host.v = v_.data(), host.out = out_.data();
+    fill();
+    const auto floats = [&](std::vector<float>& to, bool there, std::int64_t count, char seed, float least) {
+      for (std::int64_t i = 0; there && i < count; ++i) to.push_back(least + std::abs(drawn(seed, int(i), 0)));
+      return there ? to.data() : nullptr;
+    };
+    const bool scaled = spec.quant != Scaling::none, heads = spec.quant == Scaling::per_head;
+    const std::int64_t scales = spec.quant == Scaling::per_token ? h.num_pages * h.kv_heads * h.block_size
+                                : heads                          ? h.kv_heads
+                                                                 : 1;
+    host.q_scale = floats(scale_[0], is_fp8(spec.q), heads ? h.q_heads : 1, 'a', 0.5f);
+    host.k_scale = floats(scale_[1], scaled, scales, 'b', 0.5f);
+    host.v_scale = floats(scale_[2], scaled, scales, 'c', 0.5f);
+    host.out_scale = floats(scale_[3], is_fp8(spec.out), 1, 'd', 2.0f);
+    host.sinks = floats(scale_[4], s.sinks, h.q_heads, 'e', 0.0f);
+    host.alibi_slopes = floats(scale_[5], spec.alibi, h.q_heads, 'f', 0.1f);
+    if (spec.bit_mask) {
+      mask_.resize(h.q_tokens() * h.mask_token_stride);
+      for (std::size_t i = 0; i < mask_.size(); ++i)
+        mask_[i] = static_cast<std::uint32_t>(bench::random_bits({i, 'm'}));
+      host.mask = mask_.data();
+    }
+    host.lse = s.lse ? reinterpret_cast<float*>(lse_.data()) : nullptr;
+
+    p = host;
+    p.q = upload(q_), p.k = upload(k_), p.v = upload(v_);
+    p.out = device_out_ = upload(out_);
+    if (s.lse) p.lse = device_lse_ = static_cast<float*>(upload(lse_));
+    const auto over = [&](auto*& at, const auto& from) {
+      if (at != nullptr) at = static_cast<std::remove_reference_t<decltype(at)>>(upload(from));
+    };
+    over(p.q_scale, scale_[0]), over(p.k_scale, scale_[1]), over(p.v_scale, scale_[2]), over(p.out_scale, scale_[3]);
+    over(p.sinks, scale_[4]), over(p.alibi_slopes, scale_[5]), over(p.mask, mask_);
+    over(p.q_starts, q_starts_), over(p.kv_starts, kv_starts_), over(p.block_table, table_);
+    over(p.kv_lengths, shape_.kv);
+  }
+
+  /// By this entry. Empty, or the first thing that is wrong.
+  std::string run(const FlashAttentionEntry& entry) {
+    if (!out_.empty()) {
+      bench::check_hip(hipMemset(device_out_, unwritten_byte, out_.size()), "poisoning out");
+      if (!lse_.empty()) bench::check_hip(hipMemset(device_lse_, unwritten_byte, lse_.size()), "poisoning lse");
+    }
+    const Status status = entry.launch(p, {});
+    if (!status.ok()) return std::string(name_of(status.code)) + ": " + status.reason;
+    return wrong();
+  }
+  /// Waits. The first thing that is wrong.
+  std::string wrong() {
+    download();
+    for (std::int32_t b = 0; b < host.batch; ++b) {
+      const reference::FlashAttentionTokens tokens = reference::flash_attention_tokens(host, b);
+      for (std::int32_t i = 0; i < tokens.q_count; ++i) {
+        for (std::int32_t h = 0; h < host.q_heads; ++h) {
+          const std::string found = wrong_row(reference::flash_attention_row(host, b, i, h), b, tokens.q_first, i, h);
+          if (!found.empty()) {
+            return "sequence " + std::to_string(b) + ", query " + std::to_string(i) + ", head " + std::to_string(h) +
+                   ", " + found;
+          }
+        }
+      }
+    }
+    return "";
+  }
+  /// The bytes of out, and behind them those of lse.
+  std::vector<std::byte> answer() {
+    download();
+    std::vector<std::byte> all = out_;
+    all.insert(all.end(), lse_.begin(), lse_.end());
+    return all;
+  }
+
+ private:
+  using Bytes = std::vector<std::byte>;
+  static Bytes bytes(std::int64_t count, int value) { return Bytes(static_cast<std::size_t>(count), std::byte(value)); }
+  template <class T>
+  void* upload(const std::vector<T>& from) {
+    bench::DeviceBuffer& to = uploaded_.emplace_back(std::max<std::size_t>(16, from.size() * sizeof(T)));
+    if (!from.empty())
+      bench::check_hip(hipMemcpy(to.data(), from.data(), from.size() * sizeof(T), hipMemcpyHostToDevice),
+                       "copying over");
+    return to.data();
+  }
+  void download() {
+    bench::check_hip(hipDeviceSynchronize(), "running the kernel");
+    if (!out_.empty())
+      bench::check_hip(hipMemcpy(out_.data(), device_out_, out_.size(), hipMemcpyDeviceToHost), "copying back");
+    if (!lse_.empty())
+      bench::check_hip(hipMemcpy(lse_.data(), device_lse_, lse_.size(), hipMemcpyDeviceToHost), "copying back");
+  }
+  static void put(Bytes& to, DType type, std::int64_t element, float value) {
+    const std::uint32_t bits = encode(type, value);
+    std::memcpy(&to[element * size_of(type)], &bits, size_of(type));
+  }
+
+  void fill() {
+    const FlashAttentionSpec& s = host.spec;
+    for (std::int32_t b = 0; b < host.batch; ++b) {
+      const reference::FlashAttentionTokens t = reference::flash_attention_tokens(host, b);
+      for (std::int64_t i = 0; i < t.q_count; ++i)
+        for (std::int32_t h = 0; h < host.q_heads; ++h)
+          for (int d = 0; d < s.head_size; ++d)
+            put(q_, s.q, at(host.q_strides, host.q_starts, t.q_first, b, i, h) + d,
+                shape_.spread * drawn('q', int(b * 10007 + i * 61 + h), d));
+      for (std::int64_t i = 0; i < shape_.kv[b]; ++i)
+        for (std::int32_t h = 0; h < host.kv_heads; ++h) {
+          const int seed = int(b * 10007 + i * 61 + h);
+          for (int d = 0; d < s.head_size; ++d)
+            put(k_, s.kv, key_at(t, b, i, h, d), shape_.spread * drawn('k', seed, d));
+          for (int d = 0; d < s.value_size; ++d) put(v_, s.kv, value_at(t, b, i, h, d), drawn('v', seed, d));
+        }
+    }
+  }
+  static std::int64_t at(const TokenStrides& s, const std::int32_t* starts, std::int64_t first, std::int64_t b,
+                         std::int64_t i, std::int64_t h) {
+    return (starts != nullptr ? first * s.token : b * s.sequence) + i * s.token + h * s.head;
+  }
+  std::int64_t page(std::int32_t b, std::int64_t i) const {
+    return table_[b * host.table_row_stride + i / host.block_size];
+  }
+  std::int64_t key_at(const reference::FlashAttentionTokens& t, std::int32_t b, std::int64_t i, int h, int d) const {
+    if (!host.spec.paged()) return at(host.k_strides, host.kv_starts, t.kv_first, b, i, h) + d;
+    const PagedKeyStrides& s = host.k_page_strides;
+    const int x = host.spec.unit();
+    return page(b, i) * s.page + h * s.head + i % host.block_size * s.token + d / x * s.unit + d % x;
+  }
+  std::int64_t value_at(const reference::FlashAttentionTokens& t, std::int32_t b, std::int64_t i, int h, int d) const {
+    if (!host.spec.paged()) return at(host.v_strides, host.kv_starts, t.kv_first, b, i, h) + d;
+    const PagedValueStrides& s = host.v_page_strides;
+    const std::int64_t x = host.spec.unit(), in_page = i % host.block_size;
+    const bool dims = host.spec.values == ValueLayout::dim_major;
+    return page(b, i) * s.page + h * s.head +
+           (dims ? in_page / x * s.unit + d * s.dim + in_page % x : in_page * s.token + d);
+  }
+
+  /// Products of rounded probabilities: their rounding, that of the output, and what exp2 and sums in f32 leave.
+  std::string wrong_row(const reference::FlashAttentionRow& want, std::int32_t b, std::int64_t q_first, std::int32_t i,
+                        std::int32_t h) const {
+    const FlashAttentionSpec& s = host.spec;
+    const double probability = is_fp8(s.q) ? 0x1p-4 : is_fp8(s.kv) || s.kv == DType::bf16 ? 0x1p-8 : 0x1p-10;
+    const double rounding = is_fp8(s.out) ? 0x1p-4 : s.out == DType::bf16 ? 0x1p-8 : 0x1p-10;
+    const std::int64_t to = at(host.out_strides, host.q_starts, q_first, b, i, h);
+    for (int d = 0; d < s.value_size; ++d) {
+      const double got = reference::element(s.out, out_.data(), to + d), wanted = want.out[d];
+      const double bound =
+          probability * want.magnitudes[d] + rounding * std::abs(wanted) + (is_fp8(s.out) ? 0x1p-9 : 0x1p-24);
+      const bool good = std::isnan(wanted) ? std::isnan(got) : std::abs(got - wanted) <= bound;
+      if (!good)
+        return "dimension " + std::to_string(d) + ": " + std::to_string(got) + ", not " + std::to_string(wanted);
+    }
+    if (host.lse == nullptr) return "";
+    const double got = host.lse[h * host.lse_head_stride + q_first + i];
+    const bool good = std::isnan(want.lse)
+                          ? std::isnan(got)
+                          : got == want.lse || std::abs(got - want.lse) <= 1e-4 * (1 + std::abs(want.lse));
+    return good ? "" : "lse: " + std::to_string(got) + ", not " + std::to_string(want.lse);
+  }
+
+  FlashShape shape_;
+  Bytes q_, k_, v_, out_, lse_;
+  std::vector<float> scale_[6];
+  std::vector<std::uint32_t> mask_;
+  std::vector<std::int32_t> table_, q_starts_, kv_starts_;
+  std::vector<bench::DeviceBuffer> uploaded_;
+  void* device_out_ = nullptr;
+  float* device_lse_ = nullptr;
+};
+
+/// Runs a shape by every entry of specs that `wanted` takes.
+template <class Wanted>
+void check_flash(const FlashShape& shape, const Wanted& wanted) {
+  int ran = 0;
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    if (!wanted(entry->spec)) continue;
+    FlashCall call(entry->spec, shape);
+    if (!flash_attention_takes(entry->policy, call.p).ok()) continue;
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy));
+    CHECK(call.run(*entry) == "");
+    ++ran;
+  }
+  CHECK(ran > 0);
+}
+
+}  // namespace tilewave::test
