@@ -61,10 +61,11 @@ template <class Specs, class Policies>
     for (std::size_t p = 0; p < policies_of(id, specs[s]).size(); ++p)
       objects.insert(test::row_object(s, p, specs.size()));
   for (const std::size_t i : objects)
-    std::printf("%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu "
-                "-DHALF=%zu)\n",
-                test::in_slice(id, list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name,
-                header, i / 2, groups, i % 2);
+    std::printf(
+        "%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu "
+        "-DHALF=%zu)\n",
+        test::in_slice(id, list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header,
+        i / 2, groups, i % 2);
 }
 
 void list(ArchId id) {
