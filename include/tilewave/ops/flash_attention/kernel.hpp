@@ -2,6 +2,7 @@
 // The kernel of a policy.
 #pragma once
 
+#include "tilewave/ops/flash_attention/lds/kernel.hpp"
 #include "tilewave/ops/flash_attention/registers/kernel.hpp"
 
 namespace tilewave {
@@ -9,6 +10,11 @@ namespace tilewave {
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 struct FlashAttentionKernel {
   using type = FlashAttentionRegisters<B, S, P>;
+};
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+requires(P.path == FlashAttentionPath::lds) struct FlashAttentionKernel<B, S, P> {
+  using type = FlashAttentionLds<B, S, P>;
 };
 
 }  // namespace tilewave

@@ -275,7 +275,7 @@ struct FlashAttentionRegisters {
       JoinedSink joined{1.0f, lse};
       if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + row.head));
       if (at.first_row + Map::row(B::lane_id(), r) >= at.rows) continue;
-      write_row(a, at, s, r, sum == 0.0f ? 0.0f : v_scale / sum * joined.share);
+      write_row(a, at, s, r, sum == 0.0f ? 0.0f : v_scale / sum * joined.out_scale);
       if (a.lse != nullptr && Map::group(B::lane_id()) == 0) {
         B::store(a.lse + row.head * a.lse_head_stride + at.sequence.q_first + row.token, joined.lse);
       }
