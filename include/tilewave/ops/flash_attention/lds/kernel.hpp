@@ -62,17 +62,23 @@ struct FlashAttentionLds {
 
  private:
   using Map = ProductMap<32>;
-  using Sums = typename B::template Sums<S.kv, 32>;
+  using Sums = Vec<float, Map::sums>;
   static constexpr int wave_rows = 32, stages = P.stages;
   static constexpr int key_tiles = P.keys / 32, head_steps = S.head_size / 16;         // of scores
   static constexpr int value_tiles = S.value_size / 32, key_steps = P.keys / 16;       // of values
   static constexpr int score_products = key_tiles * head_steps, products = score_products + value_tiles * key_steps;
-  static constexpr int ahead = 4;  // operands are read so many products before
+  static constexpr int ahead = 4;              // operands are read so many products before
+  static constexpr int first_exponential = 2;  // products before it hide whether there is anything to rescale
   static constexpr int elements = P.keys / 2, pairs = elements / 2;  // scores of a lane
   static constexpr float minus_infinity = -__builtin_inff(), lowest = -std::numeric_limits<float>::max();
   static constexpr float slack = 8.0f;  // log2: probabilities are at most 2^slack
   // f16 ends at 2^-24, where many keys of little weight would lose theirs: probabilities are larger by so many powers.
-  static constexpr float probability_log2 = S.kv == DType::f16 ? 7.0f : 0.0f;
+  // Where bf16 are rounded in three operations, half of them are spared: probabilities are cut, and larger by what is
+  // lost in the mean, so that errors are centred and hardly larger (2^-8 (1 / m) / 2 in the mean over mantissas m, whose
+  // logarithms are uniform: 0.00282). A probability of 1 stays 1.
+  static constexpr bool cut = S.kv == DType::bf16 && !B::facts.bf16_pairs;
+  static constexpr float lost_by_cut = 0.00282f, lost_log2 = 0.0040627f;
+  static constexpr float probability_log2 = S.kv == DType::f16 ? 7.0f : cut ? lost_log2 : 0.0f;
 
   struct Place {
     AttentionSequence sequence;
@@ -225,7 +231,6 @@ struct FlashAttentionLds {
     template <bool whole, int parity>
     TILEWAVE_DEVICE void turn(std::int32_t n, int slot) {
       constexpr int last_read = products - ahead;
-      raise_reference();
       Sums(&now)[key_tiles] = scores[parity], (&next)[key_tiles] = scores[1 - parity];
       static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
         multiply<i>(next);
@@ -235,6 +240,7 @@ struct FlashAttentionLds {
           read<i - last_read, i % ahead>(slot + 1);
         }
         interleave<copies, last_read, i>([&](auto c) TILEWAVE_INLINE_LAMBDA { fetch<c, whole>(n, slot); });
+        if constexpr (i == first_exponential - 1) raise_reference();
         exponentials<i>(now);
         if constexpr (whole) maxima<i>(next);
         if constexpr (i == last_read - 1) {
@@ -344,15 +350,22 @@ struct FlashAttentionLds {
         s.sum += low;
         s.sum += high;
         B::keep(s.sum);
-        probabilities[p / 4][p % 4] = S.kv == DType::f16 ? B::pack_f16(low, high) : B::pack_bf16(low, high);
+        probabilities[p / 4][p % 4] = packed(low, high);
         if constexpr (p % 4 == 3) B::keep(probabilities[p / 4]);
       };
       if constexpr (i < score_products) {
-        interleave<early, score_products, i>(pair);
+        if constexpr (i >= first_exponential)
+          interleave<early, score_products - first_exponential, i - first_exponential>(pair);
       } else if constexpr (i < score_products + late_slots) {
         interleave<pairs - early, late_slots, i - score_products>(
             [&](auto p) TILEWAVE_INLINE_LAMBDA { pair(Index<p + early>{}); });
       }
+    }
+    TILEWAVE_DEVICE static std::uint32_t packed(float low, float high) {
+      if constexpr (S.kv == DType::f16) return B::pack_f16(low, high);
+      if constexpr (!cut) return B::pack_bf16(low, high);
+      return B::template pick_bytes<2, 3, 6, 7>(__builtin_bit_cast(std::uint32_t, low),
+                                                __builtin_bit_cast(std::uint32_t, high));
     }
     /// Behind product i: its share of the next tile's maxima, from the third product of values on.
     template <int i>
@@ -376,7 +389,9 @@ struct FlashAttentionLds {
 
     /// Where a score is too far above the reference of its row, that becomes the largest score so far.
     TILEWAVE_DEVICE void raise_reference() {
-      if (!B::any(fused(largest, scale, s.less) > slack + probability_log2)) return;
+      if (B::any(fused(largest, scale, s.less) > slack + probability_log2)) [[unlikely]] rescale();
+    }
+    TILEWAVE_DEVICE void rescale() {
       const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;
       const float raised = Max{}(-s.less, of_row), factor = B::exp2(-s.less - raised);
       s.less = -raised;
@@ -412,7 +427,7 @@ struct FlashAttentionLds {
     if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + at.head));
     const std::int32_t row = row_of(at);
     if (row >= at.sequence.q_count) return;
-    float scale = sum == 0.0f ? 0.0f : joined.out_scale / sum;
+    float scale = sum == 0.0f ? 0.0f : joined.out_scale * (cut ? 1.0f + lost_by_cut : 1.0f) / sum;
     if constexpr (is_fp8(S.out)) scale *= B::load(a.out_scale);
     constexpr int element = size_of(S.out);
     char* const to = static_cast<char*>(a.out) + element * at.sequence.query_at(a, a.out_strides, row, at.head);
