@@ -8,21 +8,20 @@
 
 namespace tilewave::sm90 {
 
-/// The types of both operands as instructions name them; elements of k; of wgmma with an operand in registers: that it
-/// adds, scales of 1, and no transposing.
+/// The types of both operands as instructions name them; elements of k.
 template <DType type>
 struct MmaTypes;
 template <>
 struct MmaTypes<DType::bf16> {
-  static constexpr char names[] = "bf16.bf16", k[] = "k16", from_registers[] = "1, 1, 1, 0";
+  static constexpr char names[] = "bf16.bf16", k[] = "k16";
 };
 template <>
 struct MmaTypes<DType::f16> {
-  static constexpr char names[] = "f16.f16", k[] = "k16", from_registers[] = "1, 1, 1, 0";
+  static constexpr char names[] = "f16.f16", k[] = "k16";
 };
 template <>
 struct MmaTypes<DType::fp8_e4m3fn> {
-  static constexpr char names[] = "e4m3.e4m3", k[] = "k32", from_registers[] = "1, 1, 1";
+  static constexpr char names[] = "e4m3.e4m3", k[] = "k32";
 };
 template <>
 struct MmaTypes<DType::i8> {
@@ -37,6 +36,17 @@ struct MmaScales {
 template <>
 struct MmaScales<DType::fp8_e4m3fn, false, false> {
   static constexpr char text[] = "1, 1";
+};
+
+/// With an operand in registers: that it adds, scales of 1, and whether b has its rows side by side.
+template <DType type, bool b_transposed>
+struct RegisterMmaScales {
+  static_assert(size_of(type) == 2, "wgmma transposes operands of 16 bits only");
+  static constexpr char text[] = {'1', ',', ' ', '1', ',', ' ', '1', ',', ' ', '0' + b_transposed, '\0'};
+};
+template <>
+struct RegisterMmaScales<DType::fp8_e4m3fn, false> {
+  static constexpr char text[] = "1, 1, 1";
 };
 
 /// The matrix descriptor of wgmma (PTX ISA, "asynchronous warpgroup-level matrix shared memory layout"), no swizzle,
@@ -229,20 +239,20 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
 }
 
 /// acc += a b^T: a in registers, b a matrix descriptor.
-template <DType type, int columns>
+template <DType type, int columns, bool b_transposed = false>
 TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<float, columns / 2>& acc) {
   if constexpr (columns == 8) {
     asm volatile("wgmma.mma_async.sync.aligned.m64n8%10.f32.%9 {%0, %1, %2, %3}, {%4, %5, %6, %7}, %8, %11;"
                  : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names),
-                   "C"(MmaTypes<type>::k), "C"(MmaTypes<type>::from_registers));
+                   "C"(MmaTypes<type>::k), "C"(RegisterMmaScales<type, b_transposed>::text));
   } else if constexpr (columns == 16) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n16%14.f32.%13 {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, "
         "%11}, %12, %15;"
         : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]), "+f"(acc[7])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaTypes<type>::from_registers));
+          "C"(RegisterMmaScales<type, b_transposed>::text));
   } else if constexpr (columns == 32) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n32%22.f32.%21 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
@@ -251,7 +261,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
           "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
           "+f"(acc[14]), "+f"(acc[15])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaTypes<type>::from_registers));
+          "C"(RegisterMmaScales<type, b_transposed>::text));
   } else if constexpr (columns == 64) {
     asm volatile(
         "wgmma.mma_async.sync.aligned.m64n64%38.f32.%37 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, "
@@ -263,7 +273,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
           "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
           "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaTypes<type>::from_registers));
+          "C"(RegisterMmaScales<type, b_transposed>::text));
   } else {
     static_assert(columns == 128, "this product is written out for the widths above and 128");
     asm volatile(
@@ -282,7 +292,7 @@ TILEWAVE_DEVICE void multiply_registers(const Chunk& a, std::uint64_t b_at, Vec<
           "+f"(acc[56]), "+f"(acc[57]), "+f"(acc[58]), "+f"(acc[59]), "+f"(acc[60]), "+f"(acc[61]), "+f"(acc[62]),
           "+f"(acc[63])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b_at), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
-          "C"(MmaTypes<type>::from_registers));
+          "C"(RegisterMmaScales<type, b_transposed>::text));
   }
 }
 

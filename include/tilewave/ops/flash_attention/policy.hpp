@@ -2,6 +2,7 @@
 // How flash attention is computed: may change the speed, never the answer beyond summation order.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "tilewave/arch/facts.hpp"
@@ -36,5 +37,16 @@ inline std::string name_of(const FlashAttentionPolicy& p) {
   return "t" + text(p.rows) + "x" + text(p.keys) + ".w" + text(p.waves) + ".s" + text(p.stages) + "." +
          name_of(p.path) + (p.waves_per_simd > 1 ? ".o" + text(p.waves_per_simd) : "");
 }
+
+/// A list of them.
+struct FlashAttentionPolicies {
+  std::array<FlashAttentionPolicy, 8> list{};
+  int count = 0;
+  constexpr void add(const FlashAttentionPolicy& policy) { list[count++] = policy; }
+  constexpr std::size_t size() const { return count; }
+  constexpr const FlashAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr const FlashAttentionPolicy* begin() const { return list.data(); }
+  constexpr const FlashAttentionPolicy* end() const { return list.data() + count; }
+};
 
 }  // namespace tilewave

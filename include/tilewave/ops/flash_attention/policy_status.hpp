@@ -22,7 +22,6 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
   return {};
 }
 
-/// Of the products' columns, what group_multiply has, and halves of it (tensor/layout.hpp).
 constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
@@ -35,6 +34,7 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   if (p.keys % 16 != 0 || p.keys > 256) return {bad, "tensor: keys is a multiple of 16, at most 256"};
   if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
   const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;
+  if (s.out != s.q) return {bad, "tensor: out is of q's type"};
   if (2 * (rows + tile) + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
     return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
   return {};

@@ -64,8 +64,8 @@ struct FlashAttentionLds {
   using Map = ProductMap<32>;
   using Sums = Vec<float, Map::sums>;
   static constexpr int wave_rows = 32, stages = P.stages;
-  static constexpr int key_tiles = P.keys / 32, head_steps = S.head_size / 16;         // of scores
-  static constexpr int value_tiles = S.value_size / 32, key_steps = P.keys / 16;       // of values
+  static constexpr int key_tiles = P.keys / 32, head_steps = S.head_size / 16;    // of scores
+  static constexpr int value_tiles = S.value_size / 32, key_steps = P.keys / 16;  // of values
   static constexpr int score_products = key_tiles * head_steps, products = score_products + value_tiles * key_steps;
   static constexpr int ahead = 4;              // operands are read so many products before
   static constexpr int first_exponential = 2;  // products before it hide whether there is anything to rescale
@@ -139,8 +139,8 @@ struct FlashAttentionLds {
     s.visible = VisibleKeys::of(a, at.sequence, row);
     s.less = -lowest;
     s.sum = 0.0f;
-    const auto* const from = reinterpret_cast<const Chunk*>(
-        static_cast<const char*>(a.q) + 2 * at.sequence.query_at(a, a.q_strides, row, at.head));
+    const auto* const from = reinterpret_cast<const Chunk*>(static_cast<const char*>(a.q) +
+                                                            2 * at.sequence.query_at(a, a.q_strides, row, at.head));
     TILEWAVE_UNROLL
     for (int c = 0; c < head_steps; ++c) s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
     TILEWAVE_UNROLL
@@ -156,7 +156,7 @@ struct FlashAttentionLds {
     const char *of_keys, *of_values;      // of the sequence's first token
     const char *next_keys, *next_values;  // of the tiles that were fetched last
     float scale;                          // of scores, to log2 units
-    Sums scores[2][key_tiles];  // of tiles n and n + 1, by turns
+    Sums scores[2][key_tiles];            // of tiles n and n + 1, by turns
     Chunk probabilities[key_steps];
     Chunk operands[ahead];
     float largest;  // of the lane's scores of the tile whose turn is next, not scaled
@@ -204,9 +204,8 @@ struct FlashAttentionLds {
         });
         B::template copies_wait<(stages - 1) * copies>();
       } else {
-        static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
-          keys.template load<i, false>(move_keys<false>(0), last_of(0));
-        });
+        static_for<Keys::fetches>(
+            [&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template load<i, false>(move_keys<false>(0), last_of(0)); });
         static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
         static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(-1, slot + 1); });
@@ -389,7 +388,8 @@ struct FlashAttentionLds {
 
     /// Where a score is too far above the reference of its row, that becomes the largest score so far.
     TILEWAVE_DEVICE void raise_reference() {
-      if (B::any(fused(largest, scale, s.less) > slack + probability_log2)) [[unlikely]] rescale();
+      if (B::any(fused(largest, scale, s.less) > slack + probability_log2)) [[unlikely]]
+        rescale();
     }
     TILEWAVE_DEVICE void rescale() {
       const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;

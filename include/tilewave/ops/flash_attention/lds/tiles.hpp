@@ -114,9 +114,7 @@ struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, T, keys, fals
     fetch.template put<i>(slot);
   }
   /// The lane's eight elements of step `step`, 16 dimensions, of keys `tile` .. of 32.
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const {
-    return Tile::read(slot, tile, step, 0);
-  }
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const { return Tile::read(slot, tile, step, 0); }
 };
 
 /// V as it lies in memory: a line of `value_size` elements for each key.
@@ -127,7 +125,9 @@ struct FlashValueLines {
   static constexpr int fetches = Fetch::copies;
 
   /// Sixteen lanes read four lines at once, 32 lanes 64 bytes of each.
-  TILEWAVE_HOST_DEVICE static constexpr int mask(int key, int shift) { return 4 * ((key >> shift) % min_of(4, units / 4)); }
+  TILEWAVE_HOST_DEVICE static constexpr int mask(int key, int shift) {
+    return 4 * ((key >> shift) % min_of(4, units / 4));
+  }
   /// In a slot, in units of 8 bytes: what a lane points at of dimensions 32 `tile` .. and keys 0 to 15.
   TILEWAVE_HOST_DEVICE static constexpr int place(int lane, int tile, int shift) {
     const int key = flash_key_of(0, lane / 32, 0) + lane % 16 / 4;
@@ -171,7 +171,7 @@ struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, T, value_size
   using Tile = SharedTile<FlashTileOf<B, waves, keys>, T, value_size, true>;
   static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
   /// A lane turns two dimensions of a unit of eight keys at a time.
-  static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves * lanes);
+  static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
   static constexpr bool all_lanes = squares % (waves * lanes) == 0;
   static_assert(size_of(T) == 2 && squares % lanes == 0, "waves are busy as a whole");
 
@@ -201,7 +201,8 @@ struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, T, value_size
     for (int e = 0; e < 8; ++e) {
       const int behind = flash_key_of(0, 0, e);  // the unit's first key
       if constexpr (whole) {
-        held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(tile + std::int64_t{behind} * token_stride + offset[i]));
+        held[i][e] =
+            B::load(reinterpret_cast<const std::uint32_t*>(tile + std::int64_t{behind} * token_stride + offset[i]));
       } else {
         const std::uint32_t at = min_of(first_key(i) + behind, last) * token_stride + 4 * pair_of(i);
         held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(tile + at));
@@ -221,9 +222,7 @@ struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, T, value_size
     slot[to[i][1]] = of[1];
   }
   TILEWAVE_DEVICE std::int32_t stride() const { return token_stride; }
-  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const {
-    return Tile::read(slot, tile, step, 0);
-  }
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const { return Tile::read(slot, tile, step, 0); }
 
  private:
   TILEWAVE_DEVICE static int square(int i) { return i * waves * lanes + B::block_lane_id(); }
