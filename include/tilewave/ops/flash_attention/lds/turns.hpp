@@ -131,9 +131,11 @@ struct FlashLdsTurns : L {
       if constexpr (i == first_exponential - 1) raise_reference();
       exponentials<i>(now);
       if constexpr (whole) maxima<i>(next);
+      fall_behind<i>();
       if constexpr (i == last_read - 1) {
         if constexpr (direct) B::template copies_wait<pending>();
         B::lds_barrier();
+        B::template priority<3>();
       }
       B::sched_fence();
     });
@@ -143,6 +145,15 @@ struct FlashLdsTurns : L {
     }
   }
 
+  /// Of two waves of a SIMD the older would always go first, and at the barrier wait for the other. So a wave's priority
+  /// falls as it nears the barrier: who is behind goes first.
+  template <int i>
+  TILEWAVE_DEVICE static void fall_behind() {
+    constexpr int late = products - ahead - score_products;
+    if constexpr (i == score_products - 1) B::template priority<2>();
+    if constexpr (i == score_products + late / 2 - 1) B::template priority<1>();
+    if constexpr (i == score_products + late * 5 / 6 - 1) B::template priority<0>();
+  }
   /// Product i of a turn, from operand i % ahead.
   template <int i>
   TILEWAVE_DEVICE void multiply(Sums (&next)[key_tiles]) {
