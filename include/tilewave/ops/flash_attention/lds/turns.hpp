@@ -7,7 +7,7 @@
 //
 //   products     K(n+1) Q: 0 .. 15                    V(n) P(n): 16 .. 27            | barrier | 28 .. 31
 //   read LDS     K(n+1) 4 .. 15, V(n) 16 .. 19        V(n) 20 .. 31                  |         | K(n+2) 0 .. 3
-//   vector unit  exp of tile n, steps 0 to 2          exp of step 3, maxima of n + 1 |         |
+//   vector unit  exponentials of tile n, as many behind each product from 2 on       |         | maxima of n + 1
 //   copies       K(n + stages), V(n + stages - 1) into the slots of K(n) and V(n - 1)
 //
 // Behind the barrier all waves have read K(n+1) and V(n), and K(n+2) and V(n+1) are in LDS. Where chips copy 16 bytes
@@ -121,22 +121,24 @@ struct FlashLdsTurns : L {
     constexpr int last_read = products - ahead;
     Sums(&now)[key_tiles] = scores[parity], (&next)[key_tiles] = scores[1 - parity];
     static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (products_first) B::template priority<max_of(rank(i), 1)>();
       multiply<i>(next);
+      if constexpr (products_first) B::template priority<0>();
       if constexpr (i < last_read) {
         read<i + ahead, i % ahead>(slot);
       } else {
         read<i - last_read, i % ahead>(slot + 1);
       }
+      B::sched_fence();  // a read that follows on vector instructions waits
       interleave<copies, last_read, i>([&](auto c) TILEWAVE_INLINE_LAMBDA { fetch<c, whole>(n, slot); });
       if constexpr (i == first_exponential - 1) raise_reference();
       exponentials<i>(now);
       if constexpr (whole) maxima<i>(next);
-      fall_behind<i>();
       if constexpr (i == last_read - 1) {
         if constexpr (direct) B::template copies_wait<pending>();
         B::lds_barrier();
-        B::template priority<3>();
       }
+      if constexpr (!products_first && rank(i + 1) != rank(i)) B::template priority<rank(i + 1)>();
       B::sched_fence();
     });
     if constexpr (!whole) {
@@ -145,15 +147,17 @@ struct FlashLdsTurns : L {
     }
   }
 
-  /// Of two waves of a SIMD the older would always go first, and at the barrier wait for the other. So a wave's priority
-  /// falls as it nears the barrier: who is behind goes first.
-  template <int i>
-  TILEWAVE_DEVICE static void fall_behind() {
-    constexpr int late = products - ahead - score_products;
-    if constexpr (i == score_products - 1) B::template priority<2>();
-    if constexpr (i == score_products + late / 2 - 1) B::template priority<1>();
-    if constexpr (i == score_products + late * 5 / 6 - 1) B::template priority<0>();
+  /// The priority of a wave before product i. Of two waves of a SIMD the older would always go first, and at the barrier
+  /// wait for the other: priorities fall towards it, so that who is behind goes first.
+  TILEWAVE_HOST_DEVICE static constexpr int rank(int i) {
+    const int late = i - score_products, until_barrier = products - ahead - score_products;
+    if (late < 0 || late >= until_barrier) return 3;
+    return late < until_barrier / 2 ? 2 : late < until_barrier * 5 / 6 ? 1 : 0;
   }
+  /// Where a product is two instructions there is time to put it before the vector instructions of the other wave,
+  /// which else keep the matrix unit waiting.
+  static constexpr bool products_first = !direct;
+
   /// Product i of a turn, from operand i % ahead.
   template <int i>
   TILEWAVE_DEVICE void multiply(Sums (&next)[key_tiles]) {
@@ -239,25 +243,26 @@ struct FlashLdsTurns : L {
   /// Behind product i: its share of the exponentials. Those of step c are there before the first product with them.
   template <int i>
   TILEWAVE_DEVICE void exponentials(Sums (&now)[key_tiles]) {
-    constexpr int early = 5 * pairs / 8, late_slots = products - score_products - value_tiles;
-    const auto pair = [&](auto p) TILEWAVE_INLINE_LAMBDA {
-      constexpr int e = 2 * p;
-      float& low = now[e / 16][e % 16];
-      float& high = now[e / 16][e % 16 + 1];
-      low = B::exp2(fused(low, scale, s.less));
-      high = B::exp2(fused(high, scale, s.less));
-      s.sum += low;
-      s.sum += high;
-      B::keep(s.sum);
-      probabilities[p / 4][p % 4] = packed(low, high);
-      if constexpr (p % 4 == 3) B::keep(probabilities[p / 4]);
-    };
-    if constexpr (i < score_products) {
-      if constexpr (i >= first_exponential)
-        interleave<early, score_products - first_exponential, i - first_exponential>(pair);
-    } else if constexpr (i < score_products + late_slots) {
-      interleave<pairs - early, late_slots, i - score_products>(
-          [&](auto p) TILEWAVE_INLINE_LAMBDA { pair(Index<p + early>{}); });
+    constexpr int slots = products - ahead - first_exponential;
+    if constexpr (i >= first_exponential && i < first_exponential + slots) {
+      interleave<elements + 1, slots, i - first_exponential>([&](auto e) TILEWAVE_INLINE_LAMBDA {
+        if constexpr (e < elements) {
+          float& x = now[e / 16][e % 16];
+          x = B::exp2(fused(x, scale, s.less));
+          B::keep(x);
+        }
+        if constexpr (e > 0) use_exponential<e - 1>(now);
+      });
+    }
+  }
+  /// One behind, as exponentials take a while.
+  template <int e>
+  TILEWAVE_DEVICE void use_exponential(const Sums (&now)[key_tiles]) {
+    s.sum += now[e / 16][e % 16];
+    B::keep(s.sum);
+    if constexpr (e % 2 == 1) {
+      probabilities[e / 8][e % 8 / 2] = packed(now[e / 16][e % 16 - 1], now[e / 16][e % 16]);
+      if constexpr (e % 8 == 7) B::keep(probabilities[e / 8]);
     }
   }
   TILEWAVE_DEVICE static std::uint32_t packed(float low, float high) {
@@ -266,13 +271,13 @@ struct FlashLdsTurns : L {
     return B::template pick_bytes<2, 3, 6, 7>(__builtin_bit_cast(std::uint32_t, low),
                                               __builtin_bit_cast(std::uint32_t, high));
   }
-  /// Behind product i: its share of the next tile's maxima, from the third product of values on.
+  /// Behind the last products: the largest of the next tile's scores.
   template <int i>
   TILEWAVE_DEVICE void maxima(const Sums (&next)[key_tiles]) {
-    constexpr int first = score_products + 2;
+    constexpr int first = products - ahead;
     if constexpr (i >= first) {
       if constexpr (i == first) largest = next[0][0];
-      interleave<pairs, products - first, i - first>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(next); });
+      interleave<pairs, ahead, i - first>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(next); });
       B::keep(largest);
     }
   }
