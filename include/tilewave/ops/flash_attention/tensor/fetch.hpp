@@ -14,10 +14,9 @@ class FlashAttentionFetch {
 
   TILEWAVE_DEVICE void run(const FlashAttentionItem& item) {
     const FlashAttentionArgs& a = args_.attention;
-    if (item.end_tile == item.first_tile) return;
     kv_head_ = a.group.quotient(item.head);
-    fetch_q(item);
     fetch_k(item, item.end_tile - 1);
+    fetch_q(item);
     for (std::int32_t tile = item.end_tile - 1; tile > item.first_tile; --tile) {
       fetch_k(item, tile - 1);
       fetch_v(item, tile);
@@ -30,13 +29,14 @@ class FlashAttentionFetch {
     const AttentionSequence& s = item.sequence;
     const std::int32_t row =
         (args_.attention.q_starts != nullptr ? s.q_first : s.number * args_.q_sequence_rows) + item.first_row;
-    B::mbarrier_wait(&shared_.q_free, q_parity_ ^ 1);
-    q_parity_ ^= 1;
-    B::mbarrier_expect(&shared_.q_full, L::q_bytes);
+    shared_.q_ring.wait_free(q_);
+    auto* const full = &shared_.q_ring.full[q_.slot];
+    B::mbarrier_expect(full, L::q_bytes);
     if (B::lane_id() < L::head_boxes) {
-      Chunk* const to = shared_.q + B::lane_id() * (P.rows * L::box_chunks);
-      B::copy_tensor(to, args_.q, B::lane_id() * L::box_columns, row, item.head, &shared_.q_full);
+      Chunk* const to = shared_.q[q_.slot] + B::lane_id() * (P.rows * L::box_chunks);
+      B::copy_tensor(to, args_.q, B::lane_id() * L::box_columns, row, item.head, full);
     }
+    q_.advance();
   }
   TILEWAVE_DEVICE void fetch_k(const FlashAttentionItem& item, std::int32_t tile) {
     shared_.k_ring.wait_free(k_);
@@ -83,9 +83,9 @@ class FlashAttentionFetch {
 
   const typename L::Args& args_;
   typename L::Shared& shared_;
+  typename L::QPlace q_;
   typename L::Place k_, v_;
   std::int32_t kv_head_ = 0;
-  int q_parity_ = 0;
 };
 
 }  // namespace tilewave

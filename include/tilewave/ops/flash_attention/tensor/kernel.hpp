@@ -41,16 +41,17 @@ struct FlashAttentionTensor {
     }
     B::barrier();
     FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
-    FlashAttentionItem item;
     if (group == L::groups) {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       if (B::wave_id() != L::groups * L::group_waves) return;
       FlashAttentionFetch<B, S, L, P> fetch(args, shared);
-      while (work.next(item)) fetch.run(item);
+      FlashAttentionItem item;
+      while (work.next_with_keys(item)) fetch.run(item);
     } else {
       if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
       WaveGroup of{shared, group};
-      while (work.next(item)) of.attend(args.attention, item);
+      of.run(args.attention, work);
+      of.write_unseeing(args.attention, work);
     }
   }
 
@@ -61,70 +62,90 @@ struct FlashAttentionTensor {
   struct WaveGroup {
     Shared& shared;
     int group;
+    typename L::QPlace q{};
     typename L::Place k{}, v{};
-    int q_parity = 0, turn_parity = 0;
+    int turn_parity = 0;
 
-    TILEWAVE_DEVICE void attend(const FlashAttentionArgs& a, const FlashAttentionItem& item) {
-      Softmax softmax(a, item, group);
-      typename L::Output out{};
-      if (item.end_tile > item.first_tile) walk(item, softmax, out);
-      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+    /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
+    /// under the output.
+    TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+      FlashAttentionItem item;
+      if (!work.next_with_keys(item)) return;
+      typename L::Scores scores;
+      begin_item(scores);
+      finish_scores<0>(item.tiles() == 1, scores);
+      while (true) {
+        Softmax softmax(a, item, group);
+        typename L::Output out{};
+        typename Softmax::Operands probabilities;
+        walk(item, softmax, scores, probabilities, out);
+        FlashAttentionItem next;
+        if (!work.next_with_keys(next)) {
+          begin_values(probabilities, out);
+          finish_values<0>(out);
+          FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+          return;
+        }
+        begin_values(probabilities, out);
+        begin_item(scores);
+        finish_values<1>(out);
+        FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+        item = next;
+        finish_scores<0>(item.tiles() == 1, scores);
+      }
+    }
+
+    /// The output of rows that see no keys.
+    TILEWAVE_DEVICE void write_unseeing(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+      FlashAttentionItem item;
+      while (work.next(item)) {
+        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {});
+      }
     }
 
    private:
-    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Output& out) {
-      typename L::Scores scores;
-      typename Softmax::Operands probabilities;
+    /// From an item's last tile of keys to its first. Scores of the last are there; products of values of the first are
+    /// left to do.
+    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
+                              typename Softmax::Operands& probabilities, typename L::Output& out) {
       Vec<float, Softmax::rows> factor;
       std::int32_t tile = item.end_tile - 1;
-
-      B::mbarrier_wait(&shared.q_full, q_parity);
-      shared.k_ring.wait_full(k);
-      begin_scores(scores);
-      B::template group_mma_wait<0>();
-      release_keys(tile == item.first_tile);
-      B::group_mma_fence(scores);
       softmax.run(tile, scores, factor);
       Softmax::pack(scores, probabilities);
       if ((tile + 1) * P.keys > item.sequence.kv_count) clear_values(item.sequence.kv_count - tile * P.keys);
-
-      for (; tile > item.first_tile; --tile) {
+      while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
         await_turn();
         begin_scores(scores);
-        shared.v_ring.wait_full(v);
         begin_values(probabilities, out);
         hand_on_turn();
-        B::template group_mma_wait<1>();
-        release_keys(tile - 1 == item.first_tile);
-        B::group_mma_fence(scores);
-        softmax.run(tile - 1, scores, factor);
-        B::template group_mma_wait<0>();
-        release_values();
-        out.settle();
+        finish_scores<1>(tile == item.first_tile, scores);
+        softmax.run(tile, scores, factor);
+        finish_values<0>(out);
         Softmax::pack(scores, probabilities);
         out.scale(factor);
       }
-      shared.v_ring.wait_full(v);
-      begin_values(probabilities, out);
-      B::template group_mma_wait<0>();
-      release_values();
-      out.settle();
-      q_parity ^= 1;
     }
 
+    /// The scores of an item's last tile of keys.
+    TILEWAVE_DEVICE void begin_item(typename L::Scores& scores) {
+      shared.q_ring.wait_full(q);
+      shared.k_ring.wait_full(k);
+      begin_scores(scores);
+    }
     /// scores = q K^T of the tile in K's slot, as one batch.
     TILEWAVE_DEVICE void begin_scores(typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int piece = 0; piece < S.head_size / 16; ++piece) {
-        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, group, piece), L::k_operand(shared, k.slot, piece),
+        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, piece), L::k_operand(shared, k.slot, piece),
                                                 scores, piece > 0);
       }
       B::group_mma_end();
     }
     /// out += probabilities V of the tile in V's slot, as one batch.
     TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
+      shared.v_ring.wait_full(v);
       out.settle();
       B::group_mma_begin();
       TILEWAVE_UNROLL
@@ -138,14 +159,24 @@ struct FlashAttentionTensor {
       B::group_mma_end();
     }
 
-    TILEWAVE_DEVICE void release_keys(bool last_of_item) {
+    /// Scores are there once at most `behind` batches are under way.
+    template <int behind>
+    TILEWAVE_DEVICE void finish_scores(bool last_of_item, typename L::Scores& scores) {
+      B::template group_mma_wait<behind>();
       shared.k_ring.release(k.slot);
       k.advance();
-      if (last_of_item) B::mbarrier_arrive(&shared.q_free);
+      if (last_of_item) {
+        shared.q_ring.release(q.slot);
+        q.advance();
+      }
+      B::group_mma_fence(scores);
     }
-    TILEWAVE_DEVICE void release_values() {
+    template <int behind>
+    TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
+      B::template group_mma_wait<behind>();
       shared.v_ring.release(v.slot);
       v.advance();
+      out.settle();
     }
 
     /// Groups begin their products in turn, group 0 first.

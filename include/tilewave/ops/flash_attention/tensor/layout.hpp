@@ -65,14 +65,18 @@ struct FlashAttentionTensorLayout {
     typename B::TensorMap q, k, v;
   };
 
+  // Q of the next item comes early where there is room for it.
+  static constexpr int q_stages =
+      2 * q_bytes + P.stages * (k_bytes + v_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd ? 2 : 1;
+  using QPlace = RingSlot<q_stages>;
   using Place = RingSlot<P.stages>;
   using Barriers = RingBarriers<B, P.stages>;
   struct Shared {
-    alignas(1024) Chunk q[q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled, as all that is fetched
+    alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
     alignas(1024) Chunk k[P.stages][k_bytes / sizeof(Chunk)];
     alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
     Barriers k_ring, v_ring;
-    typename B::Mbarrier q_full, q_free;
+    RingBarriers<B, q_stages> q_ring;
     typename B::Mbarrier turn[groups];
   };
 
@@ -80,18 +84,14 @@ struct FlashAttentionTensorLayout {
   TILEWAVE_DEVICE static void begin(Shared& shared) {
     shared.k_ring.begin(1, groups * group_waves);
     shared.v_ring.begin(1, groups * group_waves);
-    if (B::lane_id() == 0) {
-      B::mbarrier_init(&shared.q_full, 1);
-      B::mbarrier_init(&shared.q_free, groups * group_waves);
-      TILEWAVE_UNROLL
-      for (int g = 0; g < groups; ++g) B::mbarrier_init(&shared.turn[g], group_waves);
-    }
+    shared.q_ring.begin(1, groups * group_waves);
+    if (B::lane_id() < groups) B::mbarrier_init(&shared.turn[B::lane_id()], group_waves);
     B::mbarrier_ready();
   }
 
   /// Operands of a product: 16 columns of q's rows of a group, and of a tile's keys; 16 keys of V's columns.
-  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int group, int piece) {
-    return {shared.q + piece / 4 * (P.rows * box_chunks), 64 * group, piece % 4};
+  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int piece) {
+    return {shared.q[slot] + piece / 4 * (P.rows * box_chunks), 64 * group, piece % 4};
   }
   TILEWAVE_DEVICE static SwizzledOperand k_operand(const Shared& shared, int slot, int piece) {
     return {shared.k[slot] + piece / 4 * (P.keys * box_chunks), 0, piece % 4};

@@ -15,6 +15,9 @@ struct FlashAttentionItem {
   AttentionSequence sequence;
   std::int32_t head, first_row;       // query head; query of the sequence
   std::int32_t first_tile, end_tile;  // of keys that any of the rows sees
+
+  TILEWAVE_DEVICE std::int32_t tiles() const { return end_tile - first_tile; }
+  TILEWAVE_DEVICE bool any_keys() const { return tiles() > 0; }
 };
 
 template <class B, FlashAttentionPolicy P>
@@ -33,6 +36,13 @@ class FlashAttentionWork {
       ++round_;
       if (number < sections_.all_items && locate(number, item)) return true;
     }
+  }
+
+  TILEWAVE_DEVICE bool next_with_keys(FlashAttentionItem& item) {
+    while (next(item)) {
+      if (item.any_keys()) return true;
+    }
+    return false;
   }
 
  private:
