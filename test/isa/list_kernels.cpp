@@ -43,6 +43,18 @@ void combine(const char* arch, int head_size, const char* out) {
               arch, head_size, out);
 }
 
+/// The kernels of flash attention through LDS, one a spec.
+void flash_attentions(ArchId id) {
+  const char* const arch = name_of(id).data();
+  std::size_t place = 0;
+  for (const FlashAttentionSpec& spec : flash_attention_specs(id)) {
+    if (test::has_lds_path(id, spec))
+      std::printf("%s(flash_attention_%s_%zu flash_attention_entry.hip %s -DSPEC=%zu)\n",
+                  test::in_slice(id, spec, place) ? "compile" : "compile_full", arch, place, arch, place);
+    ++place;
+  }
+}
+
 void gemms(const char* list, std::span<const int> specs, ArchId id) {
   const char* const arch = name_of(id).data();
   for (std::size_t place = 0; place < specs.size() && test::has_list(id, list); ++place)
@@ -71,6 +83,7 @@ template <class Specs, class Policies>
 void list(ArchId id) {
   const char* const arch = name_of(id).data();
   decodes(id, arch);
+  flash_attentions(id);
   one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
   one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");
