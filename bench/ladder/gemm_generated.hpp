@@ -25,6 +25,7 @@ constexpr GemmPolicies gemm_generated_policies(ArchId arch, const GemmSpec& s) {
     ring({.rows = 128, .columns = 256}, 0);                  // and twice the columns
     ring({.rows = 128, .columns = 256, .cluster = 2}, 0);    // and B's boxes by multicast
     ring({.rows = 128, .columns = 256, .stream = true}, 0);  // and the last round dealt to all
+    ring({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true}, 0);  // wave groups take whole tiles in turn
     ring({.rows = 16, .columns = 64, .waves_rows = 1, .swapped = true, .splits = 8}, 0);  // few rows; K shared
     return all;
   }

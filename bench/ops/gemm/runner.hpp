@@ -40,6 +40,7 @@ void each_column(const GemmPlan& plan, Visit& visit) {
   visit("waves_per_simd", p.waves_per_simd);
   visit("waves_k", p.waves_k);
   visit("stream", p.stream);
+  visit("pingpong", p.pingpong);
 }
 
 /// A config with the plan that is timed.

@@ -20,6 +20,12 @@ struct RingSlot {
     slot -= stages;
     round ^= 1;
   }
+  /// Moves on by any `count` of slots.
+  TILEWAVE_DEVICE void skip(int count) {
+    const int rounds = (slot + count) / stages;
+    slot += count - rounds * stages;
+    round ^= rounds & 1;
+  }
 };
 
 /// The barriers of a ring, in shared memory. A slot is full once those who fetch have arrived and their bytes are

@@ -50,12 +50,13 @@ TEST_CASE("tiles are streamed where they would leave much of a round idle") {
   const auto streamed = [](std::int32_t m, std::int32_t n, std::int32_t k, bool batch_invariant = false) {
     return chosen({}, m, n, k, batch_invariant).stream;
   };
-  CHECK(streamed(512, 18432, 16384));  // 2.2 rounds of 128 x 256
-  CHECK_FALSE(streamed(512, 18432, 16384, true));
-  CHECK_FALSE(streamed(4096, 4096, 4096));  // 3.9 rounds
-  CHECK_FALSE(streamed(512, 8448, 16384));  // one round, full
-  CHECK(streamed(256, 5120, 16384));        // 80 tiles of 128 x 128, less than a round, of long K
-  CHECK_FALSE(streamed(256, 4096, 4096));   // of short K
+  CHECK(streamed(2048, 2112, 7168));  // 2.1 rounds of 128 x 128
+  CHECK_FALSE(streamed(2048, 2112, 7168, true));
+  CHECK_FALSE(streamed(512, 18432, 16384));  // 2.9 rounds of 128 x 192
+  CHECK_FALSE(streamed(4096, 4096, 4096));   // 3.9 rounds
+  CHECK_FALSE(streamed(512, 8448, 16384));   // one round, full
+  CHECK(streamed(256, 5120, 16384));         // 80 tiles of 128 x 128, less than a round, of long K
+  CHECK_FALSE(streamed(256, 4096, 4096));    // of short K
   CHECK_FALSE(streamed(16, 4096, 4096));
 }
 
@@ -66,6 +67,17 @@ TEST_CASE("few rows take the width that leaves the fewest rounds") {
   const GemmSpec preshuffled{.a = fp8, .b = fp8, .scale = Scaling::per_row, .weights = GemmWeights::preshuffled};
   CHECK(chosen(preshuffled, 16, 77824, 5120).waves_per_simd == 2);  // ten rounds, or five of two blocks an SM
   CHECK(chosen(preshuffled, 16, 7168, 2048).waves_per_simd == 1);
+}
+
+TEST_CASE("tiles of little K take wave groups in turn, and few columns share K") {
+  CHECK(chosen({}, 4096, 24576, 1536).pingpong);  // 379 us, 402 by 128 x 256 (an H200, 2026-11-27)
+  CHECK(chosen({}, 4096, 7168, 2048).pingpong);
+  CHECK_FALSE(chosen({}, 4096, 4096, 7168).pingpong);  // 3.9 rounds of 128 x 256, 5.8 of 128 x 176
+  CHECK_FALSE(chosen({}, 128, 24576, 1536).pingpong);  // one round: there is no tile to alternate with
+  const GemmPolicy router = chosen({}, 4096, 128, 5120);
+  CHECK(router.columns == 128);  // 16.6 us by two blocks that share K, 20.7 by 64 x 64
+  CHECK(router.splits > 1);
+  CHECK(chosen({}, 128, 256, 7168).rows == 64);  // 10.1 us by eight blocks, 16.2 by 32 x 64 and seven
 }
 
 TEST_CASE("weights of four bits go straight to up to 16 rows") {

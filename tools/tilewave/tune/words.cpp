@@ -36,6 +36,11 @@ std::string sums_word(const Csv& csv, std::size_t row) {
   return fp8 && unscaled && tried_word(csv, row, "arch") == "sm90" ? "fast" : "promoted";
 }
 
+/// A file from before there was pingpong has no column of it.
+bool is_pingpong(const Csv& csv, std::size_t row) {
+  return csv.find("pingpong") && tried_count(csv, row, "pingpong") != 0;
+}
+
 }  // namespace
 
 std::string gemm_spec_text(const Csv& csv, std::size_t row) {
@@ -55,10 +60,11 @@ std::string gemm_policy_text(const Csv& csv, std::size_t row) {
   return fmt::format(
       "{{.rows = {}, .columns = {}, .depth_bytes = {}, .stages = {}, .waves_rows = {}, .waves_columns = {}, "
       ".path = GemmPath::{}, .swapped = {}, .cluster = {}, .splits = {}, .waves_per_simd = {}, .waves_k = {}, "
-      ".stream = {}}}",
+      ".stream = {}, .pingpong = {}}}",
       number("tile_rows"), number("tile_columns"), number("depth"), number("stages"), number("waves_rows"),
       number("waves_columns"), path == "wreg" ? "weights_in_registers" : path, number("swapped") != 0,
-      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"), number("stream") != 0);
+      number("cluster"), number("most_splits"), number("waves_per_simd"), number("waves_k"), number("stream") != 0,
+      is_pingpong(csv, row));
 }
 
 std::string paged_attention_spec_text(const Csv& csv, std::size_t row) {

@@ -123,6 +123,23 @@ TILEWAVE_DEVICE void multiply_group(std::uint64_t a, std::uint64_t b, std::uint3
           "+f"(acc[42]), "+f"(acc[43]), "+f"(acc[44]), "+f"(acc[45]), "+f"(acc[46]), "+f"(acc[47])
         : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
           "C"(MmaScales<type, a_transposed, b_transposed>::text));
+  } else if constexpr (columns == 112) {
+    asm volatile(
+        "{ .reg .pred add;\n  setp.ne.u32 add, %58, 0;\n  wgmma.mma_async.sync.aligned.m64n112%60.f32.%59 {"
+        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "
+        "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55"
+        "}, %56, %57, add, %61; }"
+        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3]), "+f"(acc[4]), "+f"(acc[5]), "+f"(acc[6]),
+          "+f"(acc[7]), "+f"(acc[8]), "+f"(acc[9]), "+f"(acc[10]), "+f"(acc[11]), "+f"(acc[12]), "+f"(acc[13]),
+          "+f"(acc[14]), "+f"(acc[15]), "+f"(acc[16]), "+f"(acc[17]), "+f"(acc[18]), "+f"(acc[19]), "+f"(acc[20]),
+          "+f"(acc[21]), "+f"(acc[22]), "+f"(acc[23]), "+f"(acc[24]), "+f"(acc[25]), "+f"(acc[26]), "+f"(acc[27]),
+          "+f"(acc[28]), "+f"(acc[29]), "+f"(acc[30]), "+f"(acc[31]), "+f"(acc[32]), "+f"(acc[33]), "+f"(acc[34]),
+          "+f"(acc[35]), "+f"(acc[36]), "+f"(acc[37]), "+f"(acc[38]), "+f"(acc[39]), "+f"(acc[40]), "+f"(acc[41]),
+          "+f"(acc[42]), "+f"(acc[43]), "+f"(acc[44]), "+f"(acc[45]), "+f"(acc[46]), "+f"(acc[47]), "+f"(acc[48]),
+          "+f"(acc[49]), "+f"(acc[50]), "+f"(acc[51]), "+f"(acc[52]), "+f"(acc[53]), "+f"(acc[54]), "+f"(acc[55])
+        : "l"(a), "l"(b), "r"(add), "C"(MmaTypes<type>::names), "C"(MmaTypes<type>::k),
+          "C"(MmaScales<type, a_transposed, b_transposed>::text));
   } else if constexpr (columns == 128) {
     asm volatile(
         "{ .reg .pred add;\n  setp.ne.u32 add, %66, 0;\n  wgmma.mma_async.sync.aligned.m64n128%68.f32.%67 {"

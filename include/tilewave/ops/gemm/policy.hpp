@@ -43,13 +43,17 @@ struct GemmPolicy {
   /// sm90, stream-K: blocks get equal parts of the K of the tiles that do not fill a round. A second launch combines
   /// their sums in a fixed order.
   bool stream = false;
+  /// sm90: two wave groups take whole tiles in turn, so that the epilogue of one runs beside the products of the other.
+  bool pingpong = false;
 
   constexpr int waves() const { return waves_rows * waves_columns; }
+  constexpr int wave_groups() const { return pingpong ? 2 : waves(); }  // sm90: those of a block that multiply
   friend constexpr bool operator==(const GemmPolicy&, const GemmPolicy&) = default;
 };
 
 /// Returns a name such as `t128x256x128.w2x1.s4.tensor`: tile with bytes of A's K, waves, stages and path. What is not
-/// the default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`.
+/// the default follows: `.swap`, `.c2` cluster, `.k8` splits, `.o2` waves a SIMD, `.d4` waves that share K, `.stream`,
+/// `.pingpong`.
 inline std::string name_of(const GemmPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   std::string name = "t" + text(p.rows) + "x" + text(p.columns) + "x" + text(p.depth_bytes) + ".w" +
@@ -60,6 +64,7 @@ inline std::string name_of(const GemmPolicy& p) {
   if (p.waves_per_simd > 1) name += ".o" + text(p.waves_per_simd);
   if (p.waves_k > 1) name += ".d" + text(p.waves_k);
   if (p.stream) name += ".stream";
+  if (p.pingpong) name += ".pingpong";
   return name;
 }
 

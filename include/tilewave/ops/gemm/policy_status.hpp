@@ -29,16 +29,24 @@ constexpr Status gemm_policy_numbers(const GemmPolicy& p) {
   return {};
 }
 
+/// The boxes of output of a wave group under pingpong: those of its tile, as far as the ring leaves room.
+constexpr int gemm_pingpong_boxes(const GemmSpec& s, const GemmPolicy& p) {
+  const int tile_boxes = p.rows / 64 * ceil_div(p.columns / (s.gated ? 2 : 1), 128 / min_of(size_of(s.out), 2));
+  const int ring = p.stages * (p.rows + p.columns) * p.depth_bytes, box = 64 * 128, small = 4096;
+  return max_of(1, min_of(tile_boxes, (sm90_facts.lds_bytes - ring - small) / (p.wave_groups() * box)));
+}
+
 /// Returns the bytes of shared memory that GemmTensorLayout takes. A test compares it with those of all entries.
 constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const bool int4 = s.int4(), block = s.scale == Scaling::per_block;
   const int tall = p.swapped ? p.columns : p.rows, wide = p.swapped ? p.rows : p.columns;
-  const int group_wide = wide / p.waves_columns, wave_groups = p.waves(), halves = s.gated ? 2 : 1;
+  const int group_wide = wide / p.waves_columns, wave_groups = p.wave_groups(), halves = s.gated ? 2 : 1;
   const bool row_scales = s.scale == Scaling::per_row || (int4 && is_fp8(s.a)),
              shared_scales = (block && p.swapped) || int4;
   const int depth_k = p.depth_bytes / size_of(s.a), out_size = min_of(size_of(s.out), 2);
   const auto aligned = [](int bytes) { return align_up(bytes, 1024); };
-  const int boxes = p.swapped ? 1 : tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
+  const int tile_boxes = tall / p.waves_rows / 64 * ceil_div(group_wide / halves, 128 / out_size);
+  const int boxes = p.swapped ? 1 : p.pingpong ? gemm_pingpong_boxes(s, p) : tile_boxes;
   const int out = wave_groups * boxes * (p.swapped ? group_wide : 16 * 4) * 128;
   const int b_scales = int4 ? 128 / s.scale_k * p.columns : shared_scales ? p.columns / 64 : 1;
   int small = 2 * 8 * p.stages + 4 * (row_scales ? wave_groups * group_wide : 1);
@@ -47,7 +55,8 @@ constexpr int gemm_tensor_shared_bytes(const GemmSpec& s, const GemmPolicy& p) {
   const int tall_bytes = tall * (int4 ? depth_k / 2 : p.depth_bytes);
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
   const bool saves_tile = (block || (promoted && !p.swapped)) && !shared_scales && s.groups != GemmGroups::one;
-  small += saves_tile ? 4 * wave_groups * 44 : 0;  // GemmTileQueue::Saved of each wave
+  small += p.pingpong ? align_up(small, 8) - small + 2 * 8 : 0;  // GemmTensorKernel::Turns
+  small += saves_tile ? 4 * wave_groups * 44 : 0;                // GemmTileQueue::Saved of each wave
   return aligned(aligned(p.stages * tall_bytes) + aligned(p.stages * wide * p.depth_bytes) + out + small);
 }
 
@@ -61,14 +70,20 @@ constexpr Status gemm_tensor_tile(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy(p.swapped ? "swapped: rows are a multiple of 8 for each wave group along waves_columns"
                                     : "columns are a multiple of 8 for each wave group along waves_columns");
   if (tall > 256 || wide > 256) return illegal_policy("a tensor copy brings at most 256 rows of an operand");
+  const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
+  if (p.pingpong && (s.scale == Scaling::per_block || promoted))
+    return illegal_policy("pingpong: sums stay in the matrix unit, since only one wave group multiplies at a time");
+  if (p.pingpong && (p.waves() != 1 || p.waves_per_simd != 1 || p.swapped || p.splits > 1 || p.stream || s.int4()))
+    return illegal_policy(
+        "pingpong: a wave group has a whole tile, not swapped, and K is not shared; weights are not int4");
   if (p.waves() > 4) return illegal_policy("the registers of an SM suffice for at most four wave groups of a block");
-  if ((p.waves() + 1) * 128 * p.waves_per_simd > 2048)
+  if ((p.wave_groups() + 1) * 128 * p.waves_per_simd > 2048)
     return illegal_policy("an SM holds at most 2048 lanes: fewer wave groups, or fewer blocks (waves_per_simd)");
   const int group_wide = wide / p.waves_columns, tiles = tall / p.waves_rows / 64;
-  const int registers = p.waves_per_simd > 1 || p.waves() == 1 ? 240
-                        : p.waves() == 2                       ? 232
-                        : p.waves() == 3                       ? 160
-                                                               : 112;
+  const int registers = p.waves_per_simd > 1 || p.wave_groups() == 1 || p.pingpong ? 240
+                        : p.wave_groups() == 2                                     ? 232
+                        : p.wave_groups() == 3                                     ? 160
+                                                                                   : 112;
   if (tiles * group_wide / 2 >= registers)
     return illegal_policy("a lane's sums of its wave group's part of the tile must fit its registers");
   if (s.int4() ? p.depth_bytes != 128 * size_of(s.a) : p.depth_bytes != 128)
@@ -88,10 +103,11 @@ constexpr Status gemm_tensor_product(const GemmSpec& s, const GemmPolicy& p) {
     return illegal_policy("products of int4 weights have 8, 16, 32, 64 or 128 rows of A for a wave group");
   if (s.a == DType::i8 && n != 16 && n != 64 && n != 128 && n != 256)
     return illegal_policy("products of i8 are 16, 64, 128 or 256 wide for a wave group");
-  if (!narrow && n != 176 && n != 192 && n != 240 && n != 256)
+  const bool odd_width = n == 96 || n == 112 || n == 176 || n == 192 || n == 240;
+  if (!narrow && n != 256 && (sums_by_stage || !odd_width))
     return illegal_policy(
         sums_by_stage ? "sums that are scaled or promoted by stages are 8, 16, 32, 64, 128 or 256 wide for a wave group"
-                      : "products are 8, 16, 32, 64, 128, 176, 192, 240 or 256 wide for a wave group");
+                      : "products are 8, 16, 32, 64, 96, 112, 128, 176, 192, 240 or 256 wide for a wave group");
   return {};
 }
 

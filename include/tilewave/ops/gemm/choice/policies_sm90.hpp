@@ -14,8 +14,9 @@ namespace detail {
 /// As many stages as shared memory holds beside the boxes of output, scales and barriers. Narrow tiles that stream
 /// weights have no more than ten: with sixteen they took up to 4 % longer (docs/notebook/2026-11-22-gemm-dense.md).
 constexpr int gemm_stages(const GemmSpec& s, const GemmPolicy& p) {
-  const int out = p.swapped ? p.waves() * p.rows * 128
-                            : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
+  const int out = p.swapped    ? p.waves() * p.rows * 128
+                  : p.pingpong ? 2 * 2 * 64 * 128
+                               : p.rows * align_up(gemm_tile_columns(s, p) * min_of(size_of(s.out), 2), 128);
   const bool block = s.scale == Scaling::per_block;
   const int b_bytes = s.int4() ? 64 + 4 * (128 / s.scale_k) : p.depth_bytes;  // of a row of B
   const int stage = p.rows * p.depth_bytes + p.columns * b_bytes + (block ? 4 * p.rows + p.columns / 16 : 0) + 24;
@@ -140,11 +141,14 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
   Sm90Policies list{s};
   const bool block = s.scale == Scaling::per_block;
   const bool promoted = s.has_sums_to_choose() && s.sums == GemmSums::promoted;
-  const bool half_widths = !block && !promoted && s.a != DType::f16;  // halves of 240 and 176 are no widths of products
+  const bool in_unit = !block && !promoted;  // sums stay in the matrix unit, so pingpong can alternate
   list.add({.rows = 128, .columns = 256});
-  if (!block && s.a != DType::f16) list.add({.rows = 128, .columns = 256, .cluster = 2});
-  if (half_widths) list.add({.rows = 128, .columns = 240});
-  if (half_widths) list.add({.rows = 128, .columns = 176});
+  if (in_unit) list.add({.rows = 128, .columns = 176, .waves_rows = 1, .pingpong = true});
+  if (in_unit && s.a != DType::f16) {
+    list.add({.rows = 128, .columns = 192, .waves_rows = 1, .pingpong = true});
+    list.add({.rows = 128, .columns = 240});
+  }
+  if (promoted) list.add({.rows = 128, .columns = 256, .cluster = 2});
   if (block || promoted) list.add({.rows = 192, .columns = 128, .waves_rows = 3});
   list.add({.rows = 128, .columns = 128, .splits = 4});
   for (const int rows : {16, 32, 64})
@@ -155,6 +159,8 @@ constexpr GemmPolicies gemm_sm90_dense(const GemmSpec& s) {
     list.add({.rows = 128, .columns = 256, .stream = true});
     list.add({.rows = 128, .columns = 128, .stream = true});
     list.add({.rows = 16, .columns = 256, .swapped = true});
+    if (in_unit) list.add({.rows = 64, .columns = 96, .waves_rows = 1});
+    if (in_unit) list.add({.rows = 64, .columns = 112, .waves_rows = 1});
     list.add_two_blocks();
   }
   return list.all;

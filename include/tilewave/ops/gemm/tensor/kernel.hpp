@@ -29,12 +29,23 @@ struct GemmTensorKernel {
     typename TileQueue::Saved saved[L::wave_groups * L::wave_group_waves];
   };
   struct NoSavedTiles {};
-  struct Shared : L::Shared, std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles> {};
+  /// Pingpong: a wave group may begin its tile once the other has begun all products of the tile before. Then the full
+  /// barriers of the ring are in the phase before the one that it waits for: it does not follow them in between.
+  struct Turns {
+    typename B::Mbarrier turn[2];
+  };
+  struct NoTurns {};
+  struct Shared : L::Shared,
+                  std::conditional_t<L::saves_tile, SavedTiles, NoSavedTiles>,
+                  std::conditional_t<P.pingpong, Turns, NoTurns> {};
   static constexpr int block_threads = (L::wave_groups + 1) * L::wave_group_lanes;
   static constexpr int waves_per_simd = (L::wave_groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = L::wave_groups > 1 && P.waves_per_simd == 1;
-  static constexpr int fetching_registers = L::wave_groups == 2 ? 40 : L::wave_groups == 3 ? 32 : 24;
-  static constexpr int multiplying_registers = L::wave_groups == 2 ? 232 : L::wave_groups == 3 ? 160 : 112;
+  static constexpr int fetching_registers = P.pingpong ? 24 : L::wave_groups == 2 ? 40 : L::wave_groups == 3 ? 32 : 24;
+  static constexpr int multiplying_registers = P.pingpong            ? 240
+                                               : L::wave_groups == 2 ? 232
+                                               : L::wave_groups == 3 ? 160
+                                                                     : 112;
   static_assert(!shift_registers || fetching_registers + L::wave_groups * multiplying_registers <=
                                         65536 / block_threads / 8 * 8 * (L::wave_groups + 1),
                 "wave groups may hand over no more registers than the block begins with");
@@ -45,7 +56,12 @@ struct GemmTensorKernel {
     const std::uint32_t offset = B::opaque(std::uint32_t{0});
     Shared& shared = *reinterpret_cast<Shared*>(reinterpret_cast<char*>(&begin) + offset);
     const int wave_group = B::wave_id() / L::wave_group_waves;
-    if (B::wave_id() == 0) shared.ring.begin();
+    if (B::wave_id() == 0) {
+      if constexpr (P.pingpong) {
+        if (B::lane_id() < 2) B::mbarrier_init(&shared.turn[B::lane_id()], L::wave_group_waves);
+      }
+      shared.ring.begin();
+    }
     if (wave_group == L::wave_groups && B::lane_id() == 0) {
       B::prefetch_map(a.a);
       for (const auto& map : a.b) B::prefetch_map(map);
@@ -62,7 +78,11 @@ struct GemmTensorKernel {
       if constexpr (shift_registers) B::template give_registers<fetching_registers>();
       const int wave = B::wave_id() - L::wave_groups * L::wave_group_waves;
       if (wave == 0) {
-        fetch(a, queue, rank, shared);
+        if (L::plain && a.gemm.k == 0) {
+          clear_stages(queue, shared);
+        } else {
+          fetch(a, queue, rank, shared);
+        }
       } else if constexpr (L::shared_scales) {
         fetch_scales(a, queue, wave - 1, shared);
       }
@@ -114,6 +134,17 @@ struct GemmTensorKernel {
     }
   }
 
+  /// Products whose K is 0 have one stage of zeros.
+  TILEWAVE_DEVICE static void clear_stages(TileQueue& queue, Shared& shared) {
+    Ring ring;
+    GemmTile tile;
+    for (typename Args::Steps steps; queue.next(tile, steps); ring.advance(steps.end - steps.first)) {
+      if (steps.first == steps.end) continue;  // an empty split
+      B::mbarrier_wait(&shared.ring.empty[ring.slot], ring.round ^ 1);
+      L::clear_stage(shared, ring.slot);
+    }
+  }
+
   /// Fetches the scales of stages through registers, whatever their strides are. Each of the three waves takes every
   /// third stage, and loads its next stage before it stores the current one.
   TILEWAVE_DEVICE static void fetch_scales(const Args& a, TileQueue& queue, int wave, Shared& shared) {
@@ -146,7 +177,14 @@ struct GemmTensorKernel {
     GemmTile tile;
     typename Args::Steps steps;
     typename L::Output output;
+    int number = -1;  // of the tile among the block's
     while (queue.next(tile, steps)) {
+      if constexpr (P.pingpong) {
+        if (++number % 2 != wave_group) {  // the other wave group's tile
+          ring.skip(steps.end - steps.first);
+          continue;
+        }
+      }
       output.begin(a, tile, wave_group);
       if constexpr (L::saves_tile) queue.save(shared.saved[wave_of(wave_group)], tile);
       Sums sums[L::tiles];
@@ -162,6 +200,7 @@ struct GemmTensorKernel {
           Scaled::halves(reader, steps, wave_group, shared, ring, sums);
         }
       } else {
+        if constexpr (P.pingpong) B::mbarrier_wait(&shared.turn[wave_group], (number / 2 + wave_group + 1) % 2);
         multiply_plain(steps, wave_group, shared, ring, sums);
       }
       if constexpr (L::saves_tile) queue.restore(shared.saved[wave_of(wave_group)], tile);
@@ -177,12 +216,14 @@ struct GemmTensorKernel {
   }
 
   /// Sums stay in the matrix unit over all of K. The products of a step are begun before those of the step before are
-  /// waited for, so the unit always has a batch queued.
+  /// waited for, so the unit always has a batch queued. Every tile has a step, even where K is 0; only a split may have
+  /// none. Sums that might have no step would have to be cleared first, one instruction for each.
   TILEWAVE_DEVICE static void multiply_plain(typename Args::Steps steps, int wave_group, Shared& shared, Ring& ring,
                                              Sums (&sums)[L::tiles]) {
-    if (steps.first == steps.end) L::clear(sums);
+    if (P.splits > 1 && steps.first == steps.end) L::clear(sums);
     int before = 0;
-    for (std::int32_t step = steps.first; step < steps.end; ++step, ring.advance()) {
+    std::int32_t step = steps.first;
+    for (bool any = P.splits == 1 || step < steps.end; any; any = step < steps.end) {
       B::mbarrier_wait(&shared.ring.full[ring.slot], ring.round);
       begin_stage(wave_group, shared, ring.slot, step == steps.first, sums);
       if (step != steps.first) {  // the products of the step before are done, so its slot is free
@@ -190,9 +231,11 @@ struct GemmTensorKernel {
         shared.ring.release(before);
       }
       before = ring.slot;
+      ++step, ring.advance();
     }
+    if constexpr (P.pingpong) B::mbarrier_arrive(&shared.turn[1 - wave_group]);
     B::template group_mma_wait<0>();
-    if (steps.first != steps.end) shared.ring.release(before);
+    if (P.splits == 1 || steps.first != steps.end) shared.ring.release(before);
     TILEWAVE_UNROLL
     for (int t = 0; t < L::tiles; ++t) B::group_mma_fence(sums[t]);
   }

@@ -20,7 +20,7 @@ struct GemmTensorLayout {
                 "a law of policies is broken: gemm_policy_status(arch, spec, policy).reason says which");
   using Backend = B;
   static constexpr int wave_group_waves = 4, wave_group_lanes = wave_group_waves * B::facts.wave_lanes;
-  static constexpr int wave_groups = P.waves();
+  static constexpr int wave_groups = P.wave_groups();
   static constexpr int tall_rows = P.swapped ? P.columns : P.rows, wide_rows = P.swapped ? P.rows : P.columns;
   static constexpr int wave_group_tall = tall_rows / P.waves_rows, wave_group_wide = wide_rows / P.waves_columns;
   static constexpr int tiles = wave_group_tall / 64;
@@ -43,6 +43,8 @@ struct GemmTensorLayout {
   static constexpr bool block_scales = S.scale == Scaling::per_block;
   /// After each stage of 128 k its sums are added in f32, because the matrix unit keeps fewer bits of fp8 sums.
   static constexpr bool promoted = S.has_sums_to_choose() && S.sums == GemmSums::promoted;
+  /// Sums stay in the matrix unit over all of K.
+  static constexpr bool plain = !packed && !block_scales && !promoted;
   /// Scales come through shared memory where a lane needs many: block scales of swapped tiles, and scales of int4
   /// weights. Where A's rows are the tall side, a lane needs two scales a tile and loads them itself.
   static constexpr bool shared_scales = (block_scales && P.swapped) || packed;
@@ -58,24 +60,35 @@ struct GemmTensorLayout {
   using Sum = ProductSum<S.a>;
   using Sums = Vec<Sum, wave_group_wide / 2>;
 
-  /// A box of output is 128 bytes of a row of C by 16 rows, which one wave fills. In swapped tiles it has all rows of
-  /// the wave group, which fills it together. Swapped tiles write f32 without boxes.
+  /// A box of output is 128 bytes of a row of C by 64 rows (swapped: by all rows of the wave group). A wave group fills
+  /// it together. In grouped GEMM, whose groups end anywhere, a wave fills a box of 16 rows alone. Swapped tiles write
+  /// f32 without boxes.
   static constexpr bool out_in_boxes = S.out != DType::f32 || !P.swapped;
+  static constexpr bool shared_boxes = P.swapped || S.groups == GemmGroups::one;
   static constexpr int out_size = min_of(size_of(S.out), 2);
   static constexpr int box_columns = 128 / (P.swapped ? out_size : size_of(S.out));
-  static constexpr int out_rows = P.swapped ? wave_group_wide : 16;
-  /// There are boxes for a whole tile (f32: for half of it), so the copy engine writes them during the next tile.
-  static constexpr int out_boxes = P.swapped ? 1 : tiles * ceil_div(wave_group_wide / halves, 128 / out_size);
+  static constexpr int out_rows = P.swapped ? wave_group_wide : shared_boxes ? 64 : 16;
+  /// There are boxes for a whole tile (f32: for half of it), so the copy engine writes them during the next tile. Under
+  /// pingpong fewer are enough, because the other wave group multiplies meanwhile.
+  static constexpr int tile_boxes = tiles * ceil_div(wave_group_wide / halves, 128 / out_size);
+  static constexpr int out_boxes = P.swapped ? 1 : P.pingpong ? detail::gemm_pingpong_boxes(S, P) : tile_boxes;
   /// The lanes that fill a box together: those of a wave group, or of one wave.
-  static constexpr int box_lanes = P.swapped ? wave_group_lanes : B::facts.wave_lanes;
+  static constexpr int box_lanes = shared_boxes ? wave_group_lanes : B::facts.wave_lanes;
   TILEWAVE_DEVICE static int lane_of_box() { return B::block_lane_id() % box_lanes; }
   TILEWAVE_DEVICE static void box_barrier() {
-    if constexpr (P.swapped) {
+    if constexpr (shared_boxes) {
       B::group_barrier();
     } else {
       B::wave_barrier();
     }
   }
+  /// The lanes that send boxes: the first of a wave group with one box, else the first of each wave. Waves that share
+  /// boxes take turns.
+  static constexpr int senders = shared_boxes && !P.swapped ? wave_group_waves : 1;
+  TILEWAVE_DEVICE static bool may_send() {
+    return B::block_lane_id() % (P.swapped ? wave_group_lanes : B::facts.wave_lanes) == 0;
+  }
+  TILEWAVE_DEVICE static int first_sent() { return senders > 1 ? wave_in_wave_group() : 0; }
 
   struct Args {
     std::int32_t blocks, clusters;
@@ -104,7 +117,8 @@ struct GemmTensorLayout {
   struct Barriers : RingBarriers<B, P.stages, P.cluster> {
     /// One wave calls this.
     TILEWAVE_DEVICE void begin() {
-      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1, wave_groups * wave_group_waves);
+      RingBarriers<B, P.stages, P.cluster>::begin(shared_scales ? 2 : 1,
+                                                  (P.pingpong ? 1 : wave_groups) * wave_group_waves);
     }
   };
 
@@ -112,10 +126,11 @@ struct GemmTensorLayout {
                                          : shared_scales ? P.columns / 64
                                                          : 1;
   static constexpr int tall_chunks = tall_rows * (packed ? depth_k / 2 : P.depth_bytes) / 16;
+  static constexpr int wide_chunks = wide_rows * boxes * row_chunks;
   struct Shared {
     alignas(1024) Chunk tall[P.stages][tall_chunks];
-    alignas(1024) Chunk wide[P.stages][wide_rows * boxes * row_chunks];
-    alignas(1024) Chunk out[wave_groups][out_boxes][out_rows * (P.swapped ? 1 : wave_group_waves) * 8];
+    alignas(1024) Chunk wide[P.stages][wide_chunks];
+    alignas(1024) Chunk out[wave_groups][out_boxes][(P.swapped ? out_rows : 64) * 8];
     Barriers ring;
     float wide_scale[row_scales ? wave_groups : 1][row_scales ? wave_group_wide : 1];
     // The scales of each stage. Block scales are one for each row of A in the tile and one for each 64 rows of B.
@@ -134,8 +149,12 @@ struct GemmTensorLayout {
   TILEWAVE_DEVICE static int lane_in_wave_group() { return B::block_lane_id() % wave_group_lanes; }
   TILEWAVE_DEVICE static int wave_in_wave_group() { return lane_in_wave_group() / B::facts.wave_lanes; }
 
-  TILEWAVE_DEVICE static int tall_row(int wave_group) { return wave_group / P.waves_columns * wave_group_tall; }
-  TILEWAVE_DEVICE static int wide_row(int wave_group) { return wave_group % P.waves_columns * wave_group_wide; }
+  TILEWAVE_DEVICE static int tall_row(int wave_group) {
+    return P.pingpong ? 0 : wave_group / P.waves_columns * wave_group_tall;
+  }
+  TILEWAVE_DEVICE static int wide_row(int wave_group) {
+    return P.pingpong ? 0 : wave_group % P.waves_columns * wave_group_wide;
+  }
 
   /// Starts the copies of one stage into a slot. All lanes of the fetching wave call this.
   TILEWAVE_DEVICE static void copy_stage(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
@@ -152,6 +171,13 @@ struct GemmTensorLayout {
       B::mbarrier_expect(full, stage_bytes);
       if (B::lane_id() == 0) copy_boxes(a, tile, step, rank, shared, slot);
     }
+  }
+  /// Fills a stage with zeros. All lanes of the fetching wave call this.
+  TILEWAVE_DEVICE static void clear_stage(Shared& shared, int slot) {
+    for (int i = B::lane_id(); i < tall_chunks; i += B::facts.wave_lanes) shared.tall[slot][i] = {};
+    for (int i = B::lane_id(); i < wide_chunks; i += B::facts.wave_lanes) shared.wide[slot][i] = {};
+    B::shared_written();
+    B::mbarrier_arrive(&shared.ring.full[slot]);
   }
   TILEWAVE_DEVICE static void copy_boxes(const Args& a, const GemmTile& tile, std::int32_t step, int rank,
                                          Shared& shared, int slot) {

@@ -53,23 +53,23 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     if constexpr (row_scales) {
       TILEWAVE_UNROLL
       for (float& scale : tall_scale_) scale *= factor_;
-      B::group_barrier();  // all lanes have read the scales of the tile before
+      if (!barriers_of_boxes) B::group_barrier();  // all lanes have read the scales of the tile before
       TILEWAVE_UNROLL
       for (int r = 0; r < rounds; ++r) {
         const int at = r * L::wave_group_lanes + L::lane_in_wave_group();
         if (at < L::wave_group_wide) shared.wide_scale[wave_group][at] = wide_scale_[r];
       }
-      B::group_barrier();
+      if (!barriers_of_boxes) B::group_barrier();
     }
     // The common case has code of its own, because code is fetched anew for every tile and jumps cost fetches, too.
-    if (boxes && a.wide_stores && a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
-      write_parts<false>(a, tile, wave_group, shared, sums);
+    if (a.gemm.bias == nullptr && a.gemm.residual == nullptr) {
+      write_tile<false>(a, tile, wave_group, shared, sums);
     } else {
-      write_parts<true>(a, tile, wave_group, shared, sums);
+      write_tile<true>(a, tile, wave_group, shared, sums);
     }
   }
   TILEWAVE_DEVICE void finish() {
-    if (boxes && L::lane_of_box() == 0) B::template stores_read<0>();
+    if (boxes && L::may_send()) B::template stores_read<0>();
   }
 
  private:
@@ -85,47 +85,107 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
   using SumMap::wide_c;
   using InTile = typename SumMap::InTile;
 
-  /// Rows of the wide side that one box takes. Values are computed box by box, because those of a whole tile would need
-  /// more registers than the sums leave.
-  static constexpr int part_wide = P.swapped ? wide_c : in_floats ? L::box_columns * L::out_boxes : L::box_columns;
+  /// Boxes of one 64-row tile and of all tiles of the wave group. Values are computed box by box, because those of a
+  /// whole tile would need more registers than the sums leave.
+  static constexpr int box_wide = P.swapped ? wide_c : L::box_columns;
+  static constexpr int boxes_per_tile = ceil_div(wide_c, box_wide), all_boxes = tiles_c * boxes_per_tile;
+  /// The last box of a tile ends with it, and repeats columns of the box before where widths ask for it: the engine
+  /// writes whole boxes only.
+  TILEWAVE_DEVICE static constexpr int box_from(int box) {
+    return min_of(box * box_wide, max_of(wide_c - box_wide, 0));
+  }
+  /// The barriers around the filling of boxes also order the scales in shared memory.
+  static constexpr bool barriers_of_boxes = boxes && !P.swapped && L::shared_boxes;
 
-  template <bool any>
-  TILEWAVE_DEVICE void write_parts(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
-                                   Sums (&sums)[L::tiles]) {
-    TILEWAVE_UNROLL
-    for (int t = 0; t < tiles_c; ++t) {
+  /// `extras`: with bias or residual.
+  template <bool extras>
+  TILEWAVE_DEVICE void write_tile(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                  Sums (&sums)[L::tiles]) {
+    if constexpr (boxes) {
       TILEWAVE_UNROLL
-      for (int from = 0; from < wide_c; from += part_wide) {
-        if (from + part_wide <= wide_c) {
-          write_part<any, part_wide>(a, tile, wave_group, shared, sums, t, from);
-        } else {
-          write_part<any, wide_c % part_wide>(a, tile, wave_group, shared, sums, t, from);
-        }
+      for (int first = 0; first < all_boxes; first += L::out_boxes)
+        write_boxes<extras>(a, tile, wave_group, shared, sums, first);
+    } else {
+      TILEWAVE_UNROLL
+      for (int t = 0; t < tiles_c; ++t) {
+        const auto values = values_of<extras, wide_c>(a, tile, wave_group, shared, sums, t, 0);
+        TILEWAVE_UNROLL
+        for (int i = 0; i < wide_c / 2; ++i) store(a, tile, element(wave_group, t, i), values[i]);
       }
     }
   }
 
-  /// Writes `wide` rows of the wide side of tile t, from `from` on. `any` code serves bias, residual and rows that are
-  /// not aligned to 16 bytes.
-  template <bool any, int wide>
-  TILEWAVE_DEVICE void write_part(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
-                                  const Sums (&sums)[L::tiles], int t, int from) {
-    if constexpr (wide > 0 && in_floats) {
-      write_float_boxes<any, wide>(a, tile, wave_group, shared, sums, t, from);
-    } else if constexpr (wide > 0 && quantised) {
-      write_box<wide>(a, tile, wave_group, shared, codes_of<any, wide>(a, tile, wave_group, shared, sums, t, from), t,
-                      from);
-    } else if constexpr (wide > 0) {
-      const Vec<float, wide / 2> part = values_of<any, wide>(a, tile, wave_group, shared, sums, t, from);
-      if (boxes && (!any || a.wide_stores)) {
-        if constexpr (boxes) write_box<wide>(a, tile, wave_group, shared, part, t, from);
+  /// Fills all boxes that shared memory has room for, from box `first` of the tile on, and then sends them. So lanes
+  /// wait for each other only twice, and the copy engine starts few copies, each of which takes it some 120 cycles.
+  template <bool extras>
+  TILEWAVE_DEVICE void write_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                   const Sums (&sums)[L::tiles], int first) {
+    if (L::may_send()) B::template stores_read<0>();
+    L::box_barrier();
+    TILEWAVE_UNROLL
+    for (int i = 0; i < min_of(L::out_boxes, all_boxes - first); ++i) {
+      const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
+      Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : L::wave_in_wave_group() * 16 * 8);
+      if (from + box_wide <= wide_c) {
+        fill_box<extras, box_wide>(a, tile, wave_group, shared, sums, t, from, box);
       } else {
-        TILEWAVE_UNROLL
-        for (int i = 0; i < wide / 2; ++i) store(a, tile, element(wave_group, t, from / 2 + i), part[i]);
+        fill_box<extras, wide_c % box_wide>(a, tile, wave_group, shared, sums, t, from, box);
       }
     }
+    B::shared_written();
+    L::box_barrier();
+    send_boxes(a, tile, wave_group, shared, first);
   }
-  template <bool any, int wide>
+
+  /// Fills a box with `wide` rows of the wide side of tile t, from `from` on.
+  template <bool extras, int wide>
+  TILEWAVE_DEVICE void fill_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                const Sums (&sums)[L::tiles], int t, int from, Chunk* box) {
+    if constexpr (wide > 0 && quantised) {
+      write_bytes<wide>(box, codes_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+    } else if constexpr (wide > 0 && in_floats) {
+      write_floats<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+    } else if constexpr (wide > 0) {
+      write_matrices<wide>(box, values_of<extras, wide>(a, tile, wave_group, shared, sums, t, from));
+    }
+  }
+
+  /// Sends the boxes that were filled: by the copy engine where it can write them, else by the lanes that filled them.
+  TILEWAVE_DEVICE static void send_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
+                                         int first) {
+    constexpr int wide_here = P.swapped ? 64 : min_of(box_wide, wide_c);  // columns of a box that are filled
+    const int own_row = L::shared_boxes ? 0 : 16 * L::wave_in_wave_group();
+    const std::int32_t first_row =
+        tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group) + own_row);
+    const std::int32_t first_column = tile.first_column + (P.swapped ? first_tall(wave_group) : first_wide(wave_group));
+    // The rows of a group of grouped GEMM end where the next group's begin. The engine writes whole boxes and units.
+    const bool whole_rows =
+        S.groups == GemmGroups::one || first_row + (P.swapped ? 0 : 64 * (tiles_c - 1)) + L::out_rows <= tile.row_end;
+    const bool whole_units = a.gemm.n % unit == 0 || first_column + (P.swapped ? 64 * tiles_c : wide_c) <= a.gemm.n;
+    const bool by_engine = wide_here == L::box_columns && a.wide_stores && whole_rows && whole_units;
+    const auto send = [&](int i) TILEWAVE_INLINE_LAMBDA {
+      const int t = (first + i) / boxes_per_tile, from = box_from((first + i) % boxes_per_tile);
+      const std::int32_t row = first_row + (P.swapped ? 0 : 64 * t),
+                         column = first_column + (P.swapped ? 64 * t : from);
+      Chunk* const box = shared.out[wave_group][i] + (P.swapped ? 0 : own_row * 8);
+      if (!by_engine) {
+        copy_out(a, tile, row, column, wide_here / unit, box);
+      } else if (column < a.gemm.n && row < tile.row_end) {
+        B::store_tensor(a.out, column, row, tile.a_layer, box);
+      }
+    };
+    const int count = min_of(L::out_boxes, all_boxes - first);
+    if (!by_engine) {
+      TILEWAVE_ROLL
+      for (int i = 0; i < count; ++i) send(i);
+    } else if (L::may_send()) {
+      TILEWAVE_ROLL
+      for (int i = L::first_sent(); i < count; i += L::senders) send(i);
+      B::stores_end();
+    }
+  }
+
+  template <bool extras, int wide>
   TILEWAVE_DEVICE Vec<float, wide / 2> values_of(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
                                                  const Sums (&sums)[L::tiles], int t, int from) {
     Vec<float, wide / 2> parts[L::halves];
@@ -142,11 +202,11 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       const int of_tall = 2 * (P.swapped ? t + half * tiles_c : t) + i / 2 % 2;
       return tall_scale_[of_tall] * wide_scale[8 * (i / 4) + i % 2 + (P.swapped ? 0 : half * wide_c)];
     };
-    Epilogue::template apply<any>(a.gemm, a.epilogue, tile, parts, at, scale_of);
+    Epilogue::template apply<extras>(a.gemm, a.epilogue, tile, parts, at, scale_of);
     return parts[0];
   }
   /// Quantised values, four elements a word. A few are rounded at a time, because registers are few.
-  template <bool any, int wide>
+  template <bool extras, int wide>
   TILEWAVE_DEVICE Vec<std::uint32_t, wide / 8> codes_of(const Args& a, const GemmTile& tile, int wave_group,
                                                         Shared& shared, const Sums (&sums)[L::tiles], int t, int from) {
     constexpr int step = min_of(wide, 16), kept = per_group ? wide / 2 : step / 2;
@@ -161,7 +221,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     };
     TILEWAVE_UNROLL
     for (int done = 0; done < wide; done += step) {
-      const Vec<float, step / 2> some = values_of<any, step>(a, tile, wave_group, shared, sums, t, from + done);
+      const Vec<float, step / 2> some = values_of<extras, step>(a, tile, wave_group, shared, sums, t, from + done);
       TILEWAVE_UNROLL
       for (int i = 0; i < step / 2; ++i) {
         values[(done / 2 + i) % kept] = some[i];
@@ -185,75 +245,6 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       for (int word = 0; word < wide / 8; ++word) round(word, 4 * word);
     }
     return codes;
-  }
-
-  /// Writes a box through shared memory. A wave that has a box of its own waits for no other wave.
-  template <int wide, class Part>
-  TILEWAVE_DEVICE void write_box(const Args& a, const GemmTile& tile, int wave_group, Shared& shared, const Part& part,
-                                 int t, int from) {
-    const int wave = L::wave_in_wave_group();
-    Chunk* const box = shared.out[wave_group][next_box_] + (P.swapped ? 0 : wave * L::out_rows * 8);
-    next_box_ = (next_box_ + 1) % L::out_boxes;
-    if (L::lane_of_box() == 0) B::template stores_read<L::out_boxes - 1>();
-    L::box_barrier();
-    if constexpr (quantised) {
-      write_bytes<wide>(box, part);
-    } else {
-      write_matrices<wide>(box, part);
-    }
-    B::shared_written();
-    L::box_barrier();
-    const std::int32_t row =
-        tile.first_row + (P.swapped ? L::wide_row(wave_group) : L::tall_row(wave_group) + 64 * t + 16 * wave);
-    const std::int32_t column =
-        tile.first_column + (P.swapped ? first_tall(wave_group) + 64 * t : first_wide(wave_group) + from);
-    send_box(a, tile, row, column, P.swapped ? 64 : wide, box);
-  }
-  /// Fills all boxes of a wave with f32 and then sends them in a loop. The code that sends a box exists once, because
-  /// each copy of it costs registers that the sums need.
-  template <bool any, int wide>
-  TILEWAVE_DEVICE void write_float_boxes(const Args& a, const GemmTile& tile, int wave_group, Shared& shared,
-                                         const Sums (&sums)[L::tiles], int t, int from) {
-    constexpr int of_box = L::box_columns;
-    const int wave = L::wave_in_wave_group();
-    Chunk* const first = shared.out[wave_group][0] + wave * L::out_rows * 8;
-    if (L::lane_of_box() == 0) B::template stores_read<0>();
-    L::box_barrier();
-    TILEWAVE_UNROLL
-    for (int at = 0; at < wide; at += of_box) {
-      Chunk* const box = shared.out[wave_group][at / of_box] + wave * L::out_rows * 8;
-      if (at + of_box <= wide) {
-        write_floats<of_box>(box, values_of<any, of_box>(a, tile, wave_group, shared, sums, t, from + at));
-      } else if constexpr (wide % of_box != 0) {
-        write_floats<wide % of_box>(box,
-                                    values_of<any, wide % of_box>(a, tile, wave_group, shared, sums, t, from + at));
-      }
-    }
-    B::shared_written();
-    L::box_barrier();
-    const std::int32_t row = tile.first_row + L::tall_row(wave_group) + 64 * t + 16 * wave;
-    const std::int32_t column = tile.first_column + first_wide(wave_group) + from;
-    TILEWAVE_ROLL
-    for (int at = 0; at < wide; at += of_box) {
-      send_box(a, tile, row, column + at, min_of(of_box, wide - at),
-               first + at / of_box * static_cast<int>(sizeof(shared.out[0][0]) / sizeof(Chunk)));
-    }
-  }
-  /// Sends `here` columns of a box that was filled.
-  TILEWAVE_DEVICE static void send_box(const Args& a, const GemmTile& tile, std::int32_t row, std::int32_t column,
-                                       int here, Chunk* box) {
-    constexpr bool any_rows = quantised || in_floats;  // rows that the engine cannot write come here, too
-    // The rows of a group of grouped GEMM end where the next group's begin. The last box of a tile may be narrower.
-    const bool whole_rows = S.groups == GemmGroups::one || row + L::out_rows <= tile.row_end;
-    const bool whole_units = a.gemm.n % unit == 0 || column + here <= a.gemm.n;  // the engine writes whole units
-    if (here == L::box_columns && (!any_rows || a.wide_stores) && whole_rows && whole_units) {
-      if (L::lane_of_box() == 0) {
-        if (column < a.gemm.n && row < tile.row_end) B::store_tensor(a.out, column, row, tile.a_layer, box);
-        B::stores_end();
-      }
-    } else {
-      copy_out(a, tile, row, column, here / unit, box);
-    }
   }
 
   /// Fills a box of 16-bit elements. The engine's swizzle has unit u of row r at 8 r + (u ^ r % 8).
@@ -331,7 +322,7 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
       using Element = Storage<S.out>;
       auto* const to =
           static_cast<Element*>(a.gemm.out) + tile.a_layer * a.gemm.out_layer_stride + row * a.gemm.out_stride + column;
-      if ((!(quantised || in_floats) || a.wide_stores) && column + unit <= a.gemm.n) {
+      if (a.wide_stores && column + unit <= a.gemm.n) {
         B::store(reinterpret_cast<Chunk*>(to), values);
       } else {
         constexpr int per_word = unit / 4, bits = 32 / per_word;
@@ -341,7 +332,6 @@ class GemmTensorOutput : public GemmSumMap<B, S, P, UserEpilogue> {
     }
   }
 
-  int next_box_ = 0;
   float factor_ = 1.0f;
   float tall_scale_[2 * L::tiles];  // one for each of the lane's two rows of a tile
   static constexpr int rounds = ceil_div(L::wave_group_wide, L::wave_group_lanes);

@@ -31,7 +31,15 @@ class GemmSumMap {
       TILEWAVE_UNROLL
       for (int t = 0; t < tiles_c; ++t) {
         TILEWAVE_UNROLL
-        for (int i = 0; i < wide_c / 2; ++i) own[offset(element(wave_group, t, i), half)] = sum_of(sums, half, t, i);
+        for (int i = 0; i < wide_c / 2; i += 2) {  // two neighbours of the wide side
+          const Vec<Sum, 2> two{{sum_of(sums, half, t, i), sum_of(sums, half, t, i + 1)}};
+          if constexpr (P.swapped) {
+            own[offset(element(wave_group, t, i), half)] = two[0];
+            own[offset(element(wave_group, t, i + 1), half)] = two[1];
+          } else {
+            *reinterpret_cast<Vec<Sum, 2>*>(own + offset(element(wave_group, t, i), half)) = two;
+          }
+        }
       }
     }
     join_merge_of_partials();
@@ -39,11 +47,20 @@ class GemmSumMap {
     const int splits = a.gemm.splits;
     for (int i = rank * lanes + B::block_lane_id(); i < vectors; i += splits * lanes) {
       write_vector(a, tile, i, [&](InTile first, int half) TILEWAVE_INLINE_LAMBDA {
+        // All partials are asked for before the first is added: a read of another block's memory takes long.
+        Vec<Sum, vector_size> parts[P.splits];
+        TILEWAVE_UNROLL
+        for (int r = 0; r < P.splits; ++r) {
+          if (r < splits)
+            parts[r] = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
+        }
         Vec<Sum, vector_size> all{};
-        for (int r = 0; r < splits; ++r) {
-          const auto part = *reinterpret_cast<const Vec<Sum, vector_size>*>(B::remote(own + offset(first, half), r));
+        TILEWAVE_UNROLL
+        for (int r = 0; r < P.splits; ++r) {
           TILEWAVE_UNROLL
-          for (int e = 0; e < vector_size; ++e) all[e] += part[e];
+          for (int e = 0; e < vector_size; ++e) {
+            if (r < splits) all[e] += parts[r][e];
+          }
         }
         return all;
       });
@@ -174,7 +191,14 @@ class GemmSumMap {
           keep_scale<B::facts.wave_lanes>(a, tile, first.row, first.column / scale_group * scale_group, largest);
     }
     TILEWAVE_UNROLL
-    for (int e = 0; e < vector_size; ++e) store(a, tile, at(e), scaled(values[0][e]));
+    for (int e = 0; e < vector_size; ++e) values[0][e] = scaled(values[0][e]);
+    const std::int32_t row = tile.first_row + first.row, column = tile.first_column + first.column;
+    if (a.wide_stores && column + vector_size <= a.gemm.n) {
+      if (row < tile.row_end) Epilogue::store(a.gemm, tile, row, column, values[0]);
+    } else {
+      TILEWAVE_UNROLL
+      for (int e = 0; e < vector_size; ++e) store(a, tile, at(e), values[0][e]);
+    }
   }
 };
 
