@@ -44,7 +44,11 @@ TEST_CASE("scores far apart, so that rows are rescaled in tiles of any place") {
 }
 
 TEST_CASE("packed sequences of any lengths, heads that share K and V") {
-  check_lds({.q = {5, 0, 130}, .kv = {200, 9, 131}, .q_heads = 6, .kv_heads = 2, .layout = FlashLayout::ragged,
+  check_lds({.q = {5, 0, 130},
+             .kv = {200, 9, 131},
+             .q_heads = 6,
+             .kv_heads = 2,
+             .layout = FlashLayout::ragged,
              .causal = true},
             plain);
 }
@@ -60,8 +64,22 @@ TEST_CASE("a negative softmax_scale is refused by name, and other entries take i
   }
 }
 
+TEST_CASE("of a few queries the entry straight to registers is better, of many the one through LDS") {
+  constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds}, registers{};
+  FlashAttentionProblem p;
+  const auto better = [&](const FlashAttentionPolicy& a, const FlashAttentionPolicy& b) {
+    return FlashAttentionRegistry::better(a, b, p, facts_of(ArchId::gfx950));
+  };
+  for (const std::int32_t queries : {1, 32, 33, 4096}) {
+    p.q_length = queries;
+    CHECK(better(lds, registers) == (queries > 32));
+    CHECK(better(registers, lds) == (queries <= 32));
+  }
+}
+
 TEST_CASE("policies through LDS that no kernel can be built for are refused by name") {
-  constexpr FlashAttentionPolicy good{.path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2};
+  constexpr FlashAttentionPolicy good{
+      .path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2};
   const auto reason = [](ArchId arch, const FlashAttentionSpec& spec, const FlashAttentionPolicy& policy) {
     return std::string(flash_attention_policy_status(arch, spec, policy).reason);
   };
