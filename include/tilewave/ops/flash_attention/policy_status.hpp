@@ -16,6 +16,7 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
   if (p.rows != 16 * p.waves) return {bad, "registers: a wave has 16 rows: rows is 16 waves"};
   if (p.keys != AtomFacts::groups * s.unit()) return {bad, "registers: keys is four units of 16 bytes"};
   if (p.stages != 1) return {bad, "registers: stages is 1"};
+  if (p.turns) return {bad, "registers: waves take no turns"};
   if (s.head_size % s.unit() != 0) return {bad, "registers: head_size is a multiple of the elements in 16 bytes"};
   if (s.value_size % atom_of(arch).kv != 0 && s.value_size % 8 != 0)
     return {bad, "registers: value_size is a multiple of 8"};
@@ -27,11 +28,14 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
   if (p.waves < 1 || p.waves > 3) return {bad, "tensor: a block has one to three wave groups that multiply"};
   if (p.rows != 64 * p.waves) return {bad, "tensor: a wave group has 64 rows: rows is 64 waves"};
+  if (p.turns && p.waves == 1) return {bad, "tensor: one wave group has nobody to take turns with"};
   if (p.stages < 2) return {bad, "tensor: at least two stages, as V of a tile outlives K of the next"};
   if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "tensor: q, K and V are bf16 or f16"};
   if (s.values != ValueLayout::token_major) return {bad, "tensor: values are token_major"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "tensor: boxes have 64 dimensions"};
-  if (p.keys % 16 != 0 || p.keys > 256) return {bad, "tensor: keys is a multiple of 16, at most 256"};
+  if (p.keys != 64 && p.keys != 80 && p.keys != 96 && p.keys != 128 && p.keys != 176 && p.keys != 192)
+    return {bad, "tensor: keys is 64, 80, 96, 128, 176 or 192, the columns of a product"};
+  if (s.value_size > s.head_size) return {bad, "tensor: outputs pass through the place of q"};
   if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
   const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;
   if (s.out != s.q) return {bad, "tensor: out is of q's type"};

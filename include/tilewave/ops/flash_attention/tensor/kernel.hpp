@@ -72,8 +72,8 @@ struct FlashAttentionTensor {
       FlashAttentionItem item;
       if (!work.next_with_keys(item)) return;
       typename L::Scores scores;
-      begin_item(scores);
-      finish_scores<0>(item.tiles() == 1, scores);
+      begin_item(q, scores);
+      finish_scores<0>(scores);
       while (true) {
         Softmax softmax(a, item, group);
         typename L::Output out{};
@@ -83,15 +83,23 @@ struct FlashAttentionTensor {
         if (!work.next_with_keys(next)) {
           begin_values(probabilities, out);
           finish_values<0>(out);
-          FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+          write(a, item, softmax, out);
           return;
         }
         begin_values(probabilities, out);
-        begin_item(scores);
-        finish_values<1>(out);
-        FlashAttentionOutput<B, S, L>::write(a, item, softmax, out);
+        if constexpr (L::q_stages == 1) {
+          finish_values<0>(out);
+          write(a, item, softmax, out);
+          begin_item(q, scores);
+        } else {
+          typename L::QPlace ahead = q;
+          ahead.advance();
+          begin_item(ahead, scores);
+          finish_values<1>(out);
+          write(a, item, softmax, out);
+        }
         item = next;
-        finish_scores<0>(item.tiles() == 1, scores);
+        finish_scores<0>(scores);
       }
     }
 
@@ -99,7 +107,9 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void write_unseeing(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       while (work.next(item)) {
-        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {});
+        if (item.any_keys()) continue;
+        FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {}, staging());
+        B::wave_barrier();
       }
     }
 
@@ -116,10 +126,10 @@ struct FlashAttentionTensor {
       while (--tile >= item.first_tile) {
         shared.k_ring.wait_full(k);
         await_turn();
-        begin_scores(scores);
+        begin_scores(q, scores);
         begin_values(probabilities, out);
         hand_on_turn();
-        finish_scores<1>(tile == item.first_tile, scores);
+        finish_scores<1>(scores);
         softmax.run(tile, scores, factor);
         finish_values<0>(out);
         Softmax::pack(scores, probabilities);
@@ -128,18 +138,31 @@ struct FlashAttentionTensor {
     }
 
     /// The scores of an item's last tile of keys.
-    TILEWAVE_DEVICE void begin_item(typename L::Scores& scores) {
+    TILEWAVE_DEVICE void begin_item(const typename L::QPlace& q, typename L::Scores& scores) {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
-      begin_scores(scores);
+      begin_scores(q, scores);
     }
+    /// The rows go out by way of q's place, which is free then.
+    TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
+                               const typename L::Output& out) {
+      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging());
+      B::shared_written();
+      shared.q_ring.release(q.slot);
+      q.advance();
+    }
+    TILEWAVE_DEVICE Chunk* staging() {
+      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
+      return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
+    }
+
     /// scores = q K^T of the tile in K's slot, as one batch.
-    TILEWAVE_DEVICE void begin_scores(typename L::Scores& scores) {
+    TILEWAVE_DEVICE void begin_scores(const typename L::QPlace& q, typename L::Scores& scores) {
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int piece = 0; piece < S.head_size / 16; ++piece) {
-        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, piece), L::k_operand(shared, k.slot, piece),
-                                                scores, piece > 0);
+        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, piece),
+                                                L::k_operand(shared, k.slot, piece), scores, piece > 0);
       }
       B::group_mma_end();
     }
@@ -161,14 +184,10 @@ struct FlashAttentionTensor {
 
     /// Scores are there once at most `behind` batches are under way.
     template <int behind>
-    TILEWAVE_DEVICE void finish_scores(bool last_of_item, typename L::Scores& scores) {
+    TILEWAVE_DEVICE void finish_scores(typename L::Scores& scores) {
       B::template group_mma_wait<behind>();
       shared.k_ring.release(k.slot);
       k.advance();
-      if (last_of_item) {
-        shared.q_ring.release(q.slot);
-        q.advance();
-      }
       B::group_mma_fence(scores);
     }
     template <int behind>
@@ -181,11 +200,11 @@ struct FlashAttentionTensor {
 
     /// Groups begin their products in turn, group 0 first.
     TILEWAVE_DEVICE void await_turn() {
-      if constexpr (L::groups > 1) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
+      if constexpr (P.turns) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
       turn_parity ^= 1;
     }
     TILEWAVE_DEVICE void hand_on_turn() {
-      if constexpr (L::groups > 1) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
+      if constexpr (P.turns) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
     }
 
     /// Rows of V from `first` of the tile on, which are of no key or of another sequence's, may be NaN. Each group

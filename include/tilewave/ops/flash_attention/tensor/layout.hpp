@@ -22,6 +22,7 @@ template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 struct FlashAttentionTensorLayout {
   static_assert(flash_attention_policy_status(B::facts.id, S, P).ok(),
                 "a law of policies is broken: flash_attention_policy_status(arch, spec, policy).reason says which");
+  static constexpr int rows = P.rows;
   static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes, groups = P.waves;
   static constexpr int box_columns = 64;  // 128 bytes
   static constexpr int head_boxes = S.head_size / box_columns, value_boxes = S.value_size / box_columns;

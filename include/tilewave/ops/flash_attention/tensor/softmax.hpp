@@ -46,18 +46,22 @@ class FlashAttentionSoftmax {
     const float scale = transformed ? 1.0f : a_.scale_log2;
     TILEWAVE_UNROLL
     for (int h = 0; h < rows; ++h) {
-      float largest = scores[2 * h];
-      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { largest = Max{}(largest, scores[i]); });
-      largest = B::template reduce<4>(largest, Max{}) * scale;
+      float parts[chains];
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
+      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
+      const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
       const float raised = Max{}(reference_[h], largest);
       const float reference = raised == -__builtin_inff() ? 0.0f : raised;  // no key was seen yet
       factor[h] = B::exp2(reference_[h] - reference);
       reference_[h] = raised;
-      float sum = 0.0f;
+      TILEWAVE_UNROLL
+      for (float& part : parts) part = 0.0f;
       each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
         scores[i] = B::exp2(fused(scores[i], scale, -reference));
-        sum += scores[i];
+        parts[chain(i)] += scores[i];
       });
+      const float sum = combine(parts, Sum{});
       sum_[h] = fused(sum_[h], factor[h], sum);
     }
   }
@@ -86,6 +90,17 @@ class FlashAttentionSoftmax {
  private:
   // f16 ends at 2^-24, where many keys of little weight would lose theirs.
   static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p14f : 1.0f;
+
+  // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
+  static constexpr int chains = 2;
+  TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
+  template <class Op>
+  TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
+    float all = parts[0];
+    TILEWAVE_UNROLL
+    for (int c = 1; c < chains; ++c) all = op(all, parts[c]);
+    return all;
+  }
 
   template <class F>
   TILEWAVE_DEVICE static void each_score(int h, const F& f) {
