@@ -67,12 +67,14 @@ struct FlashAttentionTensor {
     int turn_parity = 0;
 
     /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
-    /// under the output.
+    /// under the output. Behind the last item they are of whatever is there, and nobody looks at them: two ways out
+    /// would be two copies of this code, and what runs once is read from memory.
     TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       if (!work.next_with_keys(item)) return;
       typename L::Scores scores;
-      begin_item(q, scores);
+      await_item(q);
+      begin_scores(q, scores);
       finish_scores<0>(scores);
       while (true) {
         Softmax softmax(a, item, group);
@@ -80,26 +82,23 @@ struct FlashAttentionTensor {
         typename Softmax::Operands probabilities;
         walk(item, softmax, scores, probabilities, out);
         FlashAttentionItem next;
-        if (!work.next_with_keys(next)) {
-          begin_values(probabilities, out);
-          finish_values<0>(out);
-          write(a, item, softmax, out);
-          return;
-        }
+        const bool more = work.next_with_keys(next);
+        typename L::QPlace ahead = q;
+        ahead.advance();
         begin_values(probabilities, out);
         if constexpr (L::q_stages == 1) {
           finish_values<0>(out);
           write(a, item, softmax, out);
-          begin_item(q, scores);
-        } else {
-          typename L::QPlace ahead = q;
-          ahead.advance();
-          begin_item(ahead, scores);
+        }
+        if (more) await_item(ahead);
+        begin_scores(ahead, scores);
+        if constexpr (L::q_stages > 1) {
           finish_values<1>(out);
           write(a, item, softmax, out);
         }
-        item = next;
         finish_scores<0>(scores);
+        if (!more) return;
+        item = next;
       }
     }
 
@@ -107,9 +106,7 @@ struct FlashAttentionTensor {
     TILEWAVE_DEVICE void write_unseeing(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
       FlashAttentionItem item;
       while (work.next(item)) {
-        if (item.any_keys()) continue;
-        FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {}, staging());
-        B::wave_barrier();
+        if (!item.any_keys()) FlashAttentionOutput<B, S, L>::write_unseeing(a, item, group);
       }
     }
 
@@ -137,11 +134,10 @@ struct FlashAttentionTensor {
       }
     }
 
-    /// The scores of an item's last tile of keys.
-    TILEWAVE_DEVICE void begin_item(const typename L::QPlace& q, typename L::Scores& scores) {
+    /// Until an item's q and its last tile of keys are there.
+    TILEWAVE_DEVICE void await_item(const typename L::QPlace& q) {
       shared.q_ring.wait_full(q);
       shared.k_ring.wait_full(k);
-      begin_scores(q, scores);
     }
     /// The rows go out by way of q's place, which is free then.
     TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,

@@ -37,6 +37,26 @@ struct FlashAttentionOutput {
     }
   }
 
+  /// Of rows that see no keys, by a group: 0, or what a length beyond capacity makes of them.
+  TILEWAVE_DEVICE static void write_unseeing(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group) {
+    const AttentionSequence& s = item.sequence;
+    const std::int32_t first = item.first_row + 64 * group;
+    const std::uint32_t word = s.beyond_capacity ? 0x7fff7fffu : 0u;  // two NaNs, or zeros
+    auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
+    TILEWAVE_ROLL
+    for (int n = B::block_lane_id() % L::group_lanes; n < 64 * row_units; n += L::group_lanes) {
+      const int row = n / row_units;
+      if (first + row < s.q_count) {
+        B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + n % row_units,
+                 Chunk{{word, word, word, word}});
+      }
+    }
+    const std::int32_t row = first + B::block_lane_id() % L::group_lanes;
+    if (a.lse == nullptr || row >= min_of(first + 64, s.q_count)) return;
+    const float lse = a.sinks != nullptr ? B::load(a.sinks + item.head) : -__builtin_inff();
+    B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, s.beyond_capacity ? __builtin_nanf("") : lse);
+  }
+
  private:
   /// Of unit u of a row of the wave, in boxes of 64 columns, swizzled as Q is.
   TILEWAVE_DEVICE static int place(int row, int unit) {
