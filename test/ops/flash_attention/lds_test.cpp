@@ -44,7 +44,11 @@ TEST_CASE("scores far apart, so that rows are rescaled in tiles of any place") {
 }
 
 TEST_CASE("packed sequences of any lengths, heads that share K and V") {
-  check_lds({.q = {5, 0, 130}, .kv = {200, 9, 131}, .q_heads = 6, .kv_heads = 2, .layout = FlashLayout::ragged,
+  check_lds({.q = {5, 0, 130},
+             .kv = {200, 9, 131},
+             .q_heads = 6,
+             .kv_heads = 2,
+             .layout = FlashLayout::ragged,
              .causal = true},
             plain);
 }
@@ -60,25 +64,40 @@ TEST_CASE("a negative softmax_scale is refused by name, and other entries take i
   }
 }
 
+TEST_CASE("of a few queries the entry straight to registers is better, of many the one through LDS") {
+  constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds}, registers{};
+  FlashAttentionProblem p;
+  const auto better = [&](const FlashAttentionPolicy& a, const FlashAttentionPolicy& b) {
+    return FlashAttentionRegistry::better(a, b, p, facts_of(ArchId::gfx950));
+  };
+  for (const std::int32_t queries : {1, 32, 33, 4096}) {
+    p.q_length = queries;
+    CHECK(better(lds, registers) == (queries > 32));
+    CHECK(better(registers, lds) == (queries <= 32));
+  }
+}
+
 TEST_CASE("policies through LDS that no kernel can be built for are refused by name") {
-  constexpr FlashAttentionPolicy good{.path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2};
+  constexpr FlashAttentionPolicy good{
+      .path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2};
   const auto reason = [](ArchId arch, const FlashAttentionSpec& spec, const FlashAttentionPolicy& policy) {
     return std::string(flash_attention_policy_status(arch, spec, policy).reason);
   };
   CHECK(flash_attention_policy_status(ArchId::gfx942, {}, good).ok());
-  CHECK(flash_attention_policy_status(ArchId::gfx950, {}, good).ok());
+  CHECK(reason(ArchId::gfx950, {}, good) == "lds: stages is 4 or more where copies stay under way at barriers");
   CHECK(reason(ArchId::sm90, {}, good) == "lds: products of 32 x 32 are CDNA's");
   FlashAttentionPolicy bad = good;
   bad.rows = 128;
-  CHECK(reason(ArchId::gfx950, {}, bad) == "lds: a wave has 32 rows: rows is 32 waves");
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: a wave has 32 rows: rows is 32 waves");
   bad = good, bad.stages = 3;
-  CHECK(reason(ArchId::gfx950, {}, bad) == "lds: stages is even, as scores of two tiles take turns");
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: stages is even, as scores of two tiles take turns");
   bad = good, bad.stages = 4;
+  CHECK(flash_attention_policy_status(ArchId::gfx950, {}, bad).ok());
   CHECK(reason(ArchId::gfx942, {}, bad) == "lds: stages is 2 where copies go through registers");
   bad = good, bad.stages = 8;
   CHECK(reason(ArchId::gfx950, {}, bad) == "lds: stages exceed a block's part of LDS");
-  CHECK(reason(ArchId::gfx950, {.storage = KvStorage::paged}, good) == "lds: K and V are contiguous");
-  CHECK(reason(ArchId::gfx950, {.soft_cap = true}, good) == "lds: scores have no soft_cap, no alibi, no bit_mask");
+  CHECK(reason(ArchId::gfx942, {.storage = KvStorage::paged}, good) == "lds: K and V are contiguous");
+  CHECK(reason(ArchId::gfx942, {.soft_cap = true}, good) == "lds: scores have no soft_cap, no alibi, no bit_mask");
 }
 
 }  // namespace

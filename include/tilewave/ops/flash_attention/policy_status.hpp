@@ -56,7 +56,12 @@ constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, cons
   if (p.waves < 1 || p.waves > 16) return {bad, "lds: waves is 1 to 16"};
   if (p.rows != 32 * p.waves) return {bad, "lds: a wave has 32 rows: rows is 32 waves"};
   if (p.keys < 32 || p.keys % 32 != 0) return {bad, "lds: keys is a multiple of 32"};
+  if (!facts.lds_transposed && p.keys % 64 != 0) {
+    return {bad, "lds: keys is a multiple of 64 where V is transposed on its way into LDS"};
+  }
   if (p.stages < 2 || p.stages % 2 != 0) return {bad, "lds: stages is even, as scores of two tiles take turns"};
+  if (facts.direct_copies && p.stages < 4)
+    return {bad, "lds: stages is 4 or more where copies stay under way at barriers"};
   if (!facts.direct_copies && p.stages != 2) return {bad, "lds: stages is 2 where copies go through registers"};
   if (p.waves_per_simd * facts.simds_per_cu % p.waves != 0) return {bad, "lds: blocks of a CU are whole"};
   const int copied = 8 * p.waves * facts.wave_lanes;  // elements

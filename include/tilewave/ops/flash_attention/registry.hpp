@@ -34,8 +34,13 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
-  static bool better(const Policy& a, const Policy& b, const Problem&, const ArchFacts&) {
-    return a.path != FlashAttentionPath::registers && b.path == FlashAttentionPath::registers;
+  /// Through LDS a block has one head's rows: of a few queries most of its waves would have none.
+  static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
+    const auto rank = [&](const Policy& of) {
+      if (of.path == FlashAttentionPath::registers) return 1;
+      return of.path == FlashAttentionPath::lds && p.q_length <= 32 ? 0 : 2;
+    };
+    return rank(a) > rank(b);
   }
   template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
   static constexpr auto launch() {

@@ -76,7 +76,9 @@ struct FlashRowFetch {
   template <int i, bool whole, class Mask>
   TILEWAVE_DEVICE std::uint32_t from(std::int32_t last, const Mask& mask) const {
     if constexpr (whole) return offset[alike ? 0 : i];
-    return min_of(row_of(i), last) * stride + 16 * unit_of(i, mask);
+    // Not one multiply-add: it would write an SGPR that a copy may not read so soon, and LLVM does not see copies.
+    const auto row = B::opaque(static_cast<std::uint32_t>(min_of(row_of(i), last) * stride));
+    return row + 16 * unit_of(i, mask);
   }
   template <int i, bool whole>
   TILEWAVE_DEVICE std::int32_t start() const {

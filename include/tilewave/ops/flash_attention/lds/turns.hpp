@@ -25,16 +25,20 @@ namespace tilewave {
 
 /// The turns of one wave.
 template <class L>
-struct FlashLdsTurns : L {
+struct FlashLdsTurns {
   using B = typename L::Room;
   using Sums = typename L::Sums;
-  using L::ahead, L::cut, L::elements, L::first_exponential, L::key_steps, L::key_tiles, L::minus_infinity, L::pairs,
-      L::probability_log2, L::products, L::score_products, L::slack, L::stages, L::value_tiles;
+  // By name each: g++ 12 finds no inherited ones in lambdas.
+  static constexpr int stages = L::stages, ahead = L::ahead, first_exponential = L::first_exponential;
+  static constexpr int key_tiles = L::key_tiles, key_steps = L::key_steps, value_tiles = L::value_tiles;
+  static constexpr int score_products = L::score_products, products = L::products;
+  static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
+  static constexpr float minus_infinity = L::minus_infinity, slack = L::slack, probability_log2 = L::probability_log2;
+  static constexpr bool cut = L::cut;
   using Map = typename L::Map;
   using Keys = typename L::Keys;
   using Values = typename L::Values;
   static constexpr DType type = L::type;
-  static constexpr int tile_keys = L::tile_keys;
 
   const FlashLdsPlace& at;
   typename L::Shared& shared;
@@ -240,10 +244,22 @@ struct FlashLdsTurns : L {
     }
   }
 
-  /// Behind product i: its share of the exponentials. Those of step c are there before the first product with them.
+  /// Behind which products exponentials stand: until the first of the last step's probabilities, or the barrier.
+  static constexpr int exponential_slots = products - max_of(ahead, value_tiles) - first_exponential;
+  static constexpr bool probabilities_in_time() {
+    for (int step = 0; step < key_steps; ++step) {
+      int slot = 0;  // of the action behind the step's last exponential, see interleave
+      while ((elements + 1) * (slot + 1) / exponential_slots <= 8 * step + 8) ++slot;
+      if (first_exponential + slot >= score_products + step * value_tiles) return false;
+    }
+    return true;
+  }
+
+  /// Behind product i: its share of the exponentials.
   template <int i>
   TILEWAVE_DEVICE void exponentials(Sums (&now)[key_tiles]) {
-    constexpr int slots = products - ahead - first_exponential;
+    static_assert(probabilities_in_time(), "probabilities of a step are there before the first product with them");
+    constexpr int slots = exponential_slots;
     if constexpr (i >= first_exponential && i < first_exponential + slots) {
       interleave<elements + 1, slots, i - first_exponential>([&](auto e) TILEWAVE_INLINE_LAMBDA {
         if constexpr (e < elements) {
