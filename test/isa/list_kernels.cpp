@@ -43,6 +43,18 @@ void combine(const char* arch, int head_size, const char* out) {
               arch, head_size, out);
 }
 
+/// The kernels of flash attention through LDS, one a spec.
+void flash_attentions(ArchId id) {
+  const char* const arch = name_of(id).data();
+  std::size_t place = 0;
+  for (const FlashAttentionSpec& spec : flash_attention_specs(id)) {
+    if (test::has_lds_path(id, spec))
+      std::printf("%s(flash_attention_%s_%zu flash_attention_entry.hip %s -DSPEC=%zu)\n",
+                  test::in_slice(id, spec, place) ? "compile" : "compile_full", arch, place, arch, place);
+    ++place;
+  }
+}
+
 void gemms(const char* list, std::span<const int> specs, ArchId id) {
   const char* const arch = name_of(id).data();
   for (std::size_t place = 0; place < specs.size() && test::has_list(id, list); ++place)
@@ -61,15 +73,17 @@ template <class Specs, class Policies>
     for (std::size_t p = 0; p < policies_of(id, specs[s]).size(); ++p)
       objects.insert(test::row_object(s, p, specs.size()));
   for (const std::size_t i : objects)
-    std::printf("%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu "
-                "-DHALF=%zu)\n",
-                test::in_slice(id, list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name,
-                header, i / 2, groups, i % 2);
+    std::printf(
+        "%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu "
+        "-DHALF=%zu)\n",
+        test::in_slice(id, list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header,
+        i / 2, groups, i % 2);
 }
 
 void list(ArchId id) {
   const char* const arch = name_of(id).data();
   decodes(id, arch);
+  flash_attentions(id);
   one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
   one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");

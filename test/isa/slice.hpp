@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "tilewave/ops/flash_attention/registry.hpp"
 #include "tilewave/ops/paged_attention/registry.hpp"
 
 namespace tilewave::test {
@@ -15,6 +16,15 @@ constexpr bool has_turn(ArchId arch, std::size_t place) { return place % 2 == (a
 /// The `place`-th policy of the `spec_place`-th spec. Tests of bundles export entries of one spec on both chips.
 constexpr bool in_slice(ArchId arch, const PagedAttentionSpec& spec, std::size_t spec_place, std::size_t place) {
   return has_turn(arch, spec_place + place) || (spec.quant == Scaling::per_token && spec.head_size == 128);
+}
+
+/// Whether a spec of flash attention has a kernel through LDS, which is the first of its policies; and whether it gates
+/// every change: the default spec on both chips, others by turns.
+constexpr bool has_lds_path(ArchId arch, const FlashAttentionSpec& spec) {
+  return flash_attention_policies(arch, spec)[0].path == FlashAttentionPath::lds;
+}
+constexpr bool in_slice(ArchId arch, const FlashAttentionSpec& spec, std::size_t spec_place) {
+  return has_turn(arch, spec_place) || spec == FlashAttentionSpec{};
 }
 
 /// The specs of each list of GEMM that have a code object, with all their policies.

@@ -269,6 +269,47 @@ void add_gemms(ordered_json& file, const std::string& list) {
   });
 }
 
+/// Vector instructions that a product of the steady loop may have beside it, on average: of each score the exponent, its
+/// power and the sum, of two one for the maximum and what makes a word of them; where the reference of a row is raised
+/// all sums are scaled; and addresses. Without ds_read_tr V is transposed in registers.
+template <class Kernel>
+constexpr double flash_valu() {
+  using L = typename Kernel::L;
+  constexpr int pack = L::type == DType::f16 ? 3 : 1, instructions = Kernel::Room::facts.direct_copies ? 1 : 2;
+  constexpr int turned = Kernel::Room::facts.lds_transposed ? 0 : 24 * L::Values::fetches;
+  return (3.0 * L::elements + (1 + pack) * L::pairs + 16 * L::value_tiles + turned + 32) / (instructions * L::products);
+}
+
+/// Flash attention through LDS: as GEMM, products at the full rate, no wait that drains loads, and few vector instructions.
+template <ArchId arch>
+void add_flash_attention(ordered_json& file) {
+  static constexpr auto specs = flash_attention_specs(arch);
+  static_for<specs.size()>([&](auto s) {
+    static constexpr FlashAttentionSpec spec = specs[s];
+    if constexpr (has_lds_path(arch, spec)) {
+      static constexpr FlashAttentionPolicy policy = flash_attention_policies(arch, spec)[0];
+      using Kernel = FlashAttentionLds<host::Backend<arch>, spec, policy>;
+      const std::string name(name_of(arch));
+      file["entries"].push_back(
+          {{"code_object", "flash_attention_" + name + "_" + std::to_string(int{s}) + ".co"},
+           {"full", !in_slice(arch, spec, s)},
+           {"symbol", "FlashAttentionLds"},
+           {"arch", name},
+           {"kernel", "flash_attention"},
+           {"spec", name_of(spec)},
+           {"policy", name_of(policy)},
+           {"waves_per_simd", Kernel::waves_per_simd},
+           {"waves_per_block", Kernel::block_threads / facts_of(arch).wave_lanes},
+           {"lds_bytes", sizeof(typename Kernel::Shared)},
+           {"mfma", nullptr},
+           {"gemm",
+            {{"mfma", gemm_mfma<arch>(GemmSpec{.a = spec.q}, 32)},
+             {"writes_lds", !facts_of(arch).direct_copies},
+             {"valu_of_products", flash_valu<Kernel>()}}}});
+    }
+  });
+}
+
 template <ArchId arch>
 void add_arch(ordered_json& file) {
   constexpr ArchFacts facts = facts_of(arch);
@@ -307,6 +348,7 @@ void add_arch(ordered_json& file) {
   if constexpr (has_list(arch, #list)) \
     add_gemms<arch, list##_specs(arch), &list##_policies, list##_objects>(file, #list);
   GEMM_LISTS(ADD_GEMMS)
+  add_flash_attention<arch>(file);
   add_find_scale<arch>(file);
   add_shared_sampling<arch>(file);
 #define ADD_ROWS(list, op, name, header) add_rows<arch>(file, #list, #op, list##_specs(arch), op##_policies);

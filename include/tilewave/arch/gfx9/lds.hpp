@@ -42,9 +42,10 @@ struct Source {
 
  private:
   static constexpr int format = 0x20000;  // the descriptor's word 3, as in window.hpp
+  /// A flat address of LDS has the aperture in its high half (LLVM, User Guide for AMDGPU Backend, "Address Spaces").
+  /// A cast to LDS's own address space would compare with null each time.
   TILEWAVE_DEVICE static std::uint32_t in_lds(void* shared) {
-    return __builtin_amdgcn_readfirstlane(
-        static_cast<std::uint32_t>((std::uintptr_t)(__attribute__((address_space(3))) void*)shared));
+    return __builtin_amdgcn_readfirstlane(static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(shared)));
   }
   TILEWAVE_DEVICE Words words() const {
     const auto at = reinterpret_cast<std::uintptr_t>(base);
@@ -78,6 +79,7 @@ struct Lds {
     asm volatile("" : "+v"(held));
     sums = __builtin_bit_cast(Vec<T, n>, held);
   }
+  TILEWAVE_DEVICE static void keep(float& number) { asm volatile("" : "+v"(number)); }
   template <int level>
   TILEWAVE_DEVICE static void priority() {
     __builtin_amdgcn_s_setprio(level);

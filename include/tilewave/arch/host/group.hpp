@@ -313,8 +313,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
                   "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(is_16_bits(type) || type == facts_of(Id).fp8 || type == DType::i8,
                   "wave groups multiply bf16, f16, i8 and the chip's fp8");
-    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 176 ||
-                      columns == 192 || columns == 240 || columns == 256,
+    static_assert(columns == 8 || columns == 16 || columns == 32 || columns == 64 || columns == 80 || columns == 96 ||
+                      columns == 128 || columns == 176 || columns == 192 || columns == 240 || columns == 256,
                   "the sm90 room has group_multiply for these widths alone");
     detail::call_mma(
         {.kind = GroupCall::Kind::mma, .add = add, .type = type, .columns = columns, .a = a, .b = b, .where = where},
@@ -322,9 +322,11 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(a, group_rows);
     detail::touch(b, columns);
   }
-  template <DType type, int columns>
-  static void group_multiply(const Chunk& a, const SwizzledOperand& b, Vec<float, columns / 2>& acc, Where where = {}) {
+  template <DType type, int columns, class B>
+  static void group_multiply(const Chunk& a, const B& b, Vec<float, columns / 2>& acc, Where where = {}) {
     static_assert(detail::group_type<Id, type>, "wave groups multiply bf16, f16 and the chip's fp8 here");
+    static_assert(std::is_same_v<B, SwizzledOperand> || (is_16_bits(type) && columns % 64 == 0),
+                  "transposed operands have 16-bit elements, and those of b whole boxes of 64 columns");
     static_assert(detail::narrow_columns<columns> || columns == 128,
                   "the sm90 room multiplies an operand in registers by these widths alone");
     detail::call_mma(
@@ -333,8 +335,8 @@ requires(facts_of(Id).wave_groups) struct Groups<Id> {
     detail::touch(b, columns);
   }
   /// The registers of a are read until the wait.
-  template <DType type, int columns>
-  static void group_multiply(Chunk&& a, const SwizzledOperand& b, Vec<float, columns / 2>& acc) = delete;
+  template <DType type, int columns, class B>
+  static void group_multiply(Chunk&& a, const B& b, Vec<float, columns / 2>& acc) = delete;
   template <DType type, int columns>
   static void group_mma(Chunk&& a, const GroupOperand& b, Vec<float, columns / 2>& acc) = delete;
 

@@ -276,6 +276,7 @@ requires(facts_of(Id).wave_lanes == 64) struct Lds<Id> {
   static void lds_barrier(Where where = {}) { block_barrier(*current_lane, where); }
   template <class T, int n>
   static void keep(Vec<T, n>&) {}
+  static void keep(float&) {}
   template <int level>
   static void priority() {}
 };

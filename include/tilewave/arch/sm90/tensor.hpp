@@ -2,7 +2,7 @@
 // The tensor copy engine and products of swizzled operands (TensorBackend).
 #pragma once
 
-#include "tilewave/arch/sm90/product.hpp"
+#include "tilewave/arch/sm90/product_registers.hpp"
 #include "tilewave/core/hip.hpp"
 
 #if defined(__CUDACC__)
@@ -81,6 +81,11 @@ struct Tensor {
   template <DType type, int columns>
   TILEWAVE_DEVICE static void group_multiply(const Chunk& a, SwizzledOperand b, Vec<float, columns / 2>& acc) {
     multiply_registers<type, columns>(a, descriptor(b), acc);
+  }
+  template <DType type, int columns>
+  TILEWAVE_DEVICE static void group_multiply(const Chunk& a, TransposedOperand b, Vec<float, columns / 2>& acc) {
+    static_assert(columns % 64 == 0, "a transposed b lies in whole boxes of 64 columns");
+    multiply_registers<type, columns, true>(a, descriptor(b), acc);
   }
 
   template <int count>

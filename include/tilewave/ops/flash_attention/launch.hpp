@@ -5,6 +5,8 @@
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/check.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
+#include "tilewave/ops/flash_attention/launch_lds.hpp"
+#include "tilewave/ops/flash_attention/launch_tensor.hpp"
 
 namespace tilewave {
 
@@ -27,7 +29,11 @@ Status flash_launch_registers(const FlashAttentionProblem& p, hipStream_t stream
 }  // namespace detail
 
 /// Whether an entry of this policy takes the problem, which is right.
-inline Status flash_attention_takes(const FlashAttentionPolicy&, const FlashAttentionProblem&) { return {}; }
+inline Status flash_attention_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
+  if (policy.path == FlashAttentionPath::lds) return detail::flash_lds_takes(policy, p);
+  if (policy.path == FlashAttentionPath::tensor) return detail::flash_tensor_takes(policy, p);
+  return {};
+}
 
 /// Queue the kernel on the stream. Nothing is allocated, synchronised or read from the device, and the grid depends on
 /// capacities only, so the call can be captured in a graph. Errors: those of flash_attention_check and
@@ -38,7 +44,13 @@ Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream
   if (Status s = flash_attention_check(p, B::facts); !s.ok()) return s;
   if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};
-  return detail::flash_launch_registers<B, S, P>(p, stream);
+  if constexpr (P.path == FlashAttentionPath::lds) {
+    return detail::flash_launch_lds<B, S, P>(p, stream);
+  } else if constexpr (P.path == FlashAttentionPath::tensor) {
+    return detail::flash_launch_tensor<B, S, P>(p, stream);
+  } else {
+    return detail::flash_launch_registers<B, S, P>(p, stream);
+  }
 }
 
 }  // namespace tilewave

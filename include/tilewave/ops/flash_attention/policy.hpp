@@ -2,6 +2,7 @@
 // How flash attention is computed: may change the speed, never the answer beyond summation order.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "tilewave/arch/facts.hpp"
@@ -26,15 +27,27 @@ struct FlashAttentionPolicy {
   int waves = 4;   // that share the rows; with path tensor wave groups
   int stages = 1;  // of K, and of V, in shared memory; with path registers in flight
   int waves_per_simd = 2;
+  bool turns = false;  // with path tensor: wave groups begin their products in turn
 
   friend constexpr bool operator==(const FlashAttentionPolicy&, const FlashAttentionPolicy&) = default;
 };
 
-/// `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path; `.o2` for waves a SIMD that are not 1.
+/// `t128x176.w2.s2.tensor`: rows and keys of a tile, waves, stages, path; `.o2` for waves a SIMD that are not 1, `.turns`.
 inline std::string name_of(const FlashAttentionPolicy& p) {
   const auto text = [](int i) { return std::to_string(i); };
   return "t" + text(p.rows) + "x" + text(p.keys) + ".w" + text(p.waves) + ".s" + text(p.stages) + "." +
-         name_of(p.path) + (p.waves_per_simd > 1 ? ".o" + text(p.waves_per_simd) : "");
+         name_of(p.path) + (p.waves_per_simd > 1 ? ".o" + text(p.waves_per_simd) : "") + (p.turns ? ".turns" : "");
 }
+
+/// A list of them.
+struct FlashAttentionPolicies {
+  std::array<FlashAttentionPolicy, 8> list{};
+  int count = 0;
+  constexpr void add(const FlashAttentionPolicy& policy) { list[count++] = policy; }
+  constexpr std::size_t size() const { return count; }
+  constexpr const FlashAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
+  constexpr const FlashAttentionPolicy* begin() const { return list.data(); }
+  constexpr const FlashAttentionPolicy* end() const { return list.data() + count; }
+};
 
 }  // namespace tilewave

@@ -16,27 +16,57 @@ constexpr Status flash_registers_status(ArchId arch, const FlashAttentionSpec& s
   if (p.rows != 16 * p.waves) return {bad, "registers: a wave has 16 rows: rows is 16 waves"};
   if (p.keys != AtomFacts::groups * s.unit()) return {bad, "registers: keys is four units of 16 bytes"};
   if (p.stages != 1) return {bad, "registers: stages is 1"};
+  if (p.turns) return {bad, "registers: waves take no turns"};
   if (s.head_size % s.unit() != 0) return {bad, "registers: head_size is a multiple of the elements in 16 bytes"};
   if (s.value_size % atom_of(arch).kv != 0 && s.value_size % 8 != 0)
     return {bad, "registers: value_size is a multiple of 8"};
   return {};
 }
 
-/// Of the products' columns, what group_multiply has, and halves of it (tensor/layout.hpp).
 constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
   constexpr StatusCode bad = StatusCode::bad_value;
   if (!facts_of(arch).tensor_copies) return {bad, "tensor: wave groups and the copy engine are sm90's"};
   if (p.waves < 1 || p.waves > 3) return {bad, "tensor: a block has one to three wave groups that multiply"};
   if (p.rows != 64 * p.waves) return {bad, "tensor: a wave group has 64 rows: rows is 64 waves"};
+  if (p.turns && p.waves == 1) return {bad, "tensor: one wave group has nobody to take turns with"};
   if (p.stages < 2) return {bad, "tensor: at least two stages, as V of a tile outlives K of the next"};
   if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "tensor: q, K and V are bf16 or f16"};
   if (s.values != ValueLayout::token_major) return {bad, "tensor: values are token_major"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "tensor: boxes have 64 dimensions"};
-  if (p.keys % 16 != 0 || p.keys > 256) return {bad, "tensor: keys is a multiple of 16, at most 256"};
+  if (p.keys != 64 && p.keys != 80 && p.keys != 96 && p.keys != 128 && p.keys != 176 && p.keys != 192)
+    return {bad, "tensor: keys is 64, 80, 96, 128, 176 or 192, the columns of a product"};
+  if (s.value_size > s.head_size) return {bad, "tensor: outputs pass through the place of q"};
   if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
   const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;
+  if (s.out != s.q) return {bad, "tensor: out is of q's type"};
   if (2 * (rows + tile) + 1024 > facts_of(arch).lds_bytes / p.waves_per_simd)
     return {bad, "tensor: Q and the ring exceed a block's part of shared memory"};
+  return {};
+}
+
+/// Products of 32 x 32 on tiles of K and V in LDS (lds/kernel.hpp).
+constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  const ArchFacts& facts = facts_of(arch);
+  if (facts.matrix != Matrix::mfma) return {bad, "lds: products of 32 x 32 are CDNA's"};
+  if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "lds: q, K and V are bf16 or f16"};
+  if (s.paged()) return {bad, "lds: K and V are contiguous"};
+  if (s.soft_cap || s.alibi || s.bit_mask) return {bad, "lds: scores have no soft_cap, no alibi, no bit_mask"};
+  if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "lds: head sizes are multiples of 64"};
+  if (p.waves < 1 || p.waves > 16) return {bad, "lds: waves is 1 to 16"};
+  if (p.rows != 32 * p.waves) return {bad, "lds: a wave has 32 rows: rows is 32 waves"};
+  if (p.keys < 32 || p.keys % 32 != 0) return {bad, "lds: keys is a multiple of 32"};
+  if (p.stages < 2 || p.stages % 2 != 0) return {bad, "lds: stages is even, as scores of two tiles take turns"};
+  if (!facts.direct_copies && p.stages != 2) return {bad, "lds: stages is 2 where copies go through registers"};
+  if (p.waves_per_simd * facts.simds_per_cu % p.waves != 0) return {bad, "lds: blocks of a CU are whole"};
+  const int copied = 8 * p.waves * facts.wave_lanes;  // elements
+  if (p.keys * s.head_size % copied != 0 || p.keys * s.value_size % copied != 0) {
+    return {bad, "lds: a tile of K, and of V, is a whole number of copies of 16 bytes by all lanes"};
+  }
+  const int blocks = p.waves_per_simd * facts.simds_per_cu / p.waves;
+  if (2 * p.stages * p.keys * (s.head_size + s.value_size) > facts.lds_bytes / blocks) {
+    return {bad, "lds: stages exceed a block's part of LDS"};
+  }
   return {};
 }
 
@@ -50,7 +80,7 @@ constexpr Status flash_attention_policy_status(ArchId arch, const FlashAttention
   switch (p.path) {
     case FlashAttentionPath::registers: return detail::flash_registers_status(arch, s, p);
     case FlashAttentionPath::tensor: return detail::flash_tensor_status(arch, s, p);
-    case FlashAttentionPath::lds: return {StatusCode::bad_value, "lds: no such kernel is there yet"};
+    case FlashAttentionPath::lds: return detail::flash_lds_status(arch, s, p);
   }
   return {StatusCode::bad_value, "path is none of FlashAttentionPath"};
 }

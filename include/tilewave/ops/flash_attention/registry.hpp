@@ -2,6 +2,7 @@
 // One list of specs and policies per architecture: it feeds dispatch, tests, benchmarks, the tuner and the ISA gate.
 #pragma once
 
+#include "tilewave/ops/flash_attention/choice/policies.hpp"
 #include "tilewave/ops/flash_attention/launch.hpp"
 #include "tilewave/tile/registry.hpp"
 
@@ -21,22 +22,6 @@ constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
   specs.add({.storage = KvStorage::paged});
   specs.add({.head_size = 64, .value_size = 64, .soft_cap = true});
   return specs;
-}
-
-/// The policies that entries of a spec are built for: the one that takes all problems comes last.
-struct FlashAttentionPolicies {
-  std::array<FlashAttentionPolicy, 8> list{};
-  int count = 0;
-  constexpr void add(const FlashAttentionPolicy& policy) { list[count++] = policy; }
-  constexpr std::size_t size() const { return count; }
-  constexpr const FlashAttentionPolicy& operator[](std::size_t i) const { return list[i]; }
-  constexpr const FlashAttentionPolicy* begin() const { return list.data(); }
-  constexpr const FlashAttentionPolicy* end() const { return list.data() + count; }
-};
-constexpr FlashAttentionPolicies flash_attention_policies(ArchId, const FlashAttentionSpec& s) {
-  FlashAttentionPolicies all;
-  all.add({.path = FlashAttentionPath::registers, .rows = 64, .keys = AtomFacts::groups * s.unit(), .waves = 4});
-  return all;
 }
 
 struct FlashAttentionRegistry {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// Launches of the kernel through shared memory of sm90: what it takes, its tensor maps, its sections of work.
+#pragma once
+
+#include <numeric>
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/flash_attention/kernel.hpp"
+
+namespace tilewave::detail {
+
+/// A tensor of tokens as a map sees it: rows are tokens, and whatever lies behind a whole number of them; layers are
+/// heads. `steps`, sequences or pages, are `step` elements apart.
+struct FlashRows {
+  std::int64_t step_rows, rows;
+
+  static constexpr Status check(std::int64_t steps, std::int64_t step, std::int64_t token, std::int64_t head) {
+    if (token <= 0 || head < 0 || (steps > 1 && (step < 0 || step % token != 0)))
+      return {StatusCode::bad_stride, "tensor: sequences or pages must be a whole number of tokens apart"};
+    return {};
+  }
+  static constexpr FlashRows of(std::int64_t steps, std::int64_t step, std::int64_t token, std::int64_t length) {
+    const std::int64_t step_rows = steps > 1 ? step / token : 0;
+    return {step_rows, (steps - 1) * step_rows + length};
+  }
+};
+
+/// Keys of pages that are fetched together.
+constexpr std::int32_t flash_box_rows(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
+  return p.spec.paged() ? std::gcd(p.block_size, policy.keys) : policy.keys;
+}
+
+inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
+  if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "tensor: softmax_scale must be positive"};
+  const std::int64_t queries = p.q_starts != nullptr ? 1 : p.batch, length = p.q_starts ? p.total_q : p.q_length;
+  if (Status s = FlashRows::check(queries, p.q_strides.sequence, p.q_strides.token, p.q_strides.head); !s.ok())
+    return s;
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 65536;
+  const auto fits = [&](FlashRows r) { return r.rows <= most && r.rows > 0; };
+  bool all = fits(FlashRows::of(queries, p.q_strides.sequence, p.q_strides.token, length));
+  if (p.spec.paged()) {
+    if (flash_box_rows(policy, p) % 8 != 0)
+      return {StatusCode::unsupported_block_size, "tensor: block_size must be a multiple of 8"};
+    const PagedKeyStrides& k = p.k_page_strides;
+    const PagedValueStrides& v = p.v_page_strides;
+    if (k.unit != p.spec.unit()) return {StatusCode::bad_stride, "tensor: dimensions of K must be contiguous"};
+    if (Status s = FlashRows::check(p.num_pages, k.page, k.token, k.head); !s.ok()) return s;
+    if (Status s = FlashRows::check(p.num_pages, v.page, v.token, v.head); !s.ok()) return s;
+    all = all && fits(FlashRows::of(p.num_pages, k.page, k.token, p.block_size)) &&
+          fits(FlashRows::of(p.num_pages, v.page, v.token, p.block_size));
+  } else {
+    const std::int64_t steps = p.kv_starts != nullptr ? 1 : p.batch, keys = p.kv_starts ? p.total_kv : p.kv_length;
+    const TokenStrides &k = p.k_strides, &v = p.v_strides;
+    if (Status s = FlashRows::check(steps, k.sequence, k.token, k.head); !s.ok()) return s;
+    if (Status s = FlashRows::check(steps, v.sequence, v.token, v.head); !s.ok()) return s;
+    all = all && fits(FlashRows::of(steps, k.sequence, k.token, keys)) &&
+          fits(FlashRows::of(steps, v.sequence, v.token, keys)) &&
+          (steps == 1 || k.sequence / k.token == v.sequence / v.token);
+  }
+  const std::int64_t items = std::int64_t{p.batch} * p.q_heads * ceil_div(p.q_length, policy.rows);
+  if (!all || items > most) return {StatusCode::bad_extent, "tensor: no rows, or 2^31 of them"};
+  return {};
+}
+
+/// As many pairs as have K and V for half of the last-level cache, whole kv heads.
+template <FlashAttentionPolicy P>
+FlashAttentionSections flash_sections(const FlashAttentionProblem& p, const ArchFacts& facts) {
+  const std::int64_t keys =
+      max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
+  const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
+  const std::int64_t kv_heads = max_of<std::int64_t>(1, facts.last_level_cache_bytes / 2 / bytes);
+  const std::int32_t all = p.batch * p.q_heads, group = p.q_heads / p.kv_heads;
+  const auto pairs = static_cast<std::int32_t>(min_of<std::int64_t>(all, kv_heads * group));
+  const std::int32_t tiles = ceil_div(p.q_length, P.rows);
+  // A section of more than 2^31 items is all there is.
+  const std::int64_t items = min_of<std::int64_t>(std::int64_t{pairs} * tiles, std::int64_t{all} * tiles);
+  return {FastDiv::by(pairs),
+          FastDiv::by(static_cast<std::int32_t>(items)),
+          all,
+          all * tiles,
+          FastDiv::by(p.q_heads),
+          tiles};
+}
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
+  using Kernel = FlashAttentionTensor<B, S, P>;
+  typename Kernel::Args args{};
+  args.attention = flash_attention_args(p);
+  args.sections = flash_sections<P>(p, B::facts);
+  args.blocks = min_of<std::int32_t>(args.sections.all_items, B::facts.compute_units * P.waves_per_simd);
+  args.box_rows = flash_box_rows(P, p);
+  const auto map = [&](const void* data, DType type, int columns, FlashRows rows, std::int64_t token,
+                       std::int32_t heads, std::int64_t head, int box_rows, typename B::TensorMap& to) {
+    const std::int64_t size = size_of(type), row_stride = token * size;
+    return B::make_tensor_map(
+        {data, type, columns, rows.rows, heads, row_stride, heads > 1 ? head * size : row_stride, box_rows}, to);
+  };
+  const bool packed_q = p.q_starts != nullptr, packed_kv = p.kv_starts != nullptr;
+  const FlashRows q =
+      FlashRows::of(packed_q ? 1 : p.batch, p.q_strides.sequence, p.q_strides.token, packed_q ? p.total_q : p.q_length);
+  args.q_sequence_rows = static_cast<std::int32_t>(q.step_rows);
+  if (Status s = map(p.q, S.q, S.head_size, q, p.q_strides.token, p.q_heads, p.q_strides.head, P.rows, args.q); !s.ok())
+    return s;
+  const auto map_kv = [&](FlashRows k, FlashRows v, std::int64_t k_token, std::int64_t k_head, std::int64_t v_token,
+                          std::int64_t v_head) {
+    const Status s = map(p.k, S.kv, S.head_size, k, k_token, p.kv_heads, k_head, args.box_rows, args.k);
+    return s.ok() ? map(p.v, S.kv, S.value_size, v, v_token, p.kv_heads, v_head, args.box_rows, args.v) : s;
+  };
+  Status mapped;
+  if constexpr (S.storage == KvStorage::paged) {
+    const PagedKeyStrides& k = p.k_page_strides;
+    const PagedValueStrides& v = p.v_page_strides;
+    const FlashRows k_rows = FlashRows::of(p.num_pages, k.page, k.token, p.block_size);
+    const FlashRows v_rows = FlashRows::of(p.num_pages, v.page, v.token, p.block_size);
+    args.k_page_rows = static_cast<std::int32_t>(k_rows.step_rows);
+    args.v_page_rows = static_cast<std::int32_t>(v_rows.step_rows);
+    mapped = map_kv(k_rows, v_rows, k.token, k.head, v.token, v.head);
+  } else {
+    const std::int64_t steps = packed_kv ? 1 : p.batch, keys = packed_kv ? p.total_kv : p.kv_length;
+    const FlashRows k_rows = FlashRows::of(steps, p.k_strides.sequence, p.k_strides.token, keys);
+    const FlashRows v_rows = FlashRows::of(steps, p.v_strides.sequence, p.v_strides.token, keys);
+    args.kv_sequence_rows = static_cast<std::int32_t>(k_rows.step_rows);
+    mapped = map_kv(k_rows, v_rows, p.k_strides.token, p.k_strides.head, p.v_strides.token, p.v_strides.head);
+  }
+  if (!mapped.ok()) return mapped;
+  return B::template launch<Kernel>({args.blocks, Kernel::block_threads}, args, stream);
+}
+
+}  // namespace tilewave::detail

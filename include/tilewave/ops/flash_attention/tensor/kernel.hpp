@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+// Flash attention of rooms with a tensor copy engine and products of wave groups. Blocks stay on their multiprocessor
+// and take item after item (work.hpp). One wave fetches q, and K and V into rings (fetch.hpp). Two or three wave groups
+// have 64 rows each and walk the keys from the last tile to the first. Probabilities never leave registers. LDS plan: q,
+// the rings. Bound: matrix rate, and beside it the rate of exponentials.
+//
+// A group's step: its products of scores are begun, then those of values of the tile before. Its softmax lies under the
+// second, and under the products of the other groups, which begin theirs when it hands on the turn.
+//
+//   group 0   turn: S(j) | O += P(j+1) V(j+1)    softmax of S(j)               turn: S(j-1) | O += P(j) V(j)
+//   group 1   softmax of S(j+1)                  turn: S(j) | O += P(j+1) ..   softmax of S(j)
+//   unit      [S(j) of 0][PV of 0]               [S(j) of 1][PV of 1]          [S(j-1) of 0][PV of 0]
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/flash_attention/tensor/fetch.hpp"
+#include "tilewave/ops/flash_attention/tensor/output.hpp"
+#include "tilewave/ops/flash_attention/tensor/softmax.hpp"
+
+namespace tilewave {
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+struct FlashAttentionTensor {
+  using Room = B;
+  using L = FlashAttentionTensorLayout<B, S, P>;
+  using Args = typename L::Args;
+  using Shared = typename L::Shared;
+  static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
+  static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
+  static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
+  static constexpr int fetching_registers = L::groups == 2 ? 24 : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? 240 : 160;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const int group = B::wave_id() / L::group_waves;
+    if (B::wave_id() == 0) L::begin(shared);
+    if (group == L::groups && B::lane_id() == 0) {
+      B::prefetch_map(args.q);
+      B::prefetch_map(args.k);
+      B::prefetch_map(args.v);
+    }
+    B::barrier();
+    FlashAttentionWork<B, P> work(args.attention, args.sections, args.blocks);
+    if (group == L::groups) {
+      if constexpr (shift_registers) B::template give_registers<fetching_registers>();
+      if (B::wave_id() != L::groups * L::group_waves) return;
+      FlashAttentionFetch<B, S, L, P> fetch(args, shared);
+      FlashAttentionItem item;
+      while (work.next_with_keys(item)) fetch.run(item);
+    } else {
+      if constexpr (shift_registers) B::template take_registers<multiplying_registers>();
+      WaveGroup of{shared, group};
+      of.run(args.attention, work);
+      of.write_unseeing(args.attention, work);
+    }
+  }
+
+ private:
+  using Softmax = FlashAttentionSoftmax<B, S, L, P>;
+
+  /// A wave group, and where it stands in the rings.
+  struct WaveGroup {
+    Shared& shared;
+    int group;
+    typename L::QPlace q{};
+    typename L::Place k{}, v{};
+    int turn_parity = 0;
+
+    /// Items in turn. Behind the last products of values of one, the first scores of the next are begun, which so lie
+    /// under the output.
+    TILEWAVE_DEVICE void run(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+      FlashAttentionItem item;
+      if (!work.next_with_keys(item)) return;
+      typename L::Scores scores;
+      begin_item(q, scores);
+      finish_scores<0>(scores);
+      while (true) {
+        Softmax softmax(a, item, group);
+        typename L::Output out{};
+        typename Softmax::Operands probabilities;
+        walk(item, softmax, scores, probabilities, out);
+        FlashAttentionItem next;
+        if (!work.next_with_keys(next)) {
+          begin_values(probabilities, out);
+          finish_values<0>(out);
+          write(a, item, softmax, out);
+          return;
+        }
+        begin_values(probabilities, out);
+        if constexpr (L::q_stages == 1) {
+          finish_values<0>(out);
+          write(a, item, softmax, out);
+          begin_item(q, scores);
+        } else {
+          typename L::QPlace ahead = q;
+          ahead.advance();
+          begin_item(ahead, scores);
+          finish_values<1>(out);
+          write(a, item, softmax, out);
+        }
+        item = next;
+        finish_scores<0>(scores);
+      }
+    }
+
+    /// The output of rows that see no keys.
+    TILEWAVE_DEVICE void write_unseeing(const FlashAttentionArgs& a, FlashAttentionWork<B, P> work) {
+      FlashAttentionItem item;
+      while (work.next(item)) {
+        if (item.any_keys()) continue;
+        FlashAttentionOutput<B, S, L>::write(a, item, Softmax(a, item, group), {}, staging());
+        B::wave_barrier();
+      }
+    }
+
+   private:
+    /// From an item's last tile of keys to its first. Scores of the last are there; products of values of the first are
+    /// left to do.
+    TILEWAVE_DEVICE void walk(const FlashAttentionItem& item, Softmax& softmax, typename L::Scores& scores,
+                              typename Softmax::Operands& probabilities, typename L::Output& out) {
+      Vec<float, Softmax::rows> factor;
+      std::int32_t tile = item.end_tile - 1;
+      softmax.run(tile, scores, factor);
+      Softmax::pack(scores, probabilities);
+      if ((tile + 1) * P.keys > item.sequence.kv_count) clear_values(item.sequence.kv_count - tile * P.keys);
+      while (--tile >= item.first_tile) {
+        shared.k_ring.wait_full(k);
+        await_turn();
+        begin_scores(q, scores);
+        begin_values(probabilities, out);
+        hand_on_turn();
+        finish_scores<1>(scores);
+        softmax.run(tile, scores, factor);
+        finish_values<0>(out);
+        Softmax::pack(scores, probabilities);
+        out.scale(factor);
+      }
+    }
+
+    /// The scores of an item's last tile of keys.
+    TILEWAVE_DEVICE void begin_item(const typename L::QPlace& q, typename L::Scores& scores) {
+      shared.q_ring.wait_full(q);
+      shared.k_ring.wait_full(k);
+      begin_scores(q, scores);
+    }
+    /// The rows go out by way of q's place, which is free then.
+    TILEWAVE_DEVICE void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
+                               const typename L::Output& out) {
+      FlashAttentionOutput<B, S, L>::write(a, item, softmax, out, staging());
+      B::shared_written();
+      shared.q_ring.release(q.slot);
+      q.advance();
+    }
+    TILEWAVE_DEVICE Chunk* staging() {
+      const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
+      return shared.q[q.slot] + (64 * group + 16 * wave) * L::box_chunks;
+    }
+
+    /// scores = q K^T of the tile in K's slot, as one batch.
+    TILEWAVE_DEVICE void begin_scores(const typename L::QPlace& q, typename L::Scores& scores) {
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int piece = 0; piece < S.head_size / 16; ++piece) {
+        B::template group_multiply<S.q, P.keys>(L::q_operand(shared, q.slot, group, piece),
+                                                L::k_operand(shared, k.slot, piece), scores, piece > 0);
+      }
+      B::group_mma_end();
+    }
+    /// out += probabilities V of the tile in V's slot, as one batch.
+    TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
+      shared.v_ring.wait_full(v);
+      out.settle();
+      B::group_mma_begin();
+      TILEWAVE_UNROLL
+      for (int piece = 0; piece < L::key_pieces; ++piece) {
+        TILEWAVE_UNROLL
+        for (int part = 0; part < L::value_parts; ++part) {
+          B::template group_multiply<S.kv, L::value_columns>(probabilities[piece],
+                                                             L::v_operand(shared, v.slot, part, piece), out.of[part]);
+        }
+      }
+      B::group_mma_end();
+    }
+
+    /// Scores are there once at most `behind` batches are under way.
+    template <int behind>
+    TILEWAVE_DEVICE void finish_scores(typename L::Scores& scores) {
+      B::template group_mma_wait<behind>();
+      shared.k_ring.release(k.slot);
+      k.advance();
+      B::group_mma_fence(scores);
+    }
+    template <int behind>
+    TILEWAVE_DEVICE void finish_values(typename L::Output& out) {
+      B::template group_mma_wait<behind>();
+      shared.v_ring.release(v.slot);
+      v.advance();
+      out.settle();
+    }
+
+    /// Groups begin their products in turn, group 0 first.
+    TILEWAVE_DEVICE void await_turn() {
+      if constexpr (P.turns) B::mbarrier_wait(&shared.turn[group], group == 0 ? turn_parity ^ 1 : turn_parity);
+      turn_parity ^= 1;
+    }
+    TILEWAVE_DEVICE void hand_on_turn() {
+      if constexpr (P.turns) B::mbarrier_arrive(&shared.turn[group + 1 == L::groups ? 0 : group + 1]);
+    }
+
+    /// Rows of V from `first` of the tile on, which are of no key or of another sequence's, may be NaN. Each group
+    /// clears them for itself, as each writes the same.
+    TILEWAVE_DEVICE void clear_values(std::int32_t first) {
+      shared.v_ring.wait_full(v);
+      const int lane = B::block_lane_id() % L::group_lanes;
+      for (int i = first * L::box_chunks + lane; i < P.keys * L::box_chunks; i += L::group_lanes) {
+        TILEWAVE_UNROLL
+        for (int box = 0; box < L::value_boxes; ++box) shared.v[v.slot][box * (P.keys * L::box_chunks) + i] = Chunk{};
+      }
+      B::shared_written();
+      B::group_barrier();
+    }
+  };
+};
+
+}  // namespace tilewave

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// What a block of FlashAttentionTensor keeps where: arguments, shared memory, and the boxes that are fetched.
+#pragma once
+
+#include "tilewave/arch/backend.hpp"
+#include "tilewave/ops/flash_attention/args.hpp"
+#include "tilewave/ops/flash_attention/policy_status.hpp"
+#include "tilewave/tile/ring.hpp"
+
+namespace tilewave {
+
+/// How many (sequence, head) pairs follow each other in a section of the work: K and V of a section lie in L2 together.
+/// See FlashAttentionWork.
+struct FlashAttentionSections {
+  FastDiv pairs, items;  // pairs of a section; pairs times row tiles
+  std::int32_t all_pairs, all_items;
+  FastDiv heads;  // query heads
+  std::int32_t tiles;
+};
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+struct FlashAttentionTensorLayout {
+  static_assert(flash_attention_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: flash_attention_policy_status(arch, spec, policy).reason says which");
+  static constexpr int rows = P.rows;
+  static constexpr int group_waves = 4, group_lanes = group_waves * B::facts.wave_lanes, groups = P.waves;
+  static constexpr int box_columns = 64;  // 128 bytes
+  static constexpr int head_boxes = S.head_size / box_columns, value_boxes = S.value_size / box_columns;
+  static constexpr int box_chunks = 128 / sizeof(Chunk);  // of a row
+  static constexpr int q_bytes = P.rows * S.head_size * 2;
+  static constexpr int k_bytes = P.keys * S.head_size * 2, v_bytes = P.keys * S.value_size * 2;  // of a stage
+  // V's columns of one product with probabilities from registers.
+  static constexpr int value_columns = S.value_size % 128 == 0 ? 128 : 64, value_parts = S.value_size / value_columns;
+  static constexpr int key_pieces = P.keys / 16;  // products that add up a tile of values
+
+  using Scores = Vec<float, P.keys / 2>;
+  using Sums = Vec<float, value_columns / 2>;
+
+  /// Sums of values of a lane's two rows: element 4 j + 2 h + e of a part is of row h, column 8 j + 2 (l % 4) + e.
+  struct Output {
+    Sums of[value_parts];
+
+    /// What was written to them, or what products have left, is in their registers here.
+    TILEWAVE_DEVICE void settle() {
+      TILEWAVE_UNROLL
+      for (int part = 0; part < value_parts; ++part) B::group_mma_fence(of[part]);
+    }
+    /// Multiplies each row by its factor, which mostly is 1.
+    TILEWAVE_DEVICE void scale(const Vec<float, 2>& factor) {
+      if (!B::any(factor[0] != 1.0f || factor[1] != 1.0f)) return;
+      TILEWAVE_UNROLL
+      for (int part = 0; part < value_parts; ++part) {
+        TILEWAVE_UNROLL
+        for (int i = 0; i < Sums::size; ++i) of[part][i] *= factor[i / 2 % 2];
+      }
+    }
+  };
+
+  struct Args {
+    FlashAttentionArgs attention;
+    FlashAttentionSections sections;
+    std::int32_t blocks;
+    std::int32_t q_sequence_rows, kv_sequence_rows;  // rows of the maps from a sequence to the next, where not packed
+    std::int32_t k_page_rows, v_page_rows;           // the same from a page to the next
+    std::int32_t box_rows;                           // keys that lie together in a page and in a tile
+    typename B::TensorMap q, k, v;
+  };
+
+  // Q of the next item comes early where there is room for it.
+  static constexpr int q_stages =
+      2 * q_bytes + P.stages * (k_bytes + v_bytes) + 1024 <= B::facts.lds_bytes / P.waves_per_simd ? 2 : 1;
+  using QPlace = RingSlot<q_stages>;
+  using Place = RingSlot<P.stages>;
+  using Barriers = RingBarriers<B, P.stages>;
+  struct Shared {
+    alignas(1024) Chunk q[q_stages][q_bytes / sizeof(Chunk)];  // [head_boxes][rows][64 columns], swizzled
+    alignas(1024) Chunk k[P.stages][k_bytes / sizeof(Chunk)];
+    alignas(1024) Chunk v[P.stages][v_bytes / sizeof(Chunk)];
+    Barriers k_ring, v_ring;
+    RingBarriers<B, q_stages> q_ring;
+    typename B::Mbarrier turn[groups];
+  };
+
+  /// By wave 0, in front of a barrier of the block.
+  TILEWAVE_DEVICE static void begin(Shared& shared) {
+    shared.k_ring.begin(1, groups * group_waves);
+    shared.v_ring.begin(1, groups * group_waves);
+    shared.q_ring.begin(1, groups * group_waves);
+    if (B::lane_id() < groups) B::mbarrier_init(&shared.turn[B::lane_id()], group_waves);
+    B::mbarrier_ready();
+  }
+
+  /// Operands of a product: 16 columns of q's rows of a group, and of a tile's keys; 16 keys of V's columns.
+  TILEWAVE_DEVICE static SwizzledOperand q_operand(const Shared& shared, int slot, int group, int piece) {
+    return {shared.q[slot] + piece / 4 * (P.rows * box_chunks), 64 * group, piece % 4};
+  }
+  TILEWAVE_DEVICE static SwizzledOperand k_operand(const Shared& shared, int slot, int piece) {
+    return {shared.k[slot] + piece / 4 * (P.keys * box_chunks), 0, piece % 4};
+  }
+  TILEWAVE_DEVICE static TransposedOperand v_operand(const Shared& shared, int slot, int part, int piece) {
+    return {shared.v[slot], P.keys, part * value_columns, piece};
+  }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// The end of an item: rows are divided by their sums and stored, 64 bytes at a time.
+#pragma once
+
+#include "tilewave/ops/flash_attention/tensor/work.hpp"
+
+namespace tilewave {
+
+/// By a wave, of its sixteen rows. They pass through the part of Q that is its own, which nobody reads any more: there
+/// lanes that have four bytes each of eight rows become lanes that have sixteen of a few.
+template <class B, FlashAttentionSpec S, class L>
+struct FlashAttentionOutput {
+  static constexpr int wave_rows = 16, row_units = S.value_size * 2 / 16;
+
+  /// `staging`: row 0 of the wave in the first box of Q; see FlashAttentionTensorLayout::Shared.
+  template <class Softmax>
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const FlashAttentionItem& item, const Softmax& softmax,
+                                    const typename L::Output& out, Chunk* staging) {
+    const AttentionSequence& s = item.sequence;
+    const JoinedSink joined[2] = {softmax.finish(0), softmax.finish(1)};
+    TILEWAVE_UNROLL
+    for (int h = 0; h < 2; ++h) {
+      const std::int32_t row = softmax.row(h);
+      if (a.lse != nullptr && row < s.q_count && B::lane_id() % 4 == 0) {
+        B::store(a.lse + item.head * a.lse_head_stride + s.q_first + row, joined[h].lse);
+      }
+    }
+    stage(out, joined, staging);
+    B::wave_barrier();
+    const std::int32_t first = softmax.row(0) - B::lane_id() / 4;
+    auto* const to = static_cast<std::uint16_t*>(a.out) + s.query_at(a, a.out_strides, first, item.head);
+    TILEWAVE_UNROLL
+    for (int i = 0; i < wave_rows * row_units / B::facts.wave_lanes; ++i) {
+      const int n = i * B::facts.wave_lanes + B::lane_id(), row = n / row_units, unit = n % row_units;
+      if (first + row >= s.q_count) continue;
+      B::store(reinterpret_cast<Chunk*>(to + row * a.out_strides.token) + unit, staging[place(row, unit)]);
+    }
+  }
+
+ private:
+  /// Of unit u of a row of the wave, in boxes of 64 columns, swizzled as Q is.
+  TILEWAVE_DEVICE static int place(int row, int unit) {
+    return unit / L::box_chunks * (L::rows * L::box_chunks) + row * L::box_chunks + (unit % L::box_chunks ^ row % 8);
+  }
+  /// Squares of sixteen rows by sixteen columns, four matrices each.
+  TILEWAVE_DEVICE static void stage(const typename L::Output& out, const JoinedSink (&joined)[2], Chunk* staging) {
+    const int matrix = B::lane_id() / 8, row = B::lane_id() % 8 + 8 * (matrix % 2);
+    TILEWAVE_UNROLL
+    for (int square = 0; square < S.value_size / 16; ++square) {
+      const typename L::Sums& sums = out.of[square * 16 / L::value_columns];
+      Chunk words;
+      TILEWAVE_UNROLL
+      for (int m = 0; m < 4; ++m) {
+        const int i = square * 16 % L::value_columns / 2 + 4 * (m / 2) + 2 * (m % 2);
+        const float scale = joined[m % 2].out_scale;
+        words[m] = round_out(sums[i] * scale, sums[i + 1] * scale);
+      }
+      B::template store_matrices_straight<4>(staging + place(row, 2 * square + matrix / 2), words);
+    }
+  }
+  TILEWAVE_DEVICE static std::uint32_t round_out(float low, float high) {
+    return S.out == DType::f16 ? B::pack_f16(low, high) : B::round_bf16(low, high);
+  }
+};
+
+}  // namespace tilewave

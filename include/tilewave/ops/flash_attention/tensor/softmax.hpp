@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// The online softmax of a wave group: scores of a tile in, probabilities out, maxima and sums of rows kept.
+#pragma once
+
+#include "tilewave/attention/scores.hpp"
+#include "tilewave/attention/sink.hpp"
+#include "tilewave/ops/flash_attention/tensor/work.hpp"
+
+namespace tilewave {
+
+/// A lane's two rows, h = 0 and 1: rows l / 4 + 8 h of its wave's sixteen. Element 4 j + 2 h + e of its scores is key 8 j
+/// + 2 (l % 4) + e of the tile.
+template <class B, FlashAttentionSpec S, class L, FlashAttentionPolicy P>
+class FlashAttentionSoftmax {
+ public:
+  using Scores = typename L::Scores;
+  static constexpr int rows = 2;
+  using Operands = Chunk[L::key_pieces];  // probabilities as products take them from registers
+
+  TILEWAVE_DEVICE FlashAttentionSoftmax(const FlashAttentionArgs& a, const FlashAttentionItem& item, int group)
+      : a_(a), item_(item) {
+    const int wave = B::block_lane_id() % L::group_lanes / B::facts.wave_lanes;
+    row_ = item.first_row + 64 * group + 16 * wave + B::lane_id() / 4;
+    const AttentionSequence& s = item.sequence;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      visible_[h] = VisibleKeys::of(a, s, min_of(row(h), s.q_count - 1));
+      reference_[h] = -__builtin_inff();
+      sum_[h] = 0.0f;
+    }
+    // Of the group's rows: keys that all of them see.
+    const std::int32_t first = min_of(item.first_row + 64 * group, s.q_count - 1);
+    all_see_ = {VisibleKeys::of(a, s, min_of(first + 63, s.q_count - 1)).first, VisibleKeys::of(a, s, first).end};
+    if constexpr (S.alibi) slope_ = B::load(a.alibi_slopes + item.head) * log2_e;
+  }
+
+  /// The lane's row h, a query of the sequence; it may be past the last.
+  TILEWAVE_DEVICE std::int32_t row(int h) const { return row_ + 8 * h; }
+
+  /// Scores become probabilities, as f32. `factor`: what sums of values so far are to be multiplied by.
+  TILEWAVE_DEVICE void run(std::int32_t tile, Scores& scores, Vec<float, rows>& factor) {
+    constexpr bool transformed = S.soft_cap || S.alibi;
+    if constexpr (transformed) transform(tile, scores);
+    const bool masked = tile * P.keys < all_see_.first || (tile + 1) * P.keys > all_see_.end;
+    if (S.bit_mask || masked) mask(tile, scores);
+    const float scale = transformed ? 1.0f : a_.scale_log2;
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      float parts[chains];
+      TILEWAVE_UNROLL
+      for (int c = 0; c < chains; ++c) parts[c] = scores[4 * c + 2 * h];
+      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA { parts[chain(i)] = Max{}(parts[chain(i)], scores[i]); });
+      const float largest = B::template reduce<4>(combine(parts, Max{}), Max{}) * scale;
+      const float raised = Max{}(reference_[h], largest);
+      const float reference = raised == -__builtin_inff() ? 0.0f : raised;  // no key was seen yet
+      factor[h] = B::exp2(reference_[h] - reference);
+      reference_[h] = raised;
+      TILEWAVE_UNROLL
+      for (float& part : parts) part = 0.0f;
+      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
+        scores[i] = B::exp2(fused(scores[i], scale, -reference));
+        parts[chain(i)] += scores[i];
+      });
+      const float sum = combine(parts, Sum{});
+      sum_[h] = fused(sum_[h], factor[h], sum);
+    }
+  }
+
+  TILEWAVE_DEVICE static void pack(const Scores& scores, Operands& to) {
+    TILEWAVE_UNROLL
+    for (int piece = 0; piece < L::key_pieces; ++piece) {
+      TILEWAVE_UNROLL
+      for (int w = 0; w < 4; ++w) {
+        const float low = scores[8 * piece + 2 * w], high = scores[8 * piece + 2 * w + 1];
+        to[piece][w] = S.kv == DType::f16 ? B::pack_f16(low * f16_scale, high * f16_scale) : B::pack_bf16(low, high);
+      }
+    }
+  }
+
+  /// What a row's sum of values is multiplied by, and its lse.
+  TILEWAVE_DEVICE JoinedSink finish(int h) const {
+    const float sum = item_.sequence.beyond_capacity ? __builtin_nanf("") : B::template reduce<4>(sum_[h], Sum{});
+    const float lse = sum == 0.0f ? -__builtin_inff() : (reference_[h] + B::log2(sum)) * ln_2;
+    JoinedSink joined{1.0f, lse};
+    if (a_.sinks != nullptr) joined = join_sink<B>(lse, B::load(a_.sinks + item_.head));
+    joined.out_scale *= sum == 0.0f ? 0.0f : 1.0f / (f16_scale * sum);
+    return joined;
+  }
+
+ private:
+  // f16 ends at 2^-24, where many keys of little weight would lose theirs.
+  static constexpr float f16_scale = S.kv == DType::f16 ? 0x1p14f : 1.0f;
+
+  // Maxima and sums of a row's scores are taken in so many chains, so that one need not wait for the other.
+  static constexpr int chains = 2;
+  TILEWAVE_HOST_DEVICE static constexpr int chain(int i) { return i / 4 % chains; }
+  template <class Op>
+  TILEWAVE_DEVICE static float combine(const float (&parts)[chains], Op op) {
+    float all = parts[0];
+    TILEWAVE_UNROLL
+    for (int c = 1; c < chains; ++c) all = op(all, parts[c]);
+    return all;
+  }
+
+  template <class F>
+  TILEWAVE_DEVICE static void each_score(int h, const F& f) {
+    TILEWAVE_UNROLL
+    for (int j = 0; j < P.keys / 8; ++j) {
+      f(4 * j + 2 * h);
+      f(4 * j + 2 * h + 1);
+    }
+  }
+  /// The tile's first key of this lane; element i is key_of(i) behind it.
+  TILEWAVE_DEVICE static std::int32_t first_key(std::int32_t tile) { return tile * P.keys + 2 * (B::lane_id() % 4); }
+  TILEWAVE_HOST_DEVICE static constexpr std::int32_t key_of(int i) { return i / 4 * 8 + i % 2; }
+
+  /// Soft cap and slopes: scores become log2 units.
+  TILEWAVE_DEVICE void transform(std::int32_t tile, Scores& scores) const {
+    const std::int32_t first = first_key(tile), behind = item_.sequence.kv_count - item_.sequence.q_count;
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Scores::size; ++i) {
+      scores[i] *= a_.scale_log2;
+      if constexpr (S.soft_cap) scores[i] = a_.cap_log2 * tanh_of<B>(scores[i]);
+      if constexpr (S.alibi) {
+        scores[i] -= slope_ * abs_of(static_cast<float>(first + key_of(i) - (behind + row(i / 2 % 2))));
+      }
+    }
+  }
+  TILEWAVE_DEVICE void mask(std::int32_t tile, Scores& scores) const {
+    const std::int32_t first = first_key(tile);
+    TILEWAVE_UNROLL
+    for (int h = 0; h < rows; ++h) {
+      const std::int32_t from = visible_[h].first - first, end = visible_[h].end - first;
+      each_score(h, [&](int i) TILEWAVE_INLINE_LAMBDA {
+        bool seen = key_of(i) >= from && key_of(i) < end;
+        if constexpr (S.bit_mask) seen = seen && is_set(h, first + key_of(i));
+        scores[i] = seen ? scores[i] : -__builtin_inff();
+      });
+    }
+  }
+  TILEWAVE_DEVICE bool is_set(int h, std::int32_t key) const {
+    const AttentionSequence& s = item_.sequence;
+    const std::int64_t token = s.q_first + min_of(row(h), s.q_count - 1);
+    const std::int32_t known = min_of(key, s.kv_count - 1);
+    return (B::load(a_.mask + token * a_.mask_token_stride + known / 32) >> known % 32 & 1) != 0;
+  }
+
+  const FlashAttentionArgs& a_;
+  const FlashAttentionItem& item_;
+  std::int32_t row_;
+  VisibleKeys visible_[rows], all_see_;
+  float slope_ = 0.0f;
+  float reference_[rows], sum_[rows];  // log2 units, -inf before the first key; of this lane's keys
+};
+
+}  // namespace tilewave
