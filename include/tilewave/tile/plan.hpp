@@ -94,7 +94,7 @@ struct OpPlan {
   /// it returns one line with that reason.
   std::string explain(const Problem& p) const {
     const Entry* const first = entry != nullptr ? entry : candidates.empty() ? nullptr : candidates.front();
-    if (first == nullptr) return "no entry was compiled in for this spec and architecture\n";
+    if (first == nullptr) return "no entry was compiled in: the status that made this plan says why\n";
     const ArchFacts& facts = facts_of(first->arch);
     if (const Status s = Registry::check(p, facts); !s.ok()) return reason(s) + "\n";
     std::string text;

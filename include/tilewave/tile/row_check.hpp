@@ -133,8 +133,11 @@ struct RowRegistry {
   using Policy = RowPolicy;
 
   static Status takes(const RowPolicy& policy, const Problem& p, const ArchFacts& facts) {
+    if (policy.wide(p.spec.x) && !(aligned(p) && columns_of(p) % (16 / size_of(p.spec.x)) == 0)) {
+      return {StatusCode::no_matching_entry, "16-byte accesses need rows that begin and end at multiples of 16 bytes"};
+    }
     if (!policy_takes(policy, p.spec.x, columns_of(p), aligned(p))) {
-      return {StatusCode::no_matching_entry, "no entry takes rows of this length and alignment"};
+      return {StatusCode::no_matching_entry, "the row is longer than its lanes hold"};
     }
     if (!check_launch(row_grid(policy, rows_of(p)), facts).ok()) {
       return {StatusCode::bad_extent, "too many rows for one launch: 2^31 blocks or 2^32 lanes"};
@@ -163,6 +166,7 @@ Status check_row_launch(const Spec& spec, const RowPolicy& policy, const Problem
 struct RowPolicies {
   std::array<RowPolicy, 20> list{};
   int count = 0;
+  constexpr void add(const RowPolicy& p) { list[count++] = p; }
   constexpr const RowPolicy& operator[](std::size_t i) const { return list[i]; }
   constexpr std::size_t size() const { return count; }
 };
@@ -183,7 +187,7 @@ constexpr RowPolicies row_policies(ArchId arch, DType x, DType out, Scaling mode
     if (!row_policy_status(facts, x, p).ok() || !row_output_status(facts, x, mode, p).ok()) return;
     for (int i = 0; i < all.count; ++i)
       if (all.list[i] == p) return;
-    all.list[all.count++] = p;
+    all.add(p);
   };
   const int element = size_of(x), span = output_span(arch, x, out);
   const auto vectors = [&](int lanes, int rows, int of_lane, int waves, int blocks = 1) {

@@ -18,7 +18,7 @@ constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) 
     RowPolicies all = tile_policies(arch, s.x, s.out, s.scale, s.gated() ? 2 : 1);
     // Without ups, four accesses give a lane of Hopper as many bytes in flight, behind which gelu's arithmetic hides.
     if (hopper && !s.gated()) {
-      all.list[all.count++] = {.lanes = 128, .chunks = 4, .span = span, .waves_per_simd = 8};
+      all.add({.lanes = 128, .chunks = 4, .span = span, .waves_per_simd = 8});
     }
     return all;
   }
@@ -28,7 +28,7 @@ constexpr RowPolicies activation_policies(ArchId arch, const ActivationSpec& s) 
       p.chunks = max_of(p.chunks, span);
       p.span = span;
     }
-    if (row_policy_status(facts_of(arch), s.x, p).ok()) all.list[all.count++] = p;
+    if (row_policy_status(facts_of(arch), s.x, p).ok()) all.add(p);
   };
   add({.lanes = 64, .rows = 4, .chunks = 1, .waves_per_simd = 8});
   if (hopper) {  // lanes of short rows fetch as much as those of long ones

@@ -18,10 +18,10 @@ constexpr RowPolicies attention_combine_policies(ArchId arch, const AttentionCom
   RowPolicies all;
   const int wave = facts_of(arch).wave_lanes, unit = 16 / size_of(s.x);
   const auto add = [&](int lanes, int columns, int access_columns, int vec) {
-    all.list[all.count++] = {.lanes = lanes,
-                             .rows = attention_combine_threads / lanes,
-                             .chunks = columns / (lanes * access_columns),
-                             .vec = vec};
+    all.add({.lanes = lanes,
+             .rows = attention_combine_threads / lanes,
+             .chunks = columns / (lanes * access_columns),
+             .vec = vec});
   };
   for (int columns = 64; columns <= 512; columns *= 2) add(min_of(wave, columns / unit), columns, unit, 16);
   add(wave, 512, 1, size_of(s.x));

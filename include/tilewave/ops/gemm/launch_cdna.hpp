@@ -33,7 +33,8 @@ inline Status check_gemm_reach(const GemmProblem& p, const GemmPolicy& policy) {
 inline Status check_gemm_workspace(const GemmProblem& p, std::size_t needed) {
   if (needed == 0) return {};
   if (p.workspace == nullptr) return {StatusCode::null_pointer, "workspace is null"};
-  if (p.workspace_bytes < needed) return {StatusCode::workspace_too_small, "see gemm_workspace_size"};
+  if (p.workspace_bytes < needed)
+    return {StatusCode::workspace_too_small, "workspace_bytes is less than plan.workspace_bytes(problem)"};
   if (reinterpret_cast<std::uintptr_t>(p.workspace) % 16 != 0)
     return {StatusCode::misaligned, "workspace needs 16-byte alignment"};
   return {};

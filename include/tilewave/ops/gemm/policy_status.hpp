@@ -235,7 +235,7 @@ constexpr int gemm_lds_k_slices(ArchId arch, DType type, int step_k, int side) {
   const int row_units = bytes_of(type, step_k) / 16, units = 64 / side;
   if (row_units % units != 0) return 0;
   if (is_fp6(type)) return row_units / units == 3 ? 2 : 0;
-  const int chunks = per_arch(arch, false, is_fp8(type), false) ? 2 : 1;  // 16-byte units of a product
+  const int chunks = facts_of(arch).mx && is_fp8(type) ? 2 : 1;  // 16-byte units of a product
   return row_units / units % chunks == 0 ? row_units / units / chunks : 0;
 }
 
@@ -257,7 +257,7 @@ constexpr Status gemm_transposed_policy(const GemmPolicy& p, int rows, int side)
 constexpr Status gemm_lds_policy(const ArchFacts& facts, const GemmSpec& s, const GemmPolicy& p) {
   const bool direct = p.path == GemmPath::direct;
   if (s.int4()) return illegal_policy("int4 weights come straight to registers");
-  if (direct && !per_arch(facts.id, false, true, false))
+  if (direct && !facts.direct_copies)
     return illegal_policy("path direct needs copies of 16 bytes a lane into LDS, which gfx950 has");
   if (direct ? p.stages < 2 : p.stages > 2)
     return illegal_policy(direct ? "direct: a step is copied while another is read: at least 2 stages"
@@ -314,7 +314,7 @@ constexpr Status gemm_policy_status(ArchId arch, const GemmSpec& s, const GemmPo
   const ArchFacts& facts = facts_of(arch);
   if (const Status status = gemm_check_spec(s, facts); !status.ok()) return status;
   if (const Status status = detail::gemm_policy_numbers(p); !status.ok()) return status;
-  const bool tensors = per_arch(arch, false, false, true), registers = p.path == GemmPath::weights_in_registers;
+  const bool tensors = facts.tensor_copies, registers = p.path == GemmPath::weights_in_registers;
   if (tensors && registers) return detail::gemm_few_rows_policy(s, p);
   if (tensors) {
     if (p.path == GemmPath::tensor) return detail::gemm_tensor_policy(s, p);

@@ -68,7 +68,7 @@ struct GemmProblem {
   /// A row's bits do not depend on M: K is never shared by blocks, and tiles are chosen by N and K alone.
   bool batch_invariant = false;
 
-  void* workspace = nullptr;  // see gemm_workspace_size; 16-byte aligned
+  void* workspace = nullptr;  // plan.workspace_bytes(problem) bytes, aligned to 16
   std::size_t workspace_bytes = 0;
 
   /// Returns the problem of tensors without gaps, with every stride filled in, also those between batches or groups.

@@ -18,7 +18,7 @@ constexpr RowPolicies kv_cache_write_policies(ArchId arch, const KvCacheWriteSpe
   for (int i = 0; i < heads.count; ++i) {
     RowPolicy p = heads.list[i];
     if (s.fused) p.waves_per_simd = per_arch(arch, 8, 8, 10) - (s.norm ? 2 : 0);
-    if (p.columns(s.x) >= s.group) all.list[all.count++] = p;
+    if (p.columns(s.x) >= s.group) all.add(p);
   }
   return all;
 }

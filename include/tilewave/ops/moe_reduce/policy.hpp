@@ -26,13 +26,13 @@ constexpr RowPolicies moe_reduce_policies(ArchId arch, const MoeReduceSpec& s) {
   // A table adds a latency before that of the rows: three blocks of an SM hide more of it than two.
   const int waves = per_arch(arch, 4, 4, 6);
   if (facts_of(arch).family == Family::hopper) {
-    all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 4, .waves_per_simd = 6};
-    all.list[all.count++] = {.lanes = 128, .rows = 2, .chunks = 2, .waves_per_simd = 6};
+    all.add({.lanes = 128, .rows = 2, .chunks = 4, .waves_per_simd = 6});
+    all.add({.lanes = 128, .rows = 2, .chunks = 2, .waves_per_simd = 6});
   }
   for (const int lanes : {64, 128, 256}) {
-    all.list[all.count++] = {.lanes = lanes, .rows = 256 / lanes, .chunks = 1, .waves_per_simd = waves};
+    all.add({.lanes = lanes, .rows = 256 / lanes, .chunks = 1, .waves_per_simd = waves});
   }
-  all.list[all.count++] = {.lanes = 256, .chunks = 8, .vec = size_of(s.x), .span = 8, .waves_per_simd = 4};
+  all.add({.lanes = 256, .chunks = 8, .vec = size_of(s.x), .span = 8, .waves_per_simd = 4});
   return all;
 }
 

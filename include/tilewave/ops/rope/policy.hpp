@@ -19,7 +19,7 @@ constexpr RowPolicies head_policies(ArchId arch, DType x) {
   const int waves = per_arch(arch, 8, 8, 10);
   for (int columns = 64; columns <= 512; columns *= 2) {
     const int lanes = columns / (2 * 16 / size_of(x));
-    all.list[all.count++] = {.lanes = lanes, .rows = head_threads / lanes, .chunks = 2, .waves_per_simd = waves};
+    all.add({.lanes = lanes, .rows = head_threads / lanes, .chunks = 2, .waves_per_simd = waves});
   }
   return all;
 }
@@ -27,8 +27,7 @@ constexpr RowPolicies head_policies(ArchId arch, DType x) {
 /// Returns the policies that entries of a spec are built for: those of heads, and single elements for any alignment.
 constexpr RowPolicies rope_policies(ArchId arch, const RopeSpec& s) {
   RowPolicies all = head_policies(arch, s.x);
-  all.list[all.count++] = {
-      .lanes = 32, .rows = head_threads / 32, .chunks = 16, .vec = size_of(s.x), .waves_per_simd = 4};
+  all.add({.lanes = 32, .rows = head_threads / 32, .chunks = 16, .vec = size_of(s.x), .waves_per_simd = 4});
   return all;
 }
 

@@ -17,7 +17,7 @@ using SamplingPolicy = RowPolicy;
 /// weigh logits than to read them again from L2.
 constexpr RowPolicies sampling_policies(ArchId arch, const SamplingSpec& s) {
   RowPolicies all;
-  const auto add = [&](const RowPolicy& p) { all.list[all.count++] = p; };
+  const auto add = [&](const RowPolicy& p) { all.add(p); };
   const bool hopper = facts_of(arch).family == Family::hopper;
   const int wave = facts_of(arch).wave_lanes;
   add({.lanes = wave, .chunks = 4, .waves_per_simd = 4});

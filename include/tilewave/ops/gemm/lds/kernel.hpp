@@ -19,8 +19,8 @@
 // half a step and a row of B at least a whole one.
 //
 // wait until at most 4 copies are under way, those of B(s + 1): this wave's copies of A(s) and B(s) have landed
-// barrier: the copies of all waves have landed, and all reads of step s - 1 are done product            0    1    2
-// 3    4    5    6    7      slice 3 of step s - 1, from the odd set
+// barrier: the copies of all waves have landed, and all reads of step s - 1 are done
+// product            0    1    2    3    4    5    6    7      slice 3 of step s - 1, from the odd set
 //     read LDS              b0   b1   a0        a1   a2   a3     slice 0 of step s, into the even set
 //     copy to LDS                     A                   A      A(s + 1), into the slot of A(s - 1)
 // product            0    1    2    3    4    5    6    7      slice 0, from the even set
@@ -35,11 +35,12 @@
 //
 // Path staged (gfx942) has one slot of A and one of B, which fill LDS. They are written between two barriers.
 //
-// barrier: all reads of step s - 1 are done product                 0    1    2    3                     slice 3 of
-// step s - 1
+// barrier: all reads of step s - 1 are done
+// product                 0    1    2    3                     slice 3 of step s - 1
 //     registers to LDS      AA   AA   BB   BB                    step s, of which a wave has four units of A, four of B
 //     memory to registers   AA   AA   BB   BB                    step s + 1, into the registers that were just stored
-// barrier: step s is in LDS product                 4    5    6    7                     the same slice
+// barrier: step s is in LDS
+// product                 4    5    6    7                     the same slice
 //     read LDS              b0   b1a0 a1   a2a3                  slice 0 of step s
 // slices 0, 1 and 2 follow as above, without copies
 //
