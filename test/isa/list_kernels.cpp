@@ -3,6 +3,7 @@
 // where the label full alone asks for it. It runs when CMake configures, so it includes registries alone. write_entries.cpp
 // says what each must hold.
 #include <cstdio>
+#include <set>
 #include <span>
 
 #include "isa/row_lists.hpp"
@@ -42,6 +43,18 @@ void combine(const char* arch, int head_size, const char* out) {
               arch, head_size, out);
 }
 
+/// The kernels of flash attention through LDS, one a spec.
+void flash_attentions(ArchId id) {
+  const char* const arch = name_of(id).data();
+  std::size_t place = 0;
+  for (const FlashAttentionSpec& spec : flash_attention_specs(id)) {
+    if (test::has_lds_path(id, spec))
+      std::printf("%s(flash_attention_%s_%zu flash_attention_entry.hip %s -DSPEC=%zu)\n",
+                  test::in_slice(id, spec, place) ? "compile" : "compile_full", arch, place, arch, place);
+    ++place;
+  }
+}
+
 void gemms(const char* list, std::span<const int> specs, ArchId id) {
   const char* const arch = name_of(id).data();
   for (std::size_t place = 0; place < specs.size() && test::has_list(id, list); ++place)
@@ -50,18 +63,27 @@ void gemms(const char* list, std::span<const int> specs, ArchId id) {
                 specs[place]);
 }
 
-[[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, const char* arch,
-                           std::size_t count) {
-  const std::size_t objects = row_objects(count);
-  for (std::size_t i = 0; i < objects; ++i)
-    std::printf("%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu)\n",
-                in_slice(list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header, i,
-                objects);
+template <class Specs, class Policies>
+[[maybe_unused]] void rows(const char* list, const char* op, const char* name, const char* header, ArchId id,
+                           const Specs& specs, Policies policies_of) {
+  const char* const arch = name_of(id).data();
+  const std::size_t groups = test::row_groups(specs.size());
+  std::set<std::size_t> objects;  // that have a kernel: a half of one policy has none
+  for (std::size_t s = 0; s < specs.size(); ++s)
+    for (std::size_t p = 0; p < policies_of(id, specs[s]).size(); ++p)
+      objects.insert(test::row_object(s, p, specs.size()));
+  for (const std::size_t i : objects)
+    std::printf(
+        "%s(%s_%s_%zu row_entries.hip %s -DLIST=%s -DOP=%s -DNAME=%s -DHEADER=%s -DFIRST=%zu -DSTEP=%zu "
+        "-DHALF=%zu)\n",
+        test::in_slice(id, list, op, i) ? "compile" : "compile_full", list, arch, i, arch, list, op, name, header,
+        i / 2, groups, i % 2);
 }
 
 void list(ArchId id) {
   const char* const arch = name_of(id).data();
   decodes(id, arch);
+  flash_attentions(id);
   one_each("pa_feature", arch, paged_attention_feature_specs(id).size(), "FEATURE");
   one_each("pa_score", arch, paged_attention_score_specs(id).size(), "SCORE");
   for (const int head_size : paged_attention_head_sizes) combine(arch, head_size, "bf16");
@@ -70,7 +92,7 @@ void list(ArchId id) {
   GEMM_LISTS(LIST_GEMMS)
   std::printf("compile(find_scale_%s find_scale_entries.hip %s)\n", arch, arch);
   std::printf("compile(shared_sampling_%s shared_sampling_entries.hip %s)\n", arch, arch);
-#define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, arch, list##_specs(id).size());
+#define LIST_ROWS(list, op, name, header) rows(#list, #op, #name, #header, id, list##_specs(id), op##_policies);
   ROW_LISTS(LIST_ROWS)
 }
 

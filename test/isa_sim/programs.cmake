@@ -54,7 +54,7 @@ foreach(arch gfx942 gfx950)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${part}_${arch}.o)
     list(APPEND objects ${object})
     add_custom_command(OUTPUT ${object}
-      COMMAND ${TILEWAVE_AMD_CLANG} ${flags} --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
+      COMMAND ${TILEWAVE_AMD_CLANG} ${flags} -Xarch_host -O1 --offload-arch=${arch} -DROOM_BACKENDS=${arch}::Backend
               "-DROOM_HEADER=\"tilewave/arch/${arch}/backend.hpp\"" -MD -MF ${object}.d -MT ${object}
               -c ${PROJECT_SOURCE_DIR}/test/arch/${part}_test.cpp -o ${object}
       DEPENDS ${PROJECT_SOURCE_DIR}/test/arch/${part}_test.cpp DEPFILE ${object}.d
@@ -126,6 +126,7 @@ simulate(heads
 simulate(tiles
          ops/activation/activation_test ops/activation/activation_mx_test ops/embedding/embedding_test
          ops/moe_reduce/moe_reduce_test ops/mqa_logits/mqa_logits_test ops/mqa_logits/mqa_fp4_test isa_sim/tile_entries)
+simulate(flash_attention ops/flash_attention/lds_test isa_sim/flash_attention_entries)
 simulate(gemm FULL ops/gemm/gemm_test isa_sim/gemm_entries)
 
 set(export ${PROJECT_SOURCE_DIR}/bench/harness/bundle.cpp)

@@ -2,6 +2,7 @@
 // The kernel of a policy.
 #pragma once
 
+#include "tilewave/ops/flash_attention/lds/kernel.hpp"
 #include "tilewave/ops/flash_attention/registers/kernel.hpp"
 #include "tilewave/ops/flash_attention/tensor/kernel.hpp"
 
@@ -14,6 +15,11 @@ struct FlashAttentionKernel {
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
 requires(P.path == FlashAttentionPath::tensor) struct FlashAttentionKernel<B, S, P> {
   using type = FlashAttentionTensor<B, S, P>;
+};
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+requires(P.path == FlashAttentionPath::lds) struct FlashAttentionKernel<B, S, P> {
+  using type = FlashAttentionLds<B, S, P>;
 };
 
 }  // namespace tilewave

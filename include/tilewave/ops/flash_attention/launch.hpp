@@ -5,6 +5,7 @@
 #include "tilewave/core/hip.hpp"
 #include "tilewave/ops/flash_attention/check.hpp"
 #include "tilewave/ops/flash_attention/kernel.hpp"
+#include "tilewave/ops/flash_attention/launch_lds.hpp"
 #include "tilewave/ops/flash_attention/launch_tensor.hpp"
 
 namespace tilewave {
@@ -29,6 +30,7 @@ Status flash_launch_registers(const FlashAttentionProblem& p, hipStream_t stream
 
 /// Whether an entry of this policy takes the problem, which is right.
 inline Status flash_attention_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
+  if (policy.path == FlashAttentionPath::lds) return detail::flash_lds_takes(policy, p);
   if (policy.path == FlashAttentionPath::tensor) return detail::flash_tensor_takes(policy, p);
   return {};
 }
@@ -42,7 +44,9 @@ Status flash_attention_launch(const FlashAttentionProblem& p, hipStream_t stream
   if (Status s = flash_attention_check(p, B::facts); !s.ok()) return s;
   if (Status s = flash_attention_takes(P, p); !s.ok()) return s;
   if (p.batch == 0 || p.q_tokens() == 0) return {};
-  if constexpr (P.path == FlashAttentionPath::tensor) {
+  if constexpr (P.path == FlashAttentionPath::lds) {
+    return detail::flash_launch_lds<B, S, P>(p, stream);
+  } else if constexpr (P.path == FlashAttentionPath::tensor) {
     return detail::flash_launch_tensor<B, S, P>(p, stream);
   } else {
     return detail::flash_launch_registers<B, S, P>(p, stream);

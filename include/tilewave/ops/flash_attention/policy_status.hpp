@@ -44,6 +44,37 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   return {};
 }
 
+/// Products of 32 x 32 on tiles of K and V in LDS (lds/kernel.hpp).
+constexpr Status flash_lds_status(ArchId arch, const FlashAttentionSpec& s, const FlashAttentionPolicy& p) {
+  constexpr StatusCode bad = StatusCode::bad_value;
+  const ArchFacts& facts = facts_of(arch);
+  if (facts.matrix != Matrix::mfma) return {bad, "lds: products of 32 x 32 are CDNA's"};
+  if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "lds: q, K and V are bf16 or f16"};
+  if (s.paged()) return {bad, "lds: K and V are contiguous"};
+  if (s.soft_cap || s.alibi || s.bit_mask) return {bad, "lds: scores have no soft_cap, no alibi, no bit_mask"};
+  if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "lds: head sizes are multiples of 64"};
+  if (p.waves < 1 || p.waves > 16) return {bad, "lds: waves is 1 to 16"};
+  if (p.rows != 32 * p.waves) return {bad, "lds: a wave has 32 rows: rows is 32 waves"};
+  if (p.keys < 32 || p.keys % 32 != 0) return {bad, "lds: keys is a multiple of 32"};
+  if (!facts.lds_transposed && p.keys % 64 != 0) {
+    return {bad, "lds: keys is a multiple of 64 where V is transposed on its way into LDS"};
+  }
+  if (p.stages < 2 || p.stages % 2 != 0) return {bad, "lds: stages is even, as scores of two tiles take turns"};
+  if (facts.direct_copies && p.stages < 4)
+    return {bad, "lds: stages is 4 or more where copies stay under way at barriers"};
+  if (!facts.direct_copies && p.stages != 2) return {bad, "lds: stages is 2 where copies go through registers"};
+  if (p.waves_per_simd * facts.simds_per_cu % p.waves != 0) return {bad, "lds: blocks of a CU are whole"};
+  const int copied = 8 * p.waves * facts.wave_lanes;  // elements
+  if (p.keys * s.head_size % copied != 0 || p.keys * s.value_size % copied != 0) {
+    return {bad, "lds: a tile of K, and of V, is a whole number of copies of 16 bytes by all lanes"};
+  }
+  const int blocks = p.waves_per_simd * facts.simds_per_cu / p.waves;
+  if (2 * p.stages * p.keys * (s.head_size + s.value_size) > facts.lds_bytes / blocks) {
+    return {bad, "lds: stages exceed a block's part of LDS"};
+  }
+  return {};
+}
+
 }  // namespace detail
 
 /// Whether kernels of an architecture can be built for a policy of a spec, and if not, which law it breaks. Kernels
@@ -54,7 +85,7 @@ constexpr Status flash_attention_policy_status(ArchId arch, const FlashAttention
   switch (p.path) {
     case FlashAttentionPath::registers: return detail::flash_registers_status(arch, s, p);
     case FlashAttentionPath::tensor: return detail::flash_tensor_status(arch, s, p);
-    case FlashAttentionPath::lds: return {StatusCode::bad_value, "lds: no such kernel is there yet"};
+    case FlashAttentionPath::lds: return detail::flash_lds_status(arch, s, p);
   }
   return {StatusCode::bad_value, "path is none of FlashAttentionPath"};
 }

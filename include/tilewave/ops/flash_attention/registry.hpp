@@ -19,7 +19,7 @@ constexpr SpecList<FlashAttentionSpec> flash_attention_specs(ArchId arch) {
   specs.add({.head_size = 192, .value_size = 128});
   specs.add({.head_size = 256, .value_size = 256});
   specs.add({.q = f16, .kv = f16, .out = f16});
-  specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = QuantMode::per_tensor});
+  specs.add({.q = fp8, .kv = fp8, .out = bf16, .quant = Scaling::per_tensor});
   specs.add({.storage = KvStorage::paged});
   specs.add({.head_size = 64, .value_size = 64, .soft_cap = true});
   return specs;
@@ -35,11 +35,15 @@ struct FlashAttentionRegistry {
   static Status takes(const Policy& policy, const Problem& p, const ArchFacts&) {
     return flash_attention_takes(policy, p);
   }
-  /// The one straight to registers if no other takes the problem. Of those through shared memory the one that is
-  /// expected to take less time, or of a batch-invariant call always the same.
+  /// The one straight to registers if no other takes the problem. Through LDS a block has one head's rows: of a few
+  /// queries most of its waves would have none. Of entries through shared memory the one that is expected to take less
+  /// time. A batch-invariant call always takes the same.
   static bool better(const Policy& a, const Policy& b, const Problem& p, const ArchFacts&) {
-    const bool straight = b.path == FlashAttentionPath::registers;
-    if (straight || a.path == FlashAttentionPath::registers) return straight;
+    const auto rank = [&](const Policy& of) {
+      if (of.path == FlashAttentionPath::registers) return 1;
+      return of.path == FlashAttentionPath::lds && p.q_length <= 32 && !p.batch_invariant ? 0 : 2;
+    };
+    if (rank(a) != rank(b)) return rank(a) > rank(b);
     if (p.batch_invariant || a.path != FlashAttentionPath::tensor) return false;
     return flash_attention_cost_sm90(p, a) < flash_attention_cost_sm90(p, b);
   }

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// From a Problem to a queued kernel of path lds.
+#pragma once
+
+#include "tilewave/core/hip.hpp"
+#include "tilewave/ops/flash_attention/check.hpp"
+#include "tilewave/ops/flash_attention/kernel.hpp"
+
+namespace tilewave::detail {
+
+/// What K and V through LDS do not serve, beside what the spec says.
+inline Status flash_lds_takes(const FlashAttentionPolicy& policy, const FlashAttentionProblem& p) {
+  if (!(p.softmax_scale > 0.0f)) return {StatusCode::bad_value, "lds: softmax_scale must be positive"};
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 4096;  // bytes from a tile's first key to its last
+  for (const TokenStrides& strides : {p.k_strides, p.v_strides}) {
+    if (strides.token * 2 * policy.keys > most) {
+      return {StatusCode::bad_stride, "lds: the keys of one tile, k_strides or v_strides.token apart, span 2 GiB"};
+    }
+  }
+  return {};
+}
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+Status flash_launch_lds(const FlashAttentionProblem& p, hipStream_t stream) {
+  using Kernel = FlashAttentionLds<B, S, P>;
+  const std::int64_t tiles = ceil_div(p.q_length, std::int32_t{P.rows}), blocks = tiles * p.q_heads * p.batch;
+  const LaunchShape shape{blocks, Kernel::block_threads};
+  if (!check_launch(shape, B::facts).ok())
+    return {StatusCode::bad_extent, "more queries and heads than one launch has blocks or lanes for"};
+  const typename Kernel::Args args{.attention = flash_attention_args(p),
+                                   .row_tiles = FastDiv::by(static_cast<std::int32_t>(tiles)),
+                                   .q_heads = FastDiv::by(p.q_heads),
+                                   .blocks = static_cast<std::int32_t>(blocks)};
+  return B::template launch<Kernel>(shape, args, stream);
+}
+
+}  // namespace tilewave::detail

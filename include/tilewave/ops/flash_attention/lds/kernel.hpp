@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Flash attention on CDNA: K and V through LDS, products of 32 x 32. Grid: row tiles x query heads x batch, those of a
+// head on one XCD. A block has P.rows query rows of one head, a wave 32 of them, and all waves walk the keys together.
+// Scores are computed with keys as rows of the product, so that a lane has scores of one query alone: its maximum and
+// sum stay in the lane, and its scores are the operand of the second product as they stand (tiles.hpp).
+#pragma once
+
+#include "tilewave/attention/sink.hpp"
+#include "tilewave/ops/flash_attention/lds/turns.hpp"
+
+namespace tilewave {
+
+template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
+struct FlashAttentionLds {
+  static_assert(flash_attention_policy_status(B::facts.id, S, P).ok(),
+                "a law of policies is broken: flash_attention_policy_status(arch, spec, policy).reason says which");
+  using Room = B;
+  struct Args {
+    FlashAttentionArgs attention;
+    FastDiv row_tiles, q_heads;
+    std::int32_t blocks;
+  };
+  using L = FlashLdsLayout<B, S, P>;
+  using Shared = typename L::Shared;
+  static constexpr int block_threads = P.waves * B::facts.wave_lanes;
+  static constexpr int waves_per_simd = P.waves_per_simd;
+
+  TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
+    const FlashAttentionArgs& a = args.attention;
+    const Place at = where_am_i(args);
+    if (at.first_row >= at.sequence.q_count) return;
+    typename L::State s;
+    begin(a, at, s);
+    if (at.tiles > 0) FlashLdsTurns<L>(a, at, shared, s).run();
+    write(a, at, s);
+  }
+
+ private:
+  using Place = FlashLdsPlace;
+  using State = typename L::State;
+  using Map = typename L::Map;
+
+  TILEWAVE_DEVICE static Place where_am_i(const Args& args) {
+    const FlashAttentionArgs& a = args.attention;
+    // Blocks go to XCDs in turn: block i of an XCD becomes its i-th of a stretch of neighbours.
+    constexpr int xcds = B::facts.xcds;
+    const std::int32_t xcd = B::block_id() % xcds, part = args.blocks / xcds, more = args.blocks % xcds;
+    const std::int32_t block = xcd * part + min_of(xcd, more) + B::block_id() / xcds;
+    const std::int32_t heads = args.row_tiles.quotient(block), number = args.q_heads.quotient(heads);
+    Place at;
+    at.sequence = AttentionSequence::of<B>(a, number);
+    at.head = heads - number * args.q_heads.divisor;
+    at.kv_head = a.group.quotient(at.head);
+    // The last rows see most keys where masks are causal: longest first.
+    const std::int32_t tile = args.row_tiles.divisor - 1 - (block - heads * args.row_tiles.divisor);
+    at.first_row = tile * P.rows;
+    const std::int32_t last_row = max_of(min_of(at.first_row + P.rows, at.sequence.q_count) - 1, 0);
+    const VisibleKeys of_first = VisibleKeys::of(a, at.sequence, min_of(at.first_row, last_row)),
+                      of_last = VisibleKeys::of(a, at.sequence, last_row);
+    at.first = of_first.first / P.keys;
+    const std::int32_t end = ceil_div(of_last.end, P.keys);
+    at.tiles = of_last.end > of_first.first ? end - at.first : 0;
+    at.full_first = ceil_div(of_last.first, P.keys);
+    at.full_end = of_first.end / P.keys;
+    if (at.full_end <= at.full_first) at.full_first = at.full_end = end;
+    at.left = at.full_first - at.first;
+    at.masked = at.tiles - (at.full_end - at.full_first);
+    return at;
+  }
+
+  /// Of this wave's rows the lane's.
+  TILEWAVE_DEVICE static std::int32_t row_of(const Place& at) {
+    return at.first_row + L::wave_rows * B::wave_id() + Map::row(B::lane_id());
+  }
+
+  TILEWAVE_DEVICE static void begin(const FlashAttentionArgs& a, const Place& at, State& s) {
+    const std::int32_t row = min_of(row_of(at), at.sequence.q_count - 1);
+    s.visible = VisibleKeys::of(a, at.sequence, row);
+    s.less = -L::lowest;
+    s.sum = 0.0f;
+    const auto* const from = reinterpret_cast<const Chunk*>(static_cast<const char*>(a.q) +
+                                                            2 * at.sequence.query_at(a, a.q_strides, row, at.head));
+    TILEWAVE_UNROLL
+    for (int c = 0; c < L::head_steps; ++c) s.q[c] = B::load(from + Map::units * c + Map::unit(B::lane_id()));
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::value_tiles; ++t) s.out[t] = typename L::Sums{};
+  }
+
+  TILEWAVE_DEVICE static void write(const FlashAttentionArgs& a, const Place& at, const State& s) {
+    const float all = s.sum + B::shuffle_xor(s.sum, 32);
+    const float sum = at.sequence.beyond_capacity ? __builtin_nanf("") : all;
+    const float lse = sum == 0.0f ? L::minus_infinity : (B::log2(sum) - s.less) * ln_2;
+    JoinedSink joined{1.0f, lse};
+    if (a.sinks != nullptr) joined = join_sink<B>(lse, B::load(a.sinks + at.head));
+    const std::int32_t row = row_of(at);
+    if (row >= at.sequence.q_count) return;
+    float scale = sum == 0.0f ? 0.0f : joined.out_scale * (L::cut ? 1.0f + L::lost_by_cut : 1.0f) / sum;
+    if constexpr (is_fp8(S.out)) scale *= B::load(a.out_scale);
+    constexpr int element = size_of(S.out);
+    char* const to = static_cast<char*>(a.out) + element * at.sequence.query_at(a, a.out_strides, row, at.head);
+    TILEWAVE_UNROLL
+    for (int t = 0; t < L::value_tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Map::sums; i += 4) {
+        Vec<float, 4> of;
+        TILEWAVE_UNROLL
+        for (int e = 0; e < 4; ++e) of[e] = s.out[t][i + e] * scale;
+        const int dimension = 32 * t + Map::kv_row(B::lane_id(), i);
+        B::store(reinterpret_cast<Packed<S.out, 4>*>(to + element * dimension), narrow<B, S.out, 4>(of));
+      }
+    }
+    if (a.lse != nullptr && Map::unit(B::lane_id()) == 0)
+      B::store(a.lse + at.head * a.lse_head_stride + at.sequence.q_first + row, joined.lse);
+  }
+};
+
+}  // namespace tilewave

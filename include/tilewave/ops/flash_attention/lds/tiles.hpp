@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// Tiles of K and V in LDS, for products of 32 x 32. A lane reads K of 32 keys as it lies, 16 bytes of a key at a time.
+// Of V it wants the keys of one dimension side by side: those whose scores it has (ProductMap::kv_row), so that scores
+// need no exchange to become an operand. Where LDS transposes as it is read, V lies as in memory; else it is transposed
+// in registers on its way into LDS.
+#pragma once
+
+#include "tilewave/ops/flash_attention/args.hpp"
+#include "tilewave/tile/shared_tile.hpp"
+
+namespace tilewave {
+
+/// What SharedTile asks of a kernel, of rows with `step_k` elements.
+template <class B, int block_waves, int elements>
+struct FlashTileOf {
+  using Backend = B;
+  struct Map : ProductMap<32> {
+    static constexpr bool by_lane = false;
+  };
+  static constexpr int side = 32, waves = block_waves, step_k = elements;
+};
+
+/// Keys of scores in product `step` of probabilities, 16 keys each: a lane of half `half` has eight of them, e = 0 .. 7.
+TILEWAVE_HOST_DEVICE constexpr int flash_key_of(int step, int half, int e) {
+  return 16 * step + 8 * (e / 4) + 4 * half + e % 4;
+}
+
+/// Brings a tile of `rows` tokens of one head into LDS, each `units` of 16 bytes, unit u of a row to place u ^ the row's
+/// mask. Places are written in order: it is addresses in memory that are permuted.
+template <class B, int waves, int rows, int units>
+struct FlashRowFetch {
+  static constexpr int lanes = B::facts.wave_lanes, copies = rows * units / (waves * lanes);
+  static_assert(rows * units % (waves * lanes) == 0, "all lanes copy equally many 16 bytes");
+  static constexpr bool held_in_registers = !B::facts.direct_copies;
+  /// Copy i of a wave has rows that many behind those of copy i - 1, with the same masks: one lane offset serves all.
+  static constexpr int row_step = waves * lanes / units;
+  static constexpr bool alike = waves * lanes % units == 0 && row_step % 32 == 0;
+
+  std::int32_t stride;  // bytes from a token to the next
+  int first;            // of this wave's copies in a slot, in units
+  std::uint32_t offset[alike ? 1 : copies];
+  Chunk held[held_in_registers ? copies : 1];
+
+  template <class Mask>
+  TILEWAVE_DEVICE FlashRowFetch(std::int32_t token_stride, int wave, const Mask& mask)
+      : stride(token_stride), first(wave * lanes) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < (alike ? 1 : copies); ++i) offset[i] = row_of(i) * stride + 16 * unit_of(i, mask);
+  }
+
+  /// Copy i of the tile whose first token is at `tile`. Tokens behind its token `last` are that one again unless the
+  /// tile is whole: their probabilities are 0.
+  template <int i, bool whole, class Mask>
+  TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last, const Mask& mask) const {
+    source(tile).copy(slot + i * waves * lanes + first, from<i, whole>(last, mask), start<i, whole>());
+  }
+  template <int i, bool whole, class Mask>
+  TILEWAVE_DEVICE void load(const char* tile, std::int32_t last, const Mask& mask) {
+    held[i] = source(tile).load(from<i, whole>(last, mask), start<i, whole>());
+  }
+  template <int i>
+  TILEWAVE_DEVICE void put(Chunk* slot) const {
+    slot[i * waves * lanes + B::block_lane_id()] = held[i];
+  }
+
+ private:
+  TILEWAVE_DEVICE static int place(int i) { return i * waves * lanes + B::block_lane_id(); }
+  TILEWAVE_DEVICE static int row_of(int i) { return place(i) / units; }
+  template <class Mask>
+  TILEWAVE_DEVICE static int unit_of(int i, const Mask& mask) {
+    return place(i) % units ^ mask(row_of(i));
+  }
+  TILEWAVE_DEVICE typename B::Source source(const char* tile) const {
+    return {tile, static_cast<std::uint32_t>((rows - 1) * stride + 16 * units)};
+  }
+  template <int i, bool whole, class Mask>
+  TILEWAVE_DEVICE std::uint32_t from(std::int32_t last, const Mask& mask) const {
+    if constexpr (whole) return offset[alike ? 0 : i];
+    // Not one multiply-add: it would write an SGPR that a copy may not read so soon, and LLVM does not see copies.
+    const auto row = B::opaque(static_cast<std::uint32_t>(min_of(row_of(i), last) * stride));
+    return row + 16 * unit_of(i, mask);
+  }
+  template <int i, bool whole>
+  TILEWAVE_DEVICE std::int32_t start() const {
+    return whole && alike ? i * row_step * stride : 0;
+  }
+};
+
+/// K: rows of keys, `head_size` elements each.
+template <class B, DType T, int waves, int keys, int head_size>
+struct FlashKeyTile : SharedTile<FlashTileOf<B, waves, head_size>, T, keys, false> {
+  using Tile = SharedTile<FlashTileOf<B, waves, head_size>, T, keys, false>;
+  using Fetch = FlashRowFetch<B, waves, keys, Tile::row_units>;
+  static constexpr int bytes = keys * Tile::row_bytes, fetches = Fetch::copies;
+  struct Mask {
+    TILEWAVE_DEVICE int operator()(int row) const { return Tile::permute(row); }
+  };
+
+  Fetch fetch;
+
+  TILEWAVE_DEVICE FlashKeyTile(std::int32_t stride, int wave) : Tile(head_size, 0), fetch(stride, wave, Mask{}) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Tile::places; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
+  }
+
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last) const {
+    fetch.template copy<i, whole>(slot, tile, last, Mask{});
+  }
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void load(const char* tile, std::int32_t last) {
+    fetch.template load<i, whole>(tile, last, Mask{});
+  }
+  template <int i>
+  TILEWAVE_DEVICE void put(Chunk* slot) const {
+    fetch.template put<i>(slot);
+  }
+  /// The lane's eight elements of step `step`, 16 dimensions, of keys `tile` .. of 32.
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const { return Tile::read(slot, tile, step, 0); }
+};
+
+/// V as it lies in memory: a line of `value_size` elements for each key.
+template <class B, DType T, int waves, int keys, int value_size>
+struct FlashValueLines {
+  static constexpr int units = value_size / 8, tiles = value_size / 32, bytes = keys * value_size * 2;
+  using Fetch = FlashRowFetch<B, waves, keys, units>;
+  static constexpr int fetches = Fetch::copies;
+
+  /// Sixteen lanes read four lines at once, 32 lanes 64 bytes of each.
+  TILEWAVE_HOST_DEVICE static constexpr int mask(int key, int shift) {
+    return 4 * ((key >> shift) % min_of(4, units / 4));
+  }
+  /// In a slot, in units of 8 bytes: what a lane points at of dimensions 32 `tile` .. and keys 0 to 15.
+  TILEWAVE_HOST_DEVICE static constexpr int place(int lane, int tile, int shift) {
+    const int key = flash_key_of(0, lane / 32, 0) + lane % 16 / 4;
+    const int unit = 4 * tile + 2 * (lane / 16 % 2) + lane % 4 / 2;
+    return 2 * (key * units + (unit ^ mask(key, shift))) + lane % 2;
+  }
+  static constexpr int conflicts(int shift) {
+    return lds_transposed_conflicts(B::facts.id, [shift](int lane) { return place(lane, 0, shift); });
+  }
+  static constexpr int shift = conflicts(0) == 0 ? 0 : 1;
+  static_assert(size_of(T) == 2 && conflicts(shift) == 0, "lanes that are served together meet no bank twice");
+  struct Mask {
+    TILEWAVE_DEVICE int operator()(int key) const { return mask(key, shift); }
+  };
+
+  Fetch fetch;
+  int at[tiles];
+
+  TILEWAVE_DEVICE FlashValueLines(std::int32_t stride, int wave) : fetch(stride, wave, Mask{}) {
+    TILEWAVE_UNROLL
+    for (int t = 0; t < tiles; ++t) at[t] = B::opaque(std::int32_t{8 * place(B::lane_id(), t, shift)});
+  }
+
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void copy(Chunk* slot, const char* tile, std::int32_t last) const {
+    fetch.template copy<i, whole>(slot, tile, last, Mask{});
+  }
+  TILEWAVE_DEVICE std::int32_t stride() const { return fetch.stride; }
+  /// The keys of step `step` that the lane's half has, of dimension 32 `tile` + lane % 32.
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const {
+    const char* const from = reinterpret_cast<const char*>(slot) + at[tile] + flash_key_of(step, 0, 0) * (16 * units);
+    const Vec<std::uint32_t, 2> low = B::load_transposed(from),
+                                high = B::load_transposed(from + flash_key_of(0, 0, 4) * (16 * units));
+    return {{low[0], low[1], high[0], high[1]}};
+  }
+};
+
+/// V transposed: a row of `keys` elements for each dimension, in the order of flash_key_of.
+template <class B, DType T, int waves, int keys, int value_size>
+struct FlashTurnedValues : SharedTile<FlashTileOf<B, waves, keys>, T, value_size, true> {
+  using Tile = SharedTile<FlashTileOf<B, waves, keys>, T, value_size, true>;
+  static constexpr int bytes = keys * value_size * 2, lanes = B::facts.wave_lanes;
+  /// A lane turns two dimensions of a unit of eight keys at a time.
+  static constexpr int pairs = value_size / 2, squares = keys / 8 * pairs, fetches = ceil_div(squares, waves*lanes);
+  static constexpr bool all_lanes = squares % (waves * lanes) == 0;
+  static_assert(size_of(T) == 2 && squares % lanes == 0, "waves are busy as a whole");
+
+  std::int32_t token_stride;      // bytes from a token to the next
+  std::uint32_t offset[fetches];  // of this lane's pair of its unit's first key
+  int to[fetches][2];             // places in a slot of the two dimensions
+  std::uint32_t held[fetches][8];
+
+  TILEWAVE_DEVICE FlashTurnedValues(std::int32_t of_tokens, int) : Tile(keys, 0), token_stride(of_tokens) {
+    TILEWAVE_UNROLL
+    for (int i = 0; i < Tile::places; ++i) Tile::at[i] = B::opaque(std::int32_t{Tile::at[i]});
+    TILEWAVE_UNROLL
+    for (int i = 0; i < fetches; ++i) {
+      offset[i] = first_key(i) * token_stride + 4 * pair_of(i);
+      TILEWAVE_UNROLL
+      for (int d = 0; d < 2; ++d) {
+        const int row = 2 * pair_of(i) + d;
+        to[i][d] = row * Tile::row_units + (unit_of(i) ^ Tile::permute(row));
+      }
+    }
+  }
+
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void load(const char* tile, std::int32_t last) {
+    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
+    TILEWAVE_UNROLL
+    for (int e = 0; e < 8; ++e) {
+      const int behind = flash_key_of(0, 0, e);  // the unit's first key
+      if constexpr (whole) {
+        held[i][e] =
+            B::load(reinterpret_cast<const std::uint32_t*>(tile + std::int64_t{behind} * token_stride + offset[i]));
+      } else {
+        const std::uint32_t at = min_of(first_key(i) + behind, last) * token_stride + 4 * pair_of(i);
+        held[i][e] = B::load(reinterpret_cast<const std::uint32_t*>(tile + at));
+      }
+    }
+  }
+  template <int i>
+  TILEWAVE_DEVICE void put(Chunk* slot) const {
+    if (!all_lanes && i * waves + B::wave_id() >= squares / lanes) return;
+    Chunk of[2];
+    TILEWAVE_UNROLL
+    for (int w = 0; w < 4; ++w) {
+      of[0][w] = B::template pick_bytes<0, 1, 4, 5>(held[i][2 * w], held[i][2 * w + 1]);
+      of[1][w] = B::template pick_bytes<2, 3, 6, 7>(held[i][2 * w], held[i][2 * w + 1]);
+    }
+    slot[to[i][0]] = of[0];
+    slot[to[i][1]] = of[1];
+  }
+  TILEWAVE_DEVICE std::int32_t stride() const { return token_stride; }
+  TILEWAVE_DEVICE Chunk operand(const Chunk* slot, int tile, int step) const { return Tile::read(slot, tile, step, 0); }
+
+ private:
+  TILEWAVE_DEVICE static int square(int i) { return i * waves * lanes + B::block_lane_id(); }
+  TILEWAVE_DEVICE static int pair_of(int i) { return square(i) % pairs; }
+  /// Which is the same in all lanes of a wave, where a wave has the pairs of one unit.
+  TILEWAVE_DEVICE static int unit_of(int i) {
+    if constexpr (pairs % lanes == 0) return (i * waves + B::wave_id()) / (pairs / lanes);
+    return square(i) / pairs;
+  }
+  TILEWAVE_DEVICE static int first_key(int i) { return flash_key_of(unit_of(i) / 2, unit_of(i) % 2, 0); }
+};
+
+}  // namespace tilewave

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+// How a wave of path lds walks the keys.
+//
+// A turn n of the loop has scores of tile n + 1 and values of tile n: the exponentials of tile n stand between the
+// products of both, as what the vector unit does while the matrix unit is busy. What stands below a product is issued
+// behind it. Head size 128, tiles of 64 keys, operands four products ahead:
+//
+//   products     K(n+1) Q: 0 .. 15                    V(n) P(n): 16 .. 27            | barrier | 28 .. 31
+//   read LDS     K(n+1) 4 .. 15, V(n) 16 .. 19        V(n) 20 .. 31                  |         | K(n+2) 0 .. 3
+//   vector unit  exponentials of tile n, as many behind each product from 2 on       |         | maxima of n + 1
+//   copies       K(n + stages), V(n + stages - 1) into the slots of K(n) and V(n - 1)
+//
+// Behind the barrier all waves have read K(n+1) and V(n), and K(n+2) and V(n+1) are in LDS. Where chips copy 16 bytes
+// straight into LDS, copies of stages - 2 turns stay under way across it; else the next tiles wait in registers.
+//
+// Softmax: exponents are relative to a reference of the row that is raised where a score exceeds it by more than
+// `slack` only, so that most turns compare and rescale nothing. Tiles that a row of the block does not see as a whole
+// come first, in a loop of their own; the steady loop knows no mask.
+#pragma once
+
+#include "tilewave/core/static_for.hpp"
+#include "tilewave/ops/flash_attention/lds/layout.hpp"
+
+namespace tilewave {
+
+/// The turns of one wave.
+template <class L>
+struct FlashLdsTurns {
+  using B = typename L::Room;
+  using Sums = typename L::Sums;
+  // By name each: g++ 12 finds no inherited ones in lambdas.
+  static constexpr int stages = L::stages, ahead = L::ahead, first_exponential = L::first_exponential;
+  static constexpr int key_tiles = L::key_tiles, key_steps = L::key_steps, value_tiles = L::value_tiles;
+  static constexpr int score_products = L::score_products, products = L::products;
+  static constexpr int elements = L::elements, pairs = L::pairs, tile_keys = L::tile_keys;
+  static constexpr float minus_infinity = L::minus_infinity, slack = L::slack, probability_log2 = L::probability_log2;
+  static constexpr bool cut = L::cut;
+  using Map = typename L::Map;
+  using Keys = typename L::Keys;
+  using Values = typename L::Values;
+  static constexpr DType type = L::type;
+
+  const FlashLdsPlace& at;
+  typename L::Shared& shared;
+  typename L::State& s;
+  Keys keys;
+  Values values;
+  const char *of_keys, *of_values;      // of the sequence's first token
+  const char *next_keys, *next_values;  // of the tiles that were fetched last
+  float scale;                          // of scores, to log2 units
+  Sums scores[2][key_tiles];            // of tiles n and n + 1, by turns
+  Chunk probabilities[key_steps];
+  Chunk operands[ahead];
+  float largest;  // of the lane's scores of the tile whose turn is next, not scaled
+
+  static constexpr bool direct = B::facts.direct_copies;
+  static constexpr int copies = Keys::fetches + Values::fetches;  // of a turn
+  static constexpr int pending = (stages - 2) * copies;           // under way across a barrier
+
+  TILEWAVE_DEVICE FlashLdsTurns(const FlashAttentionArgs& a, const FlashLdsPlace& place, typename L::Shared& lds,
+                                typename L::State& state)
+      : at(place),
+        shared(lds),
+        s(state),
+        keys(static_cast<std::int32_t>(2 * a.k_strides.token), B::wave_id()),
+        values(static_cast<std::int32_t>(2 * a.v_strides.token), B::wave_id()),
+        of_keys(static_cast<const char*>(a.k) + 2 * at.sequence.key_at(a, a.k_strides, 0, at.kv_head)),
+        of_values(static_cast<const char*>(a.v) + 2 * at.sequence.key_at(a, a.v_strides, 0, at.kv_head)),
+        scale(__builtin_bit_cast(float, B::opaque(__builtin_bit_cast(std::uint32_t, a.scale_log2)))) {}
+
+  TILEWAVE_DEVICE void run() {
+    const std::int32_t steady = align_down(at.tiles - at.masked, std::int32_t{stages}), masked = at.tiles - steady;
+    int slot = (stages - masked % stages) % stages;  // of tile 0: the steady loop begins with slot 0
+    prepare(slot);
+    std::int32_t n = 0;
+    for (; n < masked; ++n) {
+      turn<false, 0>(n, slot);
+      TILEWAVE_UNROLL
+      for (int t = 0; t < key_tiles; ++t) scores[0][t] = scores[1][t];
+      slot = (slot + 1) % stages;
+    }
+    for (; n < at.tiles; n += stages) {
+      static_for<stages>([&](auto i) TILEWAVE_INLINE_LAMBDA { turn<true, i % 2>(n + i, i); });
+    }
+    if constexpr (direct) B::template copies_wait<0>();
+  }
+
+ private:
+  /// Tiles 0 .. of K and V, and the scores of tile 0.
+  TILEWAVE_DEVICE void prepare(int slot) {
+    if constexpr (direct) {
+      static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+        keys.template copy<i, false>(shared.k[slot], move_keys<false>(0), last_of(0));
+      });
+      static_for<stages - 1>([&](auto m) TILEWAVE_INLINE_LAMBDA {
+        static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(m + 1 - stages, slot + m + 1); });
+      });
+      B::template copies_wait<(stages - 1) * copies>();
+    } else {
+      static_for<Keys::fetches>(
+          [&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template load<i, false>(move_keys<false>(0), last_of(0)); });
+      static_for<Keys::fetches>([&](auto i) TILEWAVE_INLINE_LAMBDA { keys.template put<i>(shared.k[slot]); });
+      static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { load<i, false>(-1); });
+      static_for<copies>([&](auto i) TILEWAVE_INLINE_LAMBDA { fetch<i, false>(-1, slot + 1); });
+    }
+    B::lds_barrier();
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot + stages - 1); });
+    static_for<score_products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      multiply<i>(scores[0]);
+      if constexpr (i + ahead < score_products) read<i + ahead, i % ahead>(slot + stages - 1);
+      B::sched_fence();
+    });
+    if constexpr (direct) B::template copies_wait<pending>();
+    B::lds_barrier();
+    static_for<ahead>([&](auto i) TILEWAVE_INLINE_LAMBDA { read<i, i>(slot); });
+    mask_scores(token(0), scores[0]);
+    find_largest(scores[0]);
+  }
+
+  TILEWAVE_DEVICE std::int32_t token(std::int32_t n) const { return at.tile(n) * tile_keys; }
+
+  /// Turn n, whose tile has its V in `slot`.
+  template <bool whole, int parity>
+  TILEWAVE_DEVICE void turn(std::int32_t n, int slot) {
+    constexpr int last_read = products - ahead;
+    Sums(&now)[key_tiles] = scores[parity], (&next)[key_tiles] = scores[1 - parity];
+    static_for<products>([&](auto i) TILEWAVE_INLINE_LAMBDA {
+      if constexpr (products_first) B::template priority<max_of(rank(i), 1)>();
+      multiply<i>(next);
+      if constexpr (products_first) B::template priority<0>();
+      if constexpr (i < last_read) {
+        read<i + ahead, i % ahead>(slot);
+      } else {
+        read<i - last_read, i % ahead>(slot + 1);
+      }
+      B::sched_fence();  // a read that follows on vector instructions waits
+      interleave<copies, last_read, i>([&](auto c) TILEWAVE_INLINE_LAMBDA { fetch<c, whole>(n, slot); });
+      if constexpr (i == first_exponential - 1) raise_reference();
+      exponentials<i>(now);
+      if constexpr (whole) maxima<i>(next);
+      if constexpr (i == last_read - 1) {
+        if constexpr (direct) B::template copies_wait<pending>();
+        B::lds_barrier();
+      }
+      if constexpr (!products_first && rank(i + 1) != rank(i)) B::template priority<rank(i + 1)>();
+      B::sched_fence();
+    });
+    if constexpr (!whole) {
+      mask_scores(token(n + 1), next);
+      find_largest(next);
+    }
+  }
+
+  /// The priority of a wave before product i. Of two waves of a SIMD the older would always go first, and at the barrier
+  /// wait for the other: priorities fall towards it, so that who is behind goes first.
+  TILEWAVE_HOST_DEVICE static constexpr int rank(int i) {
+    const int late = i - score_products, until_barrier = products - ahead - score_products;
+    if (late < 0 || late >= until_barrier) return 3;
+    return late < until_barrier / 2 ? 2 : late < until_barrier * 5 / 6 ? 1 : 0;
+  }
+  /// Where a product is two instructions there is time to put it before the vector instructions of the other wave,
+  /// which else keep the matrix unit waiting.
+  static constexpr bool products_first = !direct;
+
+  /// Product i of a turn, from operand i % ahead.
+  template <int i>
+  TILEWAVE_DEVICE void multiply(Sums (&next)[key_tiles]) {
+    const Chunk(&operand)[1] = reinterpret_cast<const Chunk(&)[1]>(operands[i % ahead]);
+    if constexpr (i < score_products) {
+      constexpr int t = i % key_tiles, c = i / key_tiles;
+      if constexpr (c == 0) next[t] = Sums{};
+      B::template multiply<type, 32>(operand, reinterpret_cast<const Chunk(&)[1]>(s.q[c]), next[t]);
+      B::keep(next[t]);
+    } else {
+      constexpr int t = (i - score_products) % value_tiles, c = (i - score_products) / value_tiles;
+      B::template multiply<type, 32>(operand, reinterpret_cast<const Chunk(&)[1]>(probabilities[c]), s.out[t]);
+      B::keep(s.out[t]);
+    }
+  }
+  /// The operand of product i of the turn whose V is in `slot`.
+  template <int i, int to>
+  TILEWAVE_DEVICE void read(int slot) {
+    if constexpr (i < score_products) {
+      operands[to] = keys.operand(shared.k[(slot + 1) % stages], i % key_tiles, i / key_tiles);
+    } else {
+      constexpr int of = i - score_products;
+      operands[to] = values.operand(shared.v[slot % stages], of % value_tiles, of / value_tiles);
+    }
+  }
+  /// Of tile n: what its last token is, counted from its first.
+  TILEWAVE_DEVICE std::int32_t last_of(std::int32_t n) const { return at.sequence.kv_count - 1 - token(n); }
+  /// Where K, or V, of tile n is. Steady turns ask for one tile after the other, up to the last.
+  template <bool whole>
+  TILEWAVE_DEVICE const char* move_keys(std::int32_t n) {
+    if constexpr (whole) {
+      next_keys += n < at.tiles ? std::int64_t{tile_keys} * keys.fetch.stride : 0;
+    } else {
+      next_keys = of_keys + std::int64_t{token(n)} * keys.fetch.stride;
+    }
+    return next_keys;
+  }
+  template <bool whole>
+  TILEWAVE_DEVICE const char* move_values(std::int32_t n) {
+    if constexpr (whole) {
+      next_values += n < at.tiles ? std::int64_t{tile_keys} * values.stride() : 0;
+    } else {
+      next_values = of_values + std::int64_t{token(n)} * values.stride();
+    }
+    return next_values;
+  }
+  /// Copy i of turn n: of K of tile n + stages, then of V of tile n + stages - 1.
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void fetch(std::int32_t n, int slot) {
+    Chunk* const of_k = shared.k[slot % stages];
+    Chunk* const of_v = shared.v[(slot + stages - 1) % stages];
+    constexpr int of = i - Keys::fetches;
+    if constexpr (direct) {
+      if constexpr (i == 0) move_keys<whole>(n + stages);
+      if constexpr (of == 0) move_values<whole>(n + stages - 1);
+      if constexpr (of < 0) {
+        keys.template copy<i, whole>(of_k, next_keys, whole ? 0 : last_of(n + stages));
+      } else {
+        values.template copy<of, whole>(of_v, next_values, whole ? 0 : last_of(n + stages - 1));
+      }
+    } else {  // what was loaded a turn ago is stored
+      if constexpr (of < 0) {
+        keys.template put<i>(of_k);
+      } else {
+        values.template put<of>(of_v);
+      }
+      load<i, whole>(n + 1);
+    }
+  }
+  /// Into registers, for turn n to store.
+  template <int i, bool whole>
+  TILEWAVE_DEVICE void load(std::int32_t n) {
+    constexpr int of = i - Keys::fetches;
+    if constexpr (i == 0) move_keys<whole>(n + stages);
+    if constexpr (of == 0) move_values<whole>(n + stages - 1);
+    if constexpr (of < 0) {
+      keys.template load<i, whole>(next_keys, whole ? 0 : last_of(n + stages));
+    } else {
+      values.template load<of, whole>(next_values, whole ? 0 : last_of(n + stages - 1));
+    }
+  }
+
+  /// Behind which products exponentials stand: until the first of the last step's probabilities, or the barrier.
+  static constexpr int exponential_slots = products - max_of(ahead, value_tiles) - first_exponential;
+  static constexpr bool probabilities_in_time() {
+    for (int step = 0; step < key_steps; ++step) {
+      int slot = 0;  // of the action behind the step's last exponential, see interleave
+      while ((elements + 1) * (slot + 1) / exponential_slots <= 8 * step + 8) ++slot;
+      if (first_exponential + slot >= score_products + step * value_tiles) return false;
+    }
+    return true;
+  }
+
+  /// Behind product i: its share of the exponentials.
+  template <int i>
+  TILEWAVE_DEVICE void exponentials(Sums (&now)[key_tiles]) {
+    static_assert(probabilities_in_time(), "probabilities of a step are there before the first product with them");
+    constexpr int slots = exponential_slots;
+    if constexpr (i >= first_exponential && i < first_exponential + slots) {
+      interleave<elements + 1, slots, i - first_exponential>([&](auto e) TILEWAVE_INLINE_LAMBDA {
+        if constexpr (e < elements) {
+          float& x = now[e / 16][e % 16];
+          x = B::exp2(fused(x, scale, s.less));
+          B::keep(x);
+        }
+        if constexpr (e > 0) use_exponential<e - 1>(now);
+      });
+    }
+  }
+  /// One behind, as exponentials take a while.
+  template <int e>
+  TILEWAVE_DEVICE void use_exponential(const Sums (&now)[key_tiles]) {
+    s.sum += now[e / 16][e % 16];
+    B::keep(s.sum);
+    if constexpr (e % 2 == 1) {
+      probabilities[e / 8][e % 8 / 2] = packed(now[e / 16][e % 16 - 1], now[e / 16][e % 16]);
+      if constexpr (e % 8 == 7) B::keep(probabilities[e / 8]);
+    }
+  }
+  TILEWAVE_DEVICE static std::uint32_t packed(float low, float high) {
+    if constexpr (type == DType::f16) return B::pack_f16(low, high);
+    if constexpr (!cut) return B::pack_bf16(low, high);
+    return B::template pick_bytes<2, 3, 6, 7>(__builtin_bit_cast(std::uint32_t, low),
+                                              __builtin_bit_cast(std::uint32_t, high));
+  }
+  /// Behind the last products: the largest of the next tile's scores.
+  template <int i>
+  TILEWAVE_DEVICE void maxima(const Sums (&next)[key_tiles]) {
+    constexpr int first = products - ahead;
+    if constexpr (i >= first) {
+      if constexpr (i == first) largest = next[0][0];
+      interleave<pairs, ahead, i - first>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(next); });
+      B::keep(largest);
+    }
+  }
+  template <int p>
+  TILEWAVE_DEVICE void join(const Sums (&of)[key_tiles]) {
+    constexpr int e = 2 * p;
+    largest = Max{}(Max{}(of[e / 16][e % 16], of[e / 16][e % 16 + 1]), largest);
+  }
+  TILEWAVE_DEVICE void find_largest(const Sums (&of)[key_tiles]) {
+    largest = of[0][0];
+    static_for<pairs>([&](auto p) TILEWAVE_INLINE_LAMBDA { join<p>(of); });
+  }
+
+  /// Where a score is too far above the reference of its row, that becomes the largest score so far.
+  TILEWAVE_DEVICE void raise_reference() {
+    if (B::any(fused(largest, scale, s.less) > slack + probability_log2)) [[unlikely]]
+      rescale();
+  }
+  TILEWAVE_DEVICE void rescale() {
+    const float of_row = Max{}(largest, B::shuffle_xor(largest, 32)) * scale - probability_log2;
+    const float raised = Max{}(-s.less, of_row), factor = B::exp2(-s.less - raised);
+    s.less = -raised;
+    s.sum *= factor;
+    TILEWAVE_UNROLL
+    for (int t = 0; t < value_tiles; ++t) {
+      TILEWAVE_UNROLL
+      for (int i = 0; i < Map::sums; ++i) s.out[t][i] *= factor;
+    }
+  }
+
+  TILEWAVE_DEVICE void mask_scores(std::int32_t token, Sums (&of)[key_tiles]) const {
+    if (!B::any(token < s.visible.first || token + tile_keys > s.visible.end)) return;
+    const std::int32_t first = B::opaque(token + Map::kv_row(B::lane_id(), 0) - s.visible.first);
+    const auto seen = static_cast<std::uint32_t>(max_of(s.visible.end - s.visible.first, 0));
+    static_for<elements>([&](auto e) TILEWAVE_INLINE_LAMBDA {
+      float& x = of[e / 16][e % 16];
+      if (static_cast<std::uint32_t>(first + 32 * (e / 16) + Map::kv_row(0, e % 16)) >= seen) x = minus_infinity;
+      B::keep(x);  // one at a time: LLVM would compare all of them first, which takes more SGPRs than there are
+    });
+  }
+
+  /// Of `count` actions spread over `slots`: those of slot `slot`.
+  template <int count, int slots, int slot, class Action>
+  TILEWAVE_DEVICE static void interleave(const Action& action) {
+    constexpr int from = min_of(count * slot / slots, count), to = min_of(count * (slot + 1) / slots, count);
+    static_for<to - from>([&](auto index) TILEWAVE_INLINE_LAMBDA { action(Index<from + index>{}); });
+  }
+};
+
+}  // namespace tilewave

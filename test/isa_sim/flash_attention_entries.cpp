@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// The entries of flash attention that its tests run as machine code in the simulator: of the default spec, of f16, and of a
+// small head size, with every policy. Compiled with ROOM, gfx942 or gfx950.
+
+#define STRING_OF(x) #x
+// clang-format off
+#define BACKEND_OF(room) STRING_OF(tilewave/arch/room/backend.hpp)
+// clang-format on
+#include BACKEND_OF(ROOM)
+
+#include "entries/flash_attention.hpp"
+#include "test/isa_sim/pointers_to.hpp"
+
+namespace tilewave {
+namespace {
+
+using Room = ROOM::Backend;
+constexpr FlashAttentionSpec small{.head_size = 64, .value_size = 64},
+    halves{.q = DType::f16, .kv = DType::f16, .out = DType::f16};
+
+}  // namespace
+
+std::span<const FlashAttentionEntry* const> all_flash_attention_entries() {
+  static const auto entries =
+      pointers_to<FlashAttentionEntry>(flash_attention_entries<Room, FlashAttentionSpec{}>,
+                                       flash_attention_entries<Room, halves>, flash_attention_entries<Room, small>);
+  return entries;
+}
+
+}  // namespace tilewave

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// Flash attention of CDNA through LDS, on the emulated chips: its tiles of 64 or 32 keys and 256 or 128 rows, the order
+// in which it takes them, and what it leaves to other entries.
+#include "test/ops/flash_attention/call.hpp"
+
+namespace tilewave::test {
+namespace {
+
+/// Runs a shape by every entry through LDS whose spec is wanted.
+template <class Wanted>
+void check_lds(const FlashShape& shape, const Wanted& wanted) {
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    if (entry->policy.path != FlashAttentionPath::lds || !wanted(entry->spec)) continue;
+    FlashCall call(entry->spec, shape);
+    INFO(name_of(entry->arch) << " " << name_of(entry->spec) << " " << name_of(entry->policy) << ", " << shape.q[0]
+                              << " queries, " << shape.kv[0] << " keys");
+    CHECK(call.run(*entry) == "");
+  }
+}
+bool any_spec(const FlashAttentionSpec&) { return true; }
+bool plain(const FlashAttentionSpec& s) { return s == FlashAttentionSpec{}; }
+
+TEST_CASE("every head size and type through LDS, with masked tiles and whole ones") {
+  check_lds({.q = {37}, .kv = {300}, .causal = true}, any_spec);
+}
+
+TEST_CASE("lengths around each tile of keys, from one tile to more than the stages of LDS") {
+  for (const std::int32_t keys : {1, 31, 33, 63, 64, 65, 128, 255, 257, 321, 577})
+    check_lds({.q = {3}, .kv = {keys}, .q_heads = 1}, plain);
+}
+
+TEST_CASE("rows around a block's, whose waves see unlike keys") {
+  for (const std::int32_t rows : {31, 33, 255, 257})
+    check_lds({.q = {rows}, .kv = {rows + 70}, .q_heads = 1, .causal = true}, plain);
+}
+
+TEST_CASE("windows whose edges lie within tiles, on both sides of whole ones") {
+  check_lds({.q = {70}, .kv = {700}, .q_heads = 1, .causal = true, .left = 400}, plain);
+  check_lds({.q = {40}, .kv = {500}, .q_heads = 1, .left = 130, .right = 64, .sinks = true}, plain);
+}
+
+TEST_CASE("scores far apart, so that rows are rescaled in tiles of any place") {
+  check_lds({.q = {35}, .kv = {450}, .q_heads = 1, .spread = 6.0f}, plain);
+}
+
+TEST_CASE("packed sequences of any lengths, heads that share K and V") {
+  check_lds({.q = {5, 0, 130},
+             .kv = {200, 9, 131},
+             .q_heads = 6,
+             .kv_heads = 2,
+             .layout = FlashLayout::ragged,
+             .causal = true},
+            plain);
+}
+
+TEST_CASE("a negative softmax_scale is refused by name, and other entries take it") {
+  FlashCall call({}, {.q = {3}, .kv = {20}});
+  call.p.softmax_scale = -0.1f;
+  for (const FlashAttentionEntry* entry : all_flash_attention_entries()) {
+    if (!plain(entry->spec) || entry->policy.path == FlashAttentionPath::tensor) continue;
+    const Status status = flash_attention_takes(entry->policy, call.p);
+    CHECK(status.ok() == (entry->policy.path == FlashAttentionPath::registers));
+    if (!status.ok()) CHECK(std::string(status.reason) == "lds: softmax_scale must be positive");
+  }
+}
+
+TEST_CASE("of a few queries the entry straight to registers is better, of many the one through LDS") {
+  constexpr FlashAttentionPolicy lds{.path = FlashAttentionPath::lds}, registers{};
+  FlashAttentionProblem p;
+  const auto better = [&](const FlashAttentionPolicy& a, const FlashAttentionPolicy& b) {
+    return FlashAttentionRegistry::better(a, b, p, facts_of(ArchId::gfx950));
+  };
+  for (const std::int32_t queries : {1, 32, 33, 4096}) {
+    p.q_length = queries;
+    CHECK(better(lds, registers) == (queries > 32));
+    CHECK(better(registers, lds) == (queries <= 32));
+  }
+}
+
+TEST_CASE("policies through LDS that no kernel can be built for are refused by name") {
+  constexpr FlashAttentionPolicy good{
+      .path = FlashAttentionPath::lds, .rows = 256, .keys = 64, .waves = 8, .stages = 2};
+  const auto reason = [](ArchId arch, const FlashAttentionSpec& spec, const FlashAttentionPolicy& policy) {
+    return std::string(flash_attention_policy_status(arch, spec, policy).reason);
+  };
+  CHECK(flash_attention_policy_status(ArchId::gfx942, {}, good).ok());
+  CHECK(reason(ArchId::gfx950, {}, good) == "lds: stages is 4 or more where copies stay under way at barriers");
+  CHECK(reason(ArchId::sm90, {}, good) == "lds: products of 32 x 32 are CDNA's");
+  FlashAttentionPolicy bad = good;
+  bad.rows = 128;
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: a wave has 32 rows: rows is 32 waves");
+  bad = good, bad.stages = 3;
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: stages is even, as scores of two tiles take turns");
+  bad = good, bad.stages = 4;
+  CHECK(flash_attention_policy_status(ArchId::gfx950, {}, bad).ok());
+  CHECK(reason(ArchId::gfx942, {}, bad) == "lds: stages is 2 where copies go through registers");
+  bad = good, bad.stages = 8;
+  CHECK(reason(ArchId::gfx950, {}, bad) == "lds: stages exceed a block's part of LDS");
+  CHECK(reason(ArchId::gfx942, {.storage = KvStorage::paged}, good) == "lds: K and V are contiguous");
+  CHECK(reason(ArchId::gfx942, {.soft_cap = true}, good) == "lds: scores have no soft_cap, no alibi, no bit_mask");
+}
+
+}  // namespace
+}  // namespace tilewave::test
