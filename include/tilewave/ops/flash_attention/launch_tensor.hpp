@@ -62,20 +62,23 @@ inline Status flash_tensor_takes(const FlashAttentionPolicy& policy, const Flash
   return {};
 }
 
-/// If all items are alike, one kv head after the other. Else sections of as many pairs, or one less, whose K and V fill
-/// at most four fifths of the last-level cache: a few pairs more would begin their longest items when all others end.
+/// If all items are alike, one kv head after the other. Else sections of as many pairs as give every block a whole even
+/// number of items, since blocks take the sorted items of a section forwards and backwards by turns, if their K and V
+/// fill the last-level cache at most a little over; or else sections of nearly one size that fill four fifths of it.
 template <FlashAttentionPolicy P>
-FlashAttentionSections flash_sections(const FlashAttentionProblem& p, const ArchFacts& facts) {
+FlashAttentionSections flash_sections(const FlashAttentionProblem& p, std::int32_t blocks, const ArchFacts& facts) {
   const std::int64_t keys =
       max_of<std::int64_t>(1, p.spec.paged() ? std::int64_t{p.table_columns} * p.block_size : p.kv_length);
   const std::int64_t bytes = keys * (p.spec.head_size + p.spec.value_size) * size_of(p.spec.kv);
-  const std::int32_t all = p.batch * p.kv_heads, group = p.q_heads / p.kv_heads;  // sequences of a kv head
+  const std::int32_t group = p.q_heads / p.kv_heads, all = p.batch * p.q_heads, tiles = ceil_div(p.q_length, P.rows);
   const bool alike = !p.causal && p.window_left < 0 && p.window_right < 0;
-  const auto most = static_cast<std::int32_t>(
-      max_of<std::int64_t>(1, alike ? 1 : min_of<std::int64_t>(all, facts.last_level_cache_bytes * 4 / 5 / bytes)));
-  const std::int32_t pairs = ceil_div(all, ceil_div(all, most)) * group, tiles = ceil_div(p.q_length, P.rows);
-  return {FastDiv::by(pairs),  FastDiv::by(pairs * tiles), all * group,
-          all * group * tiles, FastDiv::by(p.q_heads),     tiles};
+  std::int32_t pairs = alike ? group : min_of(all, 2 * blocks / std::gcd(tiles, 2 * blocks));
+  if (ceil_div(pairs, group) * bytes > facts.last_level_cache_bytes * 5 / 4) {
+    const std::int64_t most = facts.last_level_cache_bytes * 4 / 5 / bytes * group;
+    pairs = ceil_div(
+        all, ceil_div(all, static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(most, group), all))));
+  }
+  return {FastDiv::by(pairs), FastDiv::by(pairs * tiles), all, all * tiles, FastDiv::by(p.q_heads), tiles};
 }
 
 template <class B, FlashAttentionSpec S, FlashAttentionPolicy P>
@@ -83,8 +86,9 @@ Status flash_launch_tensor(const FlashAttentionProblem& p, hipStream_t stream) {
   using Kernel = FlashAttentionTensor<B, S, P>;
   typename Kernel::Args args{};
   args.attention = flash_attention_args(p);
-  args.sections = flash_sections<P>(p, B::facts);
-  args.blocks = min_of<std::int32_t>(args.sections.all_items, B::facts.compute_units * P.waves_per_simd);
+  constexpr std::int32_t blocks = B::facts.compute_units * P.waves_per_simd;
+  args.sections = flash_sections<P>(p, blocks, B::facts);
+  args.blocks = min_of(args.sections.all_items, blocks);
   args.box_rows = flash_box_rows(P, p);
   const auto map = [&](const void* data, DType type, int columns, FlashRows rows, std::int64_t token,
                        std::int32_t heads, std::int64_t head, int box_rows, typename B::TensorMap& to) {

@@ -33,8 +33,8 @@ constexpr Status flash_tensor_status(ArchId arch, const FlashAttentionSpec& s, c
   if (s.kv != s.q || size_of(s.kv) != 2) return {bad, "tensor: q, K and V are bf16 or f16"};
   if (s.values != ValueLayout::token_major) return {bad, "tensor: values are token_major"};
   if (s.head_size % 64 != 0 || s.value_size % 64 != 0) return {bad, "tensor: boxes have 64 dimensions"};
-  if (p.keys != 64 && p.keys != 80 && p.keys != 96 && p.keys != 128 && p.keys != 176 && p.keys != 192)
-    return {bad, "tensor: keys is 64, 80, 96, 128, 176 or 192, the columns of a product"};
+  if (p.keys != 64 && p.keys != 80 && p.keys != 128 && p.keys != 176 && p.keys != 192)
+    return {bad, "tensor: keys is 64, 80, 128, 176 or 192, the columns of a product"};
   if (s.value_size > s.head_size) return {bad, "tensor: outputs pass through the place of q"};
   if (p.waves_per_simd < 1) return {bad, "tensor: waves_per_simd must be positive"};
   const int rows = p.rows * s.head_size, tile = p.keys * (s.head_size + s.value_size) * p.stages;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Flash attention of rooms with a tensor copy engine and products of wave groups. Blocks stay on their multiprocessor
 // and take item after item (work.hpp). One wave fetches q, and K and V into rings (fetch.hpp). Two or three wave groups
-// have 64 rows each and walk the keys from the last tile to the first. Probabilities never leave registers. LDS plan: q,
-// the rings. Bound: matrix rate, and beside it the rate of exponentials.
+// have 64 rows each and walk the keys from the last tile to the first. Probabilities never leave registers. LDS plan:
+// q, the rings. Bound: matrix rate, and beside it the rate of exponentials.
 //
 // A group's step: its products of scores are begun, then those of values of the tile before. Its softmax lies under the
 // second, and under the products of the other groups, which begin theirs when it hands on the turn.
@@ -28,8 +28,10 @@ struct FlashAttentionTensor {
   static constexpr int block_threads = (L::groups + 1) * L::group_lanes;
   static constexpr int waves_per_simd = (L::groups + 1) * P.waves_per_simd;
   static constexpr bool shift_registers = P.waves_per_simd == 1 && L::groups > 1;
-  static constexpr int fetching_registers = L::groups == 2 ? 24 : 32;
-  static constexpr int multiplying_registers = L::groups == 2 ? 240 : 160;
+  // Pages are looked up by the fetching wave.
+  static constexpr bool paged = S.storage == KvStorage::paged;
+  static constexpr int fetching_registers = L::groups == 2 ? (paged ? 40 : 24) : 32;
+  static constexpr int multiplying_registers = L::groups == 2 ? (paged ? 232 : 240) : 160;
 
   TILEWAVE_DEVICE static void run(const Args& args, Shared& shared) {
     const int group = B::wave_id() / L::group_waves;
@@ -164,7 +166,7 @@ struct FlashAttentionTensor {
     /// out += probabilities V of the tile in V's slot, as one batch.
     TILEWAVE_DEVICE void begin_values(const typename Softmax::Operands& probabilities, typename L::Output& out) {
       shared.v_ring.wait_full(v);
-      out.settle();
+      out.fence();
       B::group_mma_begin();
       TILEWAVE_UNROLL
       for (int piece = 0; piece < L::key_pieces; ++piece) {
@@ -190,7 +192,7 @@ struct FlashAttentionTensor {
       B::template group_mma_wait<behind>();
       shared.v_ring.release(v.slot);
       v.advance();
-      out.settle();
+      out.fence();
     }
 
     /// Groups begin their products in turn, group 0 first.
